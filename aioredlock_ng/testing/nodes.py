@@ -1,0 +1,137 @@
+"""Several real servers on loopback, each a node of its own; never more than a handful and never replicas."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+
+from .servers import LocalServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+__all__ = ["LocalNodes"]
+
+
+class LocalNodes:
+    """`count` independent servers, started together; the nodes of a Redlock in a test or a demo.
+
+    ```python
+    with LocalNodes(5) as nodes:
+        async with Redlock(nodes.urls) as redlock:
+            nodes.pause(0)      # hangs
+            nodes.crash(1)      # gone
+    ```
+
+    Every method blocks, for some milliseconds as a rule.
+
+    Args:
+        count: How many servers.
+        extra_args: Further arguments of each server.
+        binary: The server program; found by `find_server` when not given.
+        appendonly: Keep the data over `crash` and `restart`.
+        unix_socket: Listen on Unix sockets only.
+        password: Required of every client.
+    """
+
+    def __init__(
+        self,
+        count: int = 5,
+        *,
+        extra_args: Sequence[str] = (),
+        binary: Path | None = None,
+        appendonly: bool = False,
+        unix_socket: bool = False,
+        password: str | None = None,
+    ) -> None:
+        if count < 1:
+            raise ValueError(f"count must be at least 1, not {count}")
+        self._servers = [
+            LocalServer(extra_args, binary=binary, appendonly=appendonly, unix_socket=unix_socket, password=password)
+            for _ in range(count)
+        ]
+
+    @property
+    def urls(self) -> list[str]:
+        """The URL of each node, in order."""
+        return [server.url for server in self._servers]
+
+    def start(self) -> Self:
+        """Start all servers at the same time; when one cannot start, the others are stopped and its error is raised."""
+        try:
+            self._all(LocalServer.start)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop every server."""
+        self._all(LocalServer.stop)
+
+    def close(self) -> None:
+        """Stop every server and delete what it wrote."""
+        self._all(LocalServer.close)
+
+    def pause(self, index: int) -> None:
+        """Hang one node: see `LocalServer.pause`."""
+        self._servers[index].pause()
+
+    def resume(self, index: int) -> None:
+        """Let a hung node run on: see `LocalServer.resume`."""
+        self._servers[index].resume()
+
+    def crash(self, index: int) -> None:
+        """Kill one node: see `LocalServer.crash`."""
+        self._servers[index].crash()
+
+    def restart(self, index: int) -> None:
+        """Bring one node back on its port, empty unless `appendonly`: see `LocalServer.restart`."""
+        self._servers[index].restart()
+
+    def wipe(self, index: int | None = None) -> None:
+        """Delete every key of one node, or of all."""
+        if index is None:
+            self._all(LocalServer.wipe)
+        else:
+            self._servers[index].wipe()
+
+    def restore(self) -> None:
+        """Make all nodes run and answer again, whatever was done to them; keys stay."""
+        for server in self._servers:
+            if not server.running:
+                server.start()
+            else:
+                server.resume()
+
+    def __len__(self) -> int:
+        return len(self._servers)
+
+    def __iter__(self) -> Iterator[LocalServer]:
+        return iter(self._servers)
+
+    def __getitem__(self, index: int) -> LocalServer:
+        return self._servers[index]
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return await to_thread.run_sync(self.start)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await to_thread.run_sync(self.close)
+
+    def _all(self, method: Callable[[LocalServer], object]) -> None:
+        with ThreadPoolExecutor(len(self._servers)) as threads:
+            list(threads.map(method, self._servers))

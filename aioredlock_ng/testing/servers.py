@@ -1,0 +1,287 @@
+"""One real server process on loopback, for tests and demos; never for production, never on another machine."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shutil
+import signal
+import socket
+import tempfile
+import time
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
+
+from anyio import to_thread
+
+from ._child import Child
+from ._control import ServerRefused, command, info
+from .binaries import ServerNotFound, find_server
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+    from typing import Self
+
+__all__ = ["LocalServer", "ServerFailed", "ServerNotFound", "TLSFiles", "find_server"]
+
+# Below the range from which kernels take ports for outgoing connections (Linux 32768+, BSD and macOS 49152+): nobody
+# takes the port of a crashed server before its restart, and a client that keeps reconnecting to it cannot connect to itself.
+_PORTS = range(20_000, 32_000)
+
+_START_SECONDS = 15.0
+_STOP_SECONDS = 3.0
+
+
+class ServerFailed(RuntimeError):
+    """The server did not start; the message ends with the last lines of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class TLSFiles:
+    """The PEM files of a server that speaks TLS: its certificate, its key, and the authority that signed it."""
+
+    cert: Path
+    key: Path
+    ca: Path
+
+
+class LocalServer:
+    """A real Redis or Valkey server process on loopback, with the faults that tests need.
+
+    It dies with the process that started it, however that ends. Its port stays the same over restarts. Without
+    `appendonly` it forgets everything when it stops. Usable with `with` and `async with`; every method blocks, for
+    some milliseconds as a rule: call it in a thread where that matters.
+
+    Args:
+        extra_args: Further arguments of the server, such as `["--maxmemory", "1mb"]`.
+        binary: The server program; found by `find_server` when not given.
+        port: A fixed TCP port; a free one is chosen when not given.
+        appendonly: Keep the data over `crash` and `restart` (append-only file, flushed to the kernel at each command).
+        unix_socket: Listen on a Unix socket only; `url` is then `unix://…`.
+        password: Required of every client.
+        tls: Speak TLS only, with these files.
+    """
+
+    def __init__(
+        self,
+        extra_args: Sequence[str] = (),
+        *,
+        binary: Path | None = None,
+        port: int | None = None,
+        appendonly: bool = False,
+        unix_socket: bool = False,
+        password: str | None = None,
+        tls: TLSFiles | None = None,
+    ) -> None:
+        if unix_socket and (port is not None or tls is not None):
+            raise ValueError("a server on a Unix socket has neither port nor TLS")
+        self._binary = binary
+        self._extra_args = tuple(extra_args)
+        self._port = port
+        self._port_is_free_choice = port is None and not unix_socket
+        self._appendonly = appendonly
+        self._unix_socket = unix_socket
+        self._password = password
+        self._tls = tls
+        self._dir: Path | None = None
+        self._child: Child | None = None
+
+    @property
+    def port(self) -> int:
+        """The TCP port; 0 for a server on a Unix socket."""
+        if self._unix_socket:
+            return 0
+        if self._port is None:
+            raise RuntimeError("the server has no port before its first start()")
+        return self._port
+
+    @property
+    def address(self) -> str:
+        """Where the server listens: `127.0.0.1:port`, or the path of its Unix socket."""
+        return str(self.socket_path) if self._unix_socket else f"127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The URL for a client, password and certificate authority included."""
+        user = f":{quote(self._password, safe='')}@" if self._password is not None else ""
+        if self._unix_socket:
+            return f"unix://{user}{self.socket_path}"
+        if self._tls is not None:
+            return f"rediss://{user}{self.address}?{urlencode({'ssl_ca_certs': str(self._tls.ca)})}"
+        return f"redis://{user}{self.address}"
+
+    @property
+    def socket_path(self) -> Path:
+        """The Unix socket, which every server has beside its port: start-up and `wipe` use it."""
+        if self._dir is None:
+            raise RuntimeError("the server has no socket before its first start()")
+        return self._dir / "socket"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running server."""
+        return self._running().pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process exists; a paused one does."""
+        return self._child is not None and not self._child.exited.is_set()
+
+    def start(self) -> Self:
+        """Start the process and wait until it answers PING.
+
+        Raises:
+            ServerNotFound: There is no server program on this machine.
+            ServerFailed: It ended, or gave no answer, within some seconds.
+        """
+        if self.running:
+            raise RuntimeError(f"the server on {self.address} is running already")
+        if self._dir is None:
+            self._dir = Path(tempfile.mkdtemp(prefix="redlock-"))
+            weakref.finalize(self, shutil.rmtree, self._dir, ignore_errors=True)
+        for _ in range(20):
+            if self._port_is_free_choice:
+                self._port = _free_port()
+            if self._launched():
+                self._port_is_free_choice = False
+                return self
+        raise ServerFailed(f"no free port after 20 attempts; the last was {self.address}")
+
+    def stop(self) -> None:
+        """End the process in good order, paused or not; nothing happens when it is not running."""
+        if self._child is not None:
+            self._child.terminate(_STOP_SECONDS)
+            self._child = None
+
+    def crash(self) -> None:
+        """Kill the process (SIGKILL) and wait until it is gone."""
+        self._running().kill()
+        self._child = None
+
+    def pause(self) -> None:
+        """Stop the process from running (SIGSTOP): it keeps its connections and answers nothing."""
+        self._running().pause()
+
+    def resume(self) -> None:
+        """Let a paused process run on (SIGCONT); it then answers what was sent meanwhile."""
+        self._running().signal(signal.SIGCONT)
+
+    def restart(self) -> Self:
+        """Stop the process when it runs and start it on the same port: empty, unless `appendonly`."""
+        self.stop()
+        return self.start()
+
+    def wipe(self) -> None:
+        """Delete every key (FLUSHALL)."""
+        self.command("FLUSHALL")
+
+    def info(self) -> dict[str, str]:
+        """Return the server's INFO, one entry per line of it."""
+        return info(self.socket_path, password=self._password)
+
+    def command(self, *args: str) -> bytes:
+        """Send one command over a connection of its own and return the payload of a plain reply.
+
+        Raises:
+            RuntimeError: The server answered with an error; the message holds its words.
+            OSError: It is not running, or gives no answer within five seconds.
+        """
+        return command(self.socket_path, *args, password=self._password)
+
+    def close(self) -> None:
+        """Stop the process and delete its directory."""
+        self.stop()
+        if self._dir is not None:
+            shutil.rmtree(self._dir, ignore_errors=True)
+            self._dir = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return await to_thread.run_sync(self.start)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await to_thread.run_sync(self.close)
+
+    def __repr__(self) -> str:
+        where = "not started" if self._dir is None else self.address
+        return f"<LocalServer {where}{'' if self.running else ' (down)'}>"
+
+    def _launched(self) -> bool:
+        """Start the process and wait for it; False when another one has taken the port meanwhile."""
+        assert self._dir is not None
+        log = self._dir / "log"
+        log.write_bytes(b"")
+        (self._dir / "socket").unlink(missing_ok=True)
+        if not self._appendonly:
+            # A snapshot that a command or a replica asked for would be read at the restart.
+            (self._dir / "dump.rdb").unlink(missing_ok=True)
+        command_line = self._command_line()
+        child = self._child = Child(command_line, log)
+        end = time.monotonic() + _START_SECONDS
+        while not child.exited.is_set() and time.monotonic() < end:
+            if self._answers():
+                return True
+            child.exited.wait(0.002)
+        self.stop()
+        words = log.read_text(errors="replace")
+        if self._port_is_free_choice and "already in use" in words:
+            return False
+        tail = "\n".join(words.splitlines()[-8:])
+        raise ServerFailed(f"the server {command_line[0]} did not start on {self.address}; its last words:\n{tail}")
+
+    def _command_line(self) -> list[str]:
+        settings = {
+            "--bind": "127.0.0.1",
+            "--port": "0" if self._tls is not None else str(self.port),
+            "--unixsocket": str(self.socket_path),
+            "--unixsocketperm": "700",
+            "--dir": str(self._dir),
+            "--daemonize": "no",
+            "--save": "",
+            "--appendonly": "yes" if self._appendonly else "no",
+        }
+        if self._password is not None:
+            settings["--requirepass"] = self._password
+        if self._tls is not None:
+            settings |= {
+                "--tls-port": str(self.port),
+                "--tls-cert-file": str(self._tls.cert),
+                "--tls-key-file": str(self._tls.key),
+                "--tls-ca-cert-file": str(self._tls.ca),
+                "--tls-auth-clients": "no",
+            }
+        binary = self._binary or find_server()
+        return [str(binary), *(word for pair in settings.items() for word in pair), *self._extra_args]
+
+    def _answers(self) -> bool:
+        try:
+            return self.command("PING") == b"PONG"
+        except ServerRefused as refusal:
+            # A server whose ACL shuts us out is up; one that still reads its file is not.
+            return str(refusal).startswith(("NOAUTH", "NOPERM", "WRONGPASS"))
+        except OSError:
+            return False
+
+    def _running(self) -> Child:
+        if self._child is None or self._child.exited.is_set():
+            raise RuntimeError(f"the server on {self.address} is not running")
+        return self._child
+
+
+def _free_port() -> int:
+    while True:
+        port = _PORTS.start + secrets.randbelow(len(_PORTS))
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
