@@ -35,10 +35,11 @@ def command(path: Path, *args: str, password: str | None = None, timeout: float 
         connection.settimeout(timeout)
         connection.connect(str(path))
         with connection.makefile("rb") as replies:
-            for parts in (("AUTH", password), args) if password is not None else (args,):
-                connection.sendall(_packed(parts))
-                reply = _read_reply(replies)
-    return reply
+            if password is not None:
+                connection.sendall(_packed(("AUTH", password)))
+                _read_reply(replies)
+            connection.sendall(_packed(args))
+            return _read_reply(replies)
 
 
 def info(path: Path, *, password: str | None = None) -> dict[str, str]:

@@ -1,0 +1,37 @@
+# Everything runs in .venv, made from nothing but a Python 3.11 or newer. `make PYTHON=/path/to/python …` chooses it.
+.DEFAULT_GOAL := test
+.PHONY: test matrix suite check demo bench clean
+
+# The first that runs and is new enough: a version manager's shim may exist and refuse.
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+BIN := .venv/bin
+
+.venv/ready: pyproject.toml tools/make_venv.py
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed, and none was found" >&2; exit 1; }
+	$(PYTHON) tools/make_venv.py .venv --editable '.[demo]' --group dev
+	@touch $@
+
+# The sessions of noxfile.py first, then the suite with coverage: the last line is pytest's own summary.
+test: matrix suite
+
+matrix: .venv/ready
+	$(BIN)/nox
+
+suite: .venv/ready
+	$(BIN)/pytest --cov --cov-report=term
+
+check: .venv/ready
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+demo: .venv/ready
+	@$(BIN)/python -m aioredlock_ng demo $(ARGS)
+
+bench: .venv/ready
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean:
+	rm -rf .venv .nox .cache build dist htmlcov .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

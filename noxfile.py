@@ -1,0 +1,118 @@
+"""The suite in other surroundings than a developer's: other Pythons, the oldest redis-py, other loops, the built wheel.
+
+`make test` runs these sessions first and then the suite with coverage. Each runs on local servers, so that none needs Docker.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nox
+
+VERSIONS = ("3.11", "3.12", "3.13")
+HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+nox.needs_version = ">=2025.5"
+nox.options.default_venv_backend = "uv"
+nox.options.reuse_venv = "yes"
+nox.options.error_on_missing_interpreters = True
+# uv would otherwise fetch an interpreter that is not at hand.
+os.environ["UV_PYTHON_DOWNLOADS"] = "never"
+
+
+def _interpreters() -> dict[str, str]:
+    """Find a working CPython of each version, on `PATH` or among pyenv's (whose shims may refuse to run)."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    found = {HERE: getattr(sys, "_base_executable", None) or sys.executable}
+    for version in VERSIONS:
+        candidates = [shutil.which(f"python{version}"), *sorted(map(str, pyenv.glob(f"{version}.*/bin/python")))]
+        for candidate in filter(None, candidates):
+            if version not in found and _runs_as(candidate, version):
+                found[version] = candidate
+    return {version: found[version] for version in VERSIONS if version in found}
+
+
+def _runs_as(program: str, version: str) -> bool:
+    code = "import sys, venv; print('%d.%d' % sys.version_info[:2], sys.implementation.name)"
+    answer = subprocess.run([program, "-c", code], capture_output=True, text=True, check=False)
+    return answer.stdout.split() == [version, "cpython"]
+
+
+PYTHONS = _interpreters()
+NEWEST = list(PYTHONS.values())[-1]
+OURS = PYTHONS.get(HERE, NEWEST)
+EAGER = [python for version, python in PYTHONS.items() if version != "3.11"][-1:]
+
+
+def _install(session: nox.Session, *more: str) -> None:
+    session.install("--quiet", "--editable", ".[demo]", "--group", "test", *more)
+
+
+def _suite(session: nox.Session, *options: str) -> None:
+    session.run("pytest", "--quiet", "--nodes=local", "-m", "not containers and not once", *options, *session.posargs)
+
+
+def _on(python: str, version: str) -> None:
+    @nox.session(name=f"python{version}", python=python)
+    def _(session: nox.Session) -> None:
+        _install(session)
+        _suite(session)
+
+
+for _version, _python in PYTHONS.items():
+    if _python != OURS:
+        _on(_python, _version)
+
+
+@nox.session(name="redis-oldest", python=OURS)
+def redis_oldest(session: nox.Session) -> None:
+    """The oldest redis-py that the package claims to work with; every other session has the newest."""
+    _install(session, "redis[hiredis]==5.3.*")
+    _suite(session)
+
+
+@nox.session(name="uvloop", python=NEWEST)
+def uvloop(session: nox.Session) -> None:
+    """Every test that needs no virtual clock, on uvloop."""
+    _install(session, "uvloop")
+    _suite(session, "--loop=uvloop")
+
+
+@nox.session(name="debug", python=OURS)
+def debug(session: nox.Session) -> None:
+    """Asyncio's debug mode, and Python's own development mode."""
+    _install(session)
+    session.env["PYTHONDEVMODE"] = "1"
+    _suite(session, "--loop=debug")
+
+
+@nox.session(name="eager", python=EAGER or NEWEST)
+def eager(session: nox.Session) -> None:
+    """Tasks that start at once instead of at the next tick, which Python has since 3.12."""
+    if not EAGER:
+        session.skip("no CPython 3.12 or newer on this machine")
+    _install(session)
+    _suite(session, "--loop=eager")
+
+
+@nox.session(name="wheel", python=OURS)
+def wheel(session: nox.Session) -> None:
+    """The built wheel in an environment of its own, with the checkout's package out of the way."""
+    build = Path(session.create_tmp()).resolve()
+    shutil.rmtree(build)
+    session.run_install("uv", "build", "--quiet", "--wheel", "--out-dir", str(build), external=True)
+    (built,) = build.glob("*.whl")
+    session.install("--quiet", "--group", "test")
+    session.install("--quiet", "--reinstall-package", "aioredlock-ng", f"aioredlock-ng[demo] @ {built.as_uri()}")
+    for name in ("tests", "pyproject.toml"):
+        copy = shutil.copytree if Path(name).is_dir() else shutil.copy
+        copy(name, build / name)
+    session.chdir(build)
+    where = session.run("python", "-c", "import aioredlock_ng as a; print(a.__file__)", silent=True)
+    if "site-packages" not in str(where):
+        session.error(f"the wheel is not what is imported: {where}")
+    _suite(session)

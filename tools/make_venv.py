@@ -1,0 +1,54 @@
+"""Makes a virtual environment and installs into it, from nothing but Python's standard library and a package index.
+
+Debian's Python comes without ensurepip, and an old pip knows no dependency groups: `uv` is fetched by whichever pip there
+is, or by the newest pip's own wheel, which runs as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import urllib.request
+import venv
+from pathlib import Path
+
+INDEX = "https://pypi.org/pypi/pip/json"
+
+
+def main() -> None:
+    """Make the environment `sys.argv[1]` and run `uv pip install` with the rest of the arguments in it."""
+    folder, *wanted = sys.argv[1:]
+    python = Path(folder) / ("Scripts" if os.name == "nt" else "bin") / "python"
+    has_pip = importlib.util.find_spec("ensurepip") is not None
+    if not python.exists():
+        venv.create(folder, with_pip=has_pip, clear=True)
+    if subprocess.run([python, "-c", "import uv"], stderr=subprocess.DEVNULL).returncode:
+        quiet = ("--quiet", "--disable-pip-version-check")
+        if has_pip:
+            subprocess.run([python, "-m", "pip", "install", *quiet, "uv"], check=True)
+        else:
+            with tempfile.TemporaryDirectory() as download:
+                subprocess.run([python, f"{_pip_wheel(Path(download))}/pip", "install", *quiet, "uv"], check=True)
+    subprocess.run([python, "-m", "uv", "pip", "install", "--quiet", "--python", python, *wanted], check=True)
+
+
+def _pip_wheel(folder: Path) -> Path:
+    with urllib.request.urlopen(INDEX, timeout=60) as answer:
+        files = json.load(answer)["urls"]
+    wheel = next(file for file in files if file["filename"].endswith(".whl"))
+    with urllib.request.urlopen(wheel["url"], timeout=60) as answer:
+        content = answer.read()
+    if hashlib.sha256(content).hexdigest() != wheel["digests"]["sha256"]:
+        raise SystemExit(f"{wheel['url']} is not what the index says it is")
+    path = folder / str(wheel["filename"])
+    path.write_bytes(content)
+    return path
+
+
+if __name__ == "__main__":
+    main()
