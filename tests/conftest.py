@@ -1,0 +1,174 @@
+"""Options, the report's header, and the nodes that tests get."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trustme
+
+from aioredlock_ng.testing import LocalServer, TLSFiles
+from tests.support import loops, server_versions
+from tests.support.backends import choose, docker_answers
+from tests.support.pool import Pool, VersionPools
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from tests.support.node_set import NodeSet
+    from tests.support.server_versions import ServerVersion
+
+REQUIRE_DOCKER = "AIOREDLOCK_NG_REQUIRE_DOCKER"
+
+_NODE_FIXTURES = {"one_node": 1, "three_nodes": 3, "five_nodes": 5}
+_VERSION_FIXTURES = {"node_of_each_version": 1, "nodes_of_each_version": 3}
+
+pool_key = pytest.StashKey[Pool]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("aioredlock_ng")
+    group.addoption(
+        "--nodes",
+        choices=("docker", "local", "urls"),
+        help="what the nodes run on; else: URLs in AIOREDLOCK_NG_TEST_NODES, containers, local processes",
+    )
+    group.addoption("--loop", choices=loops.KINDS, default="plain", help="the event loop that tests run on")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if os.environ.get(REQUIRE_DOCKER) == "1" and config.getoption("--nodes") != "local" and not docker_answers():
+        raise pytest.UsageError(f"{REQUIRE_DOCKER}=1, but no Docker engine answers")
+    config.stash[pool_key] = Pool(lambda: choose(config.getoption("--nodes")))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[pool_key].close()
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    kind = config.getoption("--loop")
+    return {kind: loops.factory(kind, virtual=item.get_closest_marker("virtual_time") is not None)}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if _VERSION_FIXTURES.keys() & set(metafunc.fixturenames):
+        versions = server_versions.at_hand()
+        metafunc.parametrize("server_version", versions, ids=[version.id for version in versions], scope="session")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take out what cannot run here, visibly: a test that needs a Docker engine, faults, or a server built with TLS."""
+    docker = docker_answers() if any(item.get_closest_marker("containers") for item in items) else False
+    kept, taken = [], []
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        wanted = max((_NODE_FIXTURES[name] for name in fixtures & _NODE_FIXTURES.keys()), default=0)
+        backend = config.stash[pool_key].backend if wanted else None
+        impossible = (
+            (item.get_closest_marker("containers") and not docker)
+            or (backend is not None and wanted > backend.limit)
+            or (backend is not None and item.get_closest_marker("faults") and not backend.faults)
+            or ("tls_files" in fixtures and server_versions.with_tls() is None)
+        )
+        (taken if impossible else kept).append(item)
+    if taken:
+        config.hook.pytest_deselected(items=taken)
+        items[:] = kept
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    return [f"loop: {config.getoption('--loop')}"]
+
+
+def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
+    """Say what the nodes are once it is known that tests need any: a test that needs none starts and asks nothing."""
+    fixtures = {name for item in items for name in getattr(item, "fixturenames", ())}
+    lines = []
+    if fixtures & _NODE_FIXTURES.keys():
+        lines.append(f"nodes: {config.stash[pool_key].backend.headline()}")
+    if fixtures & _VERSION_FIXTURES.keys():
+        lines.append(f"server versions: {', '.join(version.name for version in server_versions.at_hand())}")
+    return lines
+
+
+def _nodes(name: str) -> Callable[[pytest.FixtureRequest], Iterator[NodeSet]]:
+    def nodes(request: pytest.FixtureRequest) -> Iterator[NodeSet]:
+        with request.config.stash[pool_key].nodes(_NODE_FIXTURES[name]) as node_set:
+            yield node_set
+
+    return pytest.fixture(name=name)(nodes)
+
+
+one_node = _nodes("one_node")
+three_nodes = _nodes("three_nodes")
+five_nodes = _nodes("five_nodes")
+
+
+@pytest.fixture(scope="session")
+def _version_pools() -> Iterator[VersionPools]:
+    with VersionPools() as pools:
+        yield pools
+
+
+@pytest.fixture
+def node_of_each_version(server_version: ServerVersion, _version_pools: VersionPools) -> Iterator[NodeSet]:
+    """One node, a `NodeSet` of 1; the test runs once per server version at hand."""
+    with _version_pools.of(server_version).nodes(1) as node_set:
+        yield node_set
+
+
+@pytest.fixture
+def nodes_of_each_version(server_version: ServerVersion, _version_pools: VersionPools) -> Iterator[NodeSet]:
+    """Three nodes; the test runs once per server version at hand."""
+    with _version_pools.of(server_version).nodes(3) as node_set:
+        yield node_set
+
+
+@pytest.fixture
+def start_server() -> Iterator[Callable[..., LocalServer]]:
+    """Start a server of the test's own, with the arguments of `LocalServer`; it is gone when the test ends."""
+    servers: list[LocalServer] = []
+
+    def start(*args: Any, **settings: Any) -> LocalServer:
+        server = LocalServer(*args, **settings)
+        servers.append(server)
+        return server.start()
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture(scope="session")
+def tls_files(tmp_path_factory: pytest.TempPathFactory) -> TLSFiles:
+    """A certificate for 127.0.0.1 and localhost, its key, and the authority that signed it."""
+    return _tls_files(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="session")
+def other_tls_files(tmp_path_factory: pytest.TempPathFactory) -> TLSFiles:
+    """The like, by another authority."""
+    return _tls_files(tmp_path_factory.mktemp("other-tls"))
+
+
+@pytest.fixture
+def tls_server(start_server: Callable[..., LocalServer], tls_files: TLSFiles) -> LocalServer:
+    """A server that speaks TLS only, with the certificate of `tls_files`."""
+    return start_server(tls=tls_files, binary=server_versions.with_tls())
+
+
+def _tls_files(folder: Path) -> TLSFiles:
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1", "localhost")
+    files = TLSFiles(cert=folder / "cert.pem", key=folder / "key.pem", ca=folder / "ca.pem")
+    files.cert.write_bytes(b"".join(part.bytes() for part in issued.cert_chain_pems))
+    files.key.write_bytes(issued.private_key_pem.bytes())
+    files.ca.write_bytes(authority.cert_pem.bytes())
+    return files

@@ -1,0 +1,146 @@
+"""What the tests themselves rely on: the virtual clock, the proxy, the nodes that are lent."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from tests.support.eventually import eventually
+from tests.support.proxy import Proxy
+from tests.support.virtual_loop import Deadlock, VirtualLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioredlock_ng.testing import LocalServer, TLSFiles
+    from tests.support.node_set import NodeSet
+
+
+@pytest.mark.virtual_time
+async def test_an_hour_on_the_virtual_loop_takes_no_time() -> None:
+    loop, began = asyncio.get_running_loop(), time.monotonic()
+    before = loop.time()
+    await asyncio.gather(asyncio.sleep(3600), asyncio.sleep(1800))
+    assert loop.time() - before == pytest.approx(3600)
+    assert time.monotonic() - began < 5
+
+
+def test_the_virtual_loop_names_who_waits_when_nothing_can_happen() -> None:
+    async def waits_for_ever() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    with pytest.raises(Deadlock, match="waits_for_ever"), asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(waits_for_ever())
+
+
+@pytest.mark.virtual_time
+async def test_the_virtual_loop_waits_for_threads() -> None:
+    assert await asyncio.to_thread(lambda: 7) == 7
+
+
+async def test_lent_nodes_are_empty_and_independent(five_nodes: NodeSet) -> None:
+    assert len(set(five_nodes.urls)) == 5
+    assert five_nodes.keys() == [set()] * 5
+    five_nodes[0].command("SET", "a", "1")
+    assert five_nodes.keys() == [{"a"}, *[set()] * 4]
+    five_nodes.wipe(0)
+    assert five_nodes.keys() == [set()] * 5
+    assert len({node.info()["run_id"] for node in five_nodes}) == 5
+
+
+@pytest.mark.faults
+async def test_a_paused_node_answers_nothing_and_then_everything(three_nodes: NodeSet) -> None:
+    async with Redis.from_url(three_nodes.urls[1]) as client:
+        await client.ping()
+        three_nodes.pause(1)
+        late = asyncio.create_task(client.set("a", "1"))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(late), 0.1)
+        three_nodes.resume(1)
+        assert await late
+
+
+@pytest.mark.faults
+async def test_a_crashed_node_comes_back_empty_on_its_port(three_nodes: NodeSet) -> None:
+    url = three_nodes.urls[2]
+    three_nodes[2].command("SET", "a", "1")
+    three_nodes.crash(2)
+    async with Redis.from_url(url) as client:
+        with pytest.raises(RedisError):
+            await client.ping()
+    three_nodes.restart(2)
+    assert three_nodes.urls[2] == url
+    assert three_nodes.keys() == [set()] * 3
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("fault", ["pause", "crash"])
+async def test_faults_of_one_test_are_mended_for_the_next(fault: str, one_node: NodeSet) -> None:
+    assert one_node[0].command("PING") == b"PONG"
+    getattr(one_node, fault)(0)
+
+
+async def test_every_server_version_answers(node_of_each_version: NodeSet) -> None:
+    async with Redis.from_url(node_of_each_version.urls[0]) as client:
+        assert await client.set("a", "1")
+
+
+async def test_the_proxy_delays_both_ways(one_node: NodeSet) -> None:
+    async with Proxy(one_node.urls[0]) as proxy, Redis.from_url(proxy.url) as client:
+        await client.ping()
+        proxy.delay(0.05)
+        began = time.monotonic()
+        await client.ping()
+        assert time.monotonic() - began >= 0.05
+
+
+async def test_the_proxy_stalls_and_flows_in_order(one_node: NodeSet) -> None:
+    async with Proxy(one_node.urls[0]) as proxy, Redis.from_url(proxy.url) as client:
+        await client.set("a", "1")
+        proxy.to_client.stall()
+        late = asyncio.create_task(client.get("a"))
+        await eventually(lambda: proxy.to_client.held)
+        assert not late.done()
+        proxy.flow()
+        assert await late == b"1"
+
+
+async def test_the_proxy_cuts_and_refuses_and_accepts_again(one_node: NodeSet) -> None:
+    async with Proxy(one_node.urls[0]) as proxy:
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        await eventually(lambda: proxy.connections == 1)
+        proxy.cut()
+        with pytest.raises(ConnectionResetError):
+            await asyncio.wait_for(_read_or_raise(reader), 5)
+        writer.close()
+        await proxy.refuse()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", proxy.port)
+        await proxy.accept()
+        async with Redis.from_url(proxy.url) as client:
+            assert await client.ping()
+
+
+async def _read_or_raise(reader: asyncio.StreamReader) -> None:
+    if not await reader.read(1):
+        raise ConnectionResetError
+
+
+async def test_a_server_with_tls_is_verified_by_its_authority(tls_server: LocalServer, other_tls_files: TLSFiles) -> None:
+    async with Redis.from_url(tls_server.url) as client:
+        assert await client.ping()
+    wrong = tls_server.url.partition("?")[0] + f"?ssl_ca_certs={other_tls_files.ca}"
+    async with Redis.from_url(wrong) as client:
+        with pytest.raises(RedisError, match="CERTIFICATE_VERIFY_FAILED"):
+            await client.ping()
+
+
+async def test_a_server_of_the_tests_own_takes_settings(start_server: Callable[..., LocalServer]) -> None:
+    server = start_server(["--maxmemory", "5mb"], password="p:w/d")
+    async with Redis.from_url(server.url) as client:
+        assert (await client.config_get("maxmemory"))["maxmemory"] == "5242880"

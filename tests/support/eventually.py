@@ -1,0 +1,32 @@
+"""Waits for what is to happen; never for a length of time in the hope that it has."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+__all__ = ["eventually"]
+
+T = TypeVar("T")
+
+
+async def eventually(condition: Callable[[], T | Awaitable[T]], within: float = 5.0, every: float = 0.005) -> T:
+    """Ask `condition` (plain or async) until its answer is true, and return that; fail after `within` seconds.
+
+    Bounded by the real clock too, so that it ends on a virtual loop whose time stands still.
+    """
+    loop = asyncio.get_running_loop()
+    end, real_end = loop.time() + within, time.monotonic() + within
+    while True:
+        answer = condition()
+        value: T = await answer if inspect.isawaitable(answer) else answer
+        if value:
+            return value
+        if loop.time() > end or time.monotonic() > real_end:
+            raise AssertionError(f"not within {within} s: {inspect.getsource(condition).strip()}; last answer {value!r}")
+        await asyncio.sleep(every)

@@ -1,0 +1,38 @@
+"""The event loops that a run can choose by `--loop`; never chooses one itself."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tests.support.virtual_loop import VirtualLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["KINDS", "factory"]
+
+KINDS = ("plain", "debug", "eager", "uvloop")
+
+
+def factory(kind: str, *, virtual: bool) -> Callable[[], asyncio.AbstractEventLoop]:
+    """Return what makes the loop for one test; a virtual clock takes the place of uvloop, which has no other clock."""
+
+    def make() -> asyncio.AbstractEventLoop:
+        loop = VirtualLoop() if virtual else _real(kind)
+        if kind == "debug":
+            loop.set_debug(True)
+        if kind == "eager":
+            loop.set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined,unused-ignore]
+        return loop
+
+    return make
+
+
+def _real(kind: str) -> asyncio.AbstractEventLoop:
+    if kind != "uvloop":
+        return asyncio.new_event_loop()
+    import uvloop
+
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop

@@ -1,0 +1,58 @@
+"""An event loop whose clock jumps to the next timer: an hour of sleeps takes no time; it never waits for real."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+
+__all__ = ["Deadlock", "VirtualLoop"]
+
+# A thread that the test started may be about to wake the loop: only after this is there nothing left to wait for.
+_GRACE = 1.0
+
+
+class Deadlock(RuntimeError):
+    """Every task waits and no timer is set: nothing can ever happen again. The message lists who waits where."""
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Virtual time starts at 1000.0 and passes only while nothing can run."""
+
+    def __init__(self) -> None:
+        # Not 0: code that takes 0.0 for "no time" would not be noticed.
+        self._now = 1000.0
+        super().__init__(_Jumping(self))
+
+    def time(self) -> float:
+        """Return the virtual time in seconds."""
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass at once, as if the process had been stopped for so long: timers fire late."""
+        self._now += seconds
+
+
+class _Jumping(selectors.DefaultSelector):
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            ready = super().select(_GRACE)
+            if not ready:
+                raise Deadlock(_who_waits(self._loop))
+            return ready
+        ready = super().select(0)
+        if not ready and timeout > 0:
+            self._loop.advance(timeout)
+        return ready
+
+
+def _who_waits(loop: VirtualLoop) -> str:
+    waiting = []
+    for task in sorted(asyncio.all_tasks(loop), key=asyncio.Task.get_name):
+        frames = task.get_stack()
+        where = f"{frames[-1].f_code.co_qualname}, line {frames[-1].f_lineno}" if frames else "not started"
+        waiting.append(f"  {task.get_name()} in {where}")
+    return "\n".join([f"at {loop.time():.3f} nothing is ready and no timer is set; waiting:", *waiting])
