@@ -1,0 +1,104 @@
+"""Who is measured, and in which environment each runs; it never installs anything into the environment of the caller."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+__all__ = ["ALL", "FLOOR", "OURS", "Client", "named"]
+
+ROOT: Final = Path(__file__).parents[1]
+_DRIVERS: Final = Path(__file__).parent / "drivers"
+_ENVIRONMENTS: Final = ROOT / ".cache" / "bench-envs"
+
+# aioredlock and aioredis import distutils, which Python 3.12 dropped and older setuptools still bring.
+_DISTUTILS: Final = "setuptools<80"
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One client and how to run its driver.
+
+    Attributes:
+        name: As in tables and on the command line.
+        driver: The file in `drivers/`.
+        requirements: Installed from PyPI into an environment of its own; empty: runs in the caller's.
+        note: What a reader of its figures must know.
+    """
+
+    name: str
+    driver: str
+    requirements: tuple[str, ...] = ()
+    note: str = ""
+
+    def command(self) -> list[str]:
+        """Return the command line of the driver, without its task; creates the environment when it is missing.
+
+        Raises:
+            subprocess.CalledProcessError: pip could not install the requirements.
+        """
+        python = self._environment() if self.requirements else sys.executable
+        return [str(python), str(_DRIVERS / self.driver)]
+
+    def variables(self) -> dict[str, str]:
+        """Return the environment variables of the driver: the checkout is importable only where it is what runs."""
+        variables = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+        if not self.requirements:
+            variables["PYTHONPATH"] = str(ROOT)
+        return variables
+
+    def _environment(self) -> Path:
+        # The name changes with what goes in, so that an environment is either complete or not there.
+        wanted = "\n".join((sys.version, *self.requirements))
+        digest = hashlib.sha256(wanted.encode()).hexdigest()[:10]
+        folder = _ENVIRONMENTS / f"{self.name}-{sys.version_info.major}.{sys.version_info.minor}-{digest}"
+        python, complete = folder / "bin" / "python", folder / "complete"
+        if not complete.exists():
+            print(f"creating the environment of {self.name}: {', '.join(self.requirements)}", flush=True)
+            venv.create(folder, clear=True, with_pip=True)
+            subprocess.run(
+                [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *self.requirements], check=True
+            )
+            complete.touch()
+        return python
+
+
+OURS: Final = Client("ours", "drive_ours.py", note="every option at its default")
+FLOOR: Final = Client("floor", "drive_floor.py", note="no lock library: the speed limit, without any safety")
+
+ALL: Final = (
+    OURS,
+    FLOOR,
+    Client(
+        "aioredlock",
+        "drive_aioredlock.py",
+        ("aioredlock==0.7.3", "aioredis==1.3.1", "hiredis==3.5.0", _DISTUTILS),
+        "in its faster mode, without its watchdog",
+    ),
+    Client("pottery", "drive_pottery.py", ("pottery==3.0.1", "redis==8.1.0", "hiredis==3.5.0")),
+    Client("redlock-ng", "drive_redlock_ng.py", ("redlock-ng==2.0.4", "redis==5.3.1", "hiredis==3.5.0")),
+    Client(
+        "redis-py",
+        "drive_redis_py.py",
+        ("redis==8.1.0", "hiredis==3.5.0"),
+        "one node only: a fifth of the work and no majority",
+    ),
+)
+"""Everybody, in the order in which they take turns."""
+
+
+def named(names: list[str]) -> list[Client]:
+    """Return the clients with these names, in the order of `ALL`.
+
+    Raises:
+        ValueError: A name is unknown.
+    """
+    if unknown := set(names) - {client.name for client in ALL}:
+        raise ValueError(f"unknown clients: {', '.join(sorted(unknown))}")
+    return [client for client in ALL if client.name in names]

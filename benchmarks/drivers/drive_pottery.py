@@ -1,0 +1,45 @@
+"""Drives pottery's AIORedlock in its own environment; it never gives it more connections than aioredlock takes."""
+
+from __future__ import annotations
+
+import logging
+from importlib.metadata import version
+from typing import Any
+
+import load
+from pottery import AIORedlock
+from redis.asyncio import BlockingConnectionPool, Redis
+
+# aioredlock's own upper limit per node; without one, pottery's clients run out of connections with an error.
+_CONNECTIONS = 100
+
+
+class Client:
+    """A lock object per cycle: pottery keeps the token on the object, so that one cannot serve two tasks."""
+
+    def __init__(self, task: dict[str, Any]) -> None:
+        pools = [BlockingConnectionPool.from_url(url, max_connections=_CONNECTIONS, timeout=None) for url in task["urls"]]
+        self._masters = [Redis(connection_pool=pool) for pool in pools]
+        self._ttl = task["ttl"]
+        self.versions = {name: version(name) for name in ("pottery", "redis", "hiredis")}
+
+    async def acquire(self, key: str) -> AIORedlock:
+        lock = AIORedlock(key=key, masters=self._masters, auto_release_time=self._ttl)
+        await lock.acquire()
+        return lock
+
+    async def release(self, lock: AIORedlock) -> None:
+        await lock.release()
+
+    async def close(self) -> None:
+        for master in self._masters:
+            await master.connection_pool.disconnect()
+
+
+async def connect(task: dict[str, Any]) -> Client:
+    logging.disable(logging.CRITICAL)
+    return Client(task)
+
+
+if __name__ == "__main__":
+    load.main(connect)

@@ -1,0 +1,168 @@
+"""The closed loop that drives every client alike: stdlib only, for any Python since 3.9; it never judges a figure.
+
+A driver is a process. It reads its task as JSON from `argv[1]`: `urls`, `coroutines`, `phases`, `ttl`. Each phase has a
+`name`, `seconds`, and maybe `record: false` (only count: nothing of the loop's own grows) and `warm: false`.
+It prints one JSON line when connected, then waits for a line on stdin before each phase and prints one JSON line after it.
+So whoever started it can hang or kill a node between two phases.
+
+In a phase every coroutine takes and releases a lock of its own name, again and again. What ends inside the window is
+counted. The window opens when every coroutine has done its first cycle, so that connecting is in no figure, and
+the coroutines keep running until it has closed, so that no figure has an idle tail in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import sys
+import time
+from array import array
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+__all__ = ["main"]
+
+# A window that does not open: the client is stuck in its very first cycle.
+_FIRST_CYCLE_SECONDS = 20.0
+# How long a cycle may still take after the window has closed before it counts as stuck.
+_GRACE_SECONDS = 1.5
+_CLOSE_SECONDS = 3.0
+
+
+class Loop:
+    """The coroutines of one phase and what they saw.
+
+    Args:
+        client: What the driver's `connect` returned: `acquire(key)` and `release(handle)` give awaitables.
+        keys: One name per coroutine.
+        phase: The phase's JSON.
+    """
+
+    def __init__(self, client: Any, keys: list[str], phase: dict[str, Any]) -> None:
+        self.client = client
+        self.keys = keys
+        self.phase = phase
+        self.running = True
+        self.recording = False
+        self.keep = bool(phase.get("record", True))
+        self.cycles = array("d")
+        self.acquires = array("d")
+        self.done = 0
+        self.errors = 0
+        self.first_error = ""
+        self.begun = 0
+        self.all_begun = asyncio.Event()
+        self.since = [0.0] * len(keys)
+
+    async def worker(self, index: int) -> None:
+        """Take and release one lock until the phase is over."""
+        clock = time.perf_counter
+        acquire, release, key = self.client.acquire, self.client.release, self.keys[index]
+        first = True
+        while self.running:
+            self.since[index] = started = clock()
+            try:
+                handle = await acquire(key)
+                acquired = clock()
+                await release(handle)
+            except Exception as error:
+                if self.recording:
+                    self.errors += 1
+                self.first_error = self.first_error or f"{type(error).__name__}: {error}"[:300]
+                await asyncio.sleep(0)
+            else:
+                if self.recording:
+                    self.done += 1
+                    if self.keep:
+                        self.cycles.append(clock() - started)
+                        self.acquires.append(acquired - started)
+            if first:
+                first = False
+                self.begun += 1
+                if self.begun == len(self.keys):
+                    self.all_begun.set()
+
+    async def run(self) -> dict[str, Any]:
+        """Run the phase.
+
+        Returns:
+            Its figures, times in seconds.
+        """
+        tasks = [asyncio.ensure_future(self.worker(index)) for index in range(len(self.keys))]
+        if self.phase.get("warm", True):
+            await asyncio.wait([asyncio.ensure_future(self.all_begun.wait())], timeout=_FIRST_CYCLE_SECONDS)
+            await asyncio.sleep(self.phase.get("warmup", 0.2))
+        opened, cpu = time.perf_counter(), _cpu_seconds()
+        self.recording = True
+        await asyncio.sleep(self.phase["seconds"])
+        self.recording = self.running = False
+        seconds, cpu = time.perf_counter() - opened, _cpu_seconds() - cpu
+        _, stuck = await asyncio.wait(tasks, timeout=_GRACE_SECONDS)
+        longest = max((time.perf_counter() - self.since[tasks.index(task)] for task in stuck), default=0.0)
+        for task in stuck:
+            task.cancel()
+        if stuck:
+            await asyncio.wait(stuck, timeout=_GRACE_SECONDS)
+        return {
+            "phase": self.phase["name"],
+            "seconds": seconds,
+            "cpu_seconds": cpu,
+            "cycles": self.done,
+            "per_second": self.done / seconds,
+            "errors": self.errors,
+            "first_error": self.first_error,
+            "stuck": len(stuck),
+            "stuck_seconds": longest,
+            "cycle": _summary(self.cycles),
+            "acquire": _summary(self.acquires),
+        }
+
+
+def main(connect: Callable[[dict[str, Any]], Awaitable[Any]]) -> None:
+    """Run a driver: connect, run the phases asked for, print, end.
+
+    Args:
+        connect: Given the task, returns the client with its connections made as far as it makes them beforehand.
+    """
+    asyncio.run(_drive(connect, json.loads(sys.argv[1])))
+    sys.stdout.flush()
+    # A peer that hangs on a dead node in its own clean-up must not keep the process.
+    os._exit(0)
+
+
+async def _drive(connect: Callable[[dict[str, Any]], Awaitable[Any]], task: dict[str, Any]) -> None:
+    client = await connect(task)
+    _say({"ready": True, "pid": os.getpid(), "python": sys.version.split()[0], "versions": client.versions})
+    keys = [f"{task.get('prefix', 'bench')}:{index}" for index in range(task["coroutines"])]
+    loop = asyncio.get_running_loop()
+    for phase in task["phases"]:
+        await loop.run_in_executor(None, sys.stdin.readline)
+        _say(await Loop(client, keys, phase).run())
+    await asyncio.wait([asyncio.ensure_future(client.close())], timeout=_CLOSE_SECONDS)
+
+
+def _say(line: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def _summary(values: array[float]) -> dict[str, float] | None:
+    if not values:
+        return None
+    ordered = sorted(values)
+    last = len(ordered) - 1
+    return {
+        "p50": ordered[last // 2],
+        "p99": ordered[int(last * 0.99)],
+        "max": ordered[last],
+        "mean": sum(ordered) / len(ordered),
+    }
+
+
+def _cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime

@@ -1,0 +1,180 @@
+"""The floor: the least a Python client of this protocol can do, to know the speed limit; it never keeps anybody safe.
+
+It sends the library's own scripts over one connection per node, reads with hiredis, and answers at quorum. It has no
+leases, no timeouts, no validity, no clean-up, no reconnecting, and does not look at an error twice.
+What it does have is every known trick for speed: commands are packed once and the same bytes go to all nodes, what
+is asked for in one loop tick leaves in one write, a reply costs no task, future or timer, tokens come from a buffer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+from urllib.parse import urlsplit
+
+import hiredis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+__all__ = ["Floor"]
+
+_SCRIPTS = Path(__file__).parents[1] / "aioredlock_ng" / "_scripts"
+_TOKEN_BYTES = 16
+_TOKENS_AT_ONCE = 256
+
+# hiredis ships stubs that know only tuples of one word, and only bytes to feed.
+_pack: Callable[[tuple[str | int, ...]], bytes] = hiredis.pack_command  # type: ignore[assignment]
+
+Grant = tuple[str, str]
+
+
+class _Round:
+    """One command to all nodes: counts the answers 1 and resolves at quorum."""
+
+    __slots__ = ("future", "missing", "result")
+
+    def __init__(self, future: asyncio.Future[Grant], quorum: int, result: Grant) -> None:
+        self.future = future
+        self.missing = quorum
+        self.result = result
+
+    def answer(self, reply: object) -> None:
+        if reply == 1:
+            self.missing -= 1
+            if self.missing == 0 and not self.future.done():
+                self.future.set_result(self.result)
+
+
+class _Wire(asyncio.BufferedProtocol):
+    """One connection: bytes in, replies to whoever is first in line."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray(65536)
+        self._view = memoryview(self._buffer)
+        self._reader = hiredis.Reader()
+        self.pending: deque[Callable[[object], object]] = deque()
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._view
+
+    def buffer_updated(self, size: int) -> None:
+        reader, take = self._reader, self.pending.popleft
+        reader.feed(self._buffer, 0, size)  # type: ignore[arg-type]
+        reply = reader.gets()
+        while reply is not False:
+            take()(reply)
+            reply = reader.gets()
+
+
+class Floor:
+    """Five connections and what is waiting to be written to all of them."""
+
+    def __init__(self, wires: Sequence[_Wire]) -> None:
+        self._wires = wires
+        self._writes = [wire.transport.write for wire in wires if wire.transport is not None]
+        self._pendings = [wire.pending for wire in wires]
+        self._quorum = len(wires) // 2 + 1
+        self._loop = asyncio.get_running_loop()
+        self._out: list[bytes] = []
+        self._asked: list[Callable[[object], object]] = []
+        self._tokens: list[str] = []
+        self._acquire_sha = self._release_sha = self._extend_sha = ""
+
+    @classmethod
+    async def connect(cls, urls: Iterable[str]) -> Self:
+        """Connect to every node and load the scripts.
+
+        Args:
+            urls: Plain `redis://host:port` addresses; nothing else in them is looked at.
+        """
+        loop = asyncio.get_running_loop()
+        wires = []
+        for url in urls:
+            parts = urlsplit(url)
+            _, wire = await loop.create_connection(_Wire, parts.hostname or "127.0.0.1", parts.port or 6379)
+            wires.append(wire)
+        floor = cls(wires)
+        floor._acquire_sha = await floor._load("acquire")
+        floor._release_sha = await floor._load("release")
+        floor._extend_sha = await floor._load("extend")
+        return floor
+
+    def acquire(self, key: str, ttl_ms: int) -> asyncio.Future[Grant]:
+        """Ask all nodes for a key with a fresh token.
+
+        Returns:
+            A future of (key, token), done when a quorum has granted; never done when it does not.
+        """
+        token = self._tokens.pop() if self._tokens else self._fresh()
+        return self._ask((key, token), ("EVALSHA", self._acquire_sha, 1, key, token, ttl_ms))
+
+    def release(self, grant: Grant) -> asyncio.Future[Grant]:
+        """Give a key back on all nodes; the future is done when a quorum has deleted it."""
+        return self._ask(grant, ("EVALSHA", self._release_sha, 1, *grant))
+
+    def extend(self, grants: Sequence[Grant], ttl_ms: int, answered: Callable[[object], object]) -> None:
+        """Renew many leases by one command per node.
+
+        Args:
+            grants: What `acquire` gave.
+            ttl_ms: Their new life in milliseconds.
+            answered: Called with the reply of each node.
+        """
+        words: list[str | int] = ["EVALSHA", self._extend_sha, len(grants)]
+        words.extend(key for key, _ in grants)
+        for _, token in grants:
+            words.append(token)
+            words.append(ttl_ms)
+        self._send(_pack(tuple(words)), answered)
+
+    def close(self) -> None:
+        """Close the connections."""
+        for wire in self._wires:
+            if wire.transport is not None:
+                wire.transport.close()
+
+    def _ask(self, result: Grant, words: tuple[str | int, ...]) -> asyncio.Future[Grant]:
+        future: asyncio.Future[Grant] = self._loop.create_future()
+        self._send(_pack(words), _Round(future, self._quorum, result).answer)
+        return future
+
+    def _send(self, command: bytes, answered: Callable[[object], object]) -> None:
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(command)
+        self._asked.append(answered)
+
+    def _flush(self) -> None:
+        data = b"".join(self._out)
+        for pending, write in zip(self._pendings, self._writes, strict=True):
+            pending.extend(self._asked)
+            write(data)
+        self._out.clear()
+        self._asked.clear()
+
+    def _fresh(self) -> str:
+        digits = os.urandom(_TOKEN_BYTES * _TOKENS_AT_ONCE).hex()
+        step = 2 * _TOKEN_BYTES
+        self._tokens = [digits[start : start + step] for start in range(0, len(digits), step)]
+        return self._tokens.pop()
+
+    async def _load(self, name: str) -> str:
+        source = (_SCRIPTS / f"{name}.lua").read_text(encoding="utf-8")
+        done: asyncio.Future[bytes] = self._loop.create_future()
+
+        def answered(reply: object) -> None:
+            assert isinstance(reply, bytes)
+            if not done.done():
+                done.set_result(reply)
+
+        self._send(_pack(("SCRIPT", "LOAD", source)), answered)
+        return (await done).decode()

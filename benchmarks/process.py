@@ -1,0 +1,137 @@
+"""One driver process: starts it, walks it through its phases, ends it; it never waits without a limit."""
+
+from __future__ import annotations
+
+import json
+import queue
+import subprocess
+import threading
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+__all__ = ["Driver", "DriverFailed", "run_client"]
+
+if TYPE_CHECKING:
+    from .clients import Client
+
+_CONNECT_SECONDS = 30.0
+# Beyond a phase's own seconds: first cycles, grace for stuck ones, cancelling them.
+_EXTRA_SECONDS = 40.0
+_END_SECONDS = 5.0
+
+
+class DriverFailed(RuntimeError):
+    """The driver ended or said nothing in time; the message holds the end of its error output."""
+
+
+class Driver:
+    """A running driver, usable with `with`.
+
+    Args:
+        command: Its command line without the task.
+        variables: Its environment variables.
+        task: Its task; see `drivers.load`.
+    """
+
+    def __init__(self, command: Sequence[str], variables: Mapping[str, str], task: Mapping[str, Any]) -> None:
+        self._process = subprocess.Popen(
+            [*command, json.dumps(task)],
+            env=variables,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._errors: list[str] = []
+        for target in (self._read, self._drain):
+            threading.Thread(target=target, daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    def ready(self) -> dict[str, Any]:
+        """Wait until the driver is connected and return what it says of itself."""
+        return self.line(_CONNECT_SECONDS)
+
+    def phase(self, seconds: float) -> dict[str, Any]:
+        """Let the next phase begin and return its figures.
+
+        Args:
+            seconds: The phase's own length.
+        """
+        self.begin()
+        return self.line(seconds + _EXTRA_SECONDS)
+
+    def begin(self) -> None:
+        """Let the next phase begin."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def line(self, timeout: float) -> dict[str, Any]:
+        """Return the next JSON line of the driver.
+
+        Args:
+            timeout: Seconds to wait for it.
+
+        Raises:
+            DriverFailed: None came.
+        """
+        try:
+            text = self._lines.get(timeout=timeout)
+        except queue.Empty:
+            raise DriverFailed(f"nothing for {timeout:.0f} s") from None
+        if not text:
+            raise DriverFailed("ended: " + "".join(self._errors[-12:]).strip()[-1500:])
+        answer: dict[str, Any] = json.loads(text)
+        return answer
+
+    def close(self) -> None:
+        """End the process, in good order if it can."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.close()
+            self._process.wait(_END_SECONDS)
+        except (OSError, subprocess.TimeoutExpired):
+            self._process.kill()
+            self._process.wait()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for text in self._process.stdout:
+            self._lines.put(text)
+        self._process.wait()
+        self._lines.put("")
+
+    def _drain(self) -> None:
+        assert self._process.stderr is not None
+        for text in self._process.stderr:
+            self._errors.append(text)
+            del self._errors[:-50]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def run_client(client: Client, urls: Sequence[str], coroutines: int, seconds: float, ttl: float = 10.0) -> dict[str, Any]:
+    """Run one client through a single phase.
+
+    Returns:
+        The phase's figures, or `{"failed": why}`: a client that cannot run is a finding, not the end of the run.
+    """
+    task = {"urls": urls, "coroutines": coroutines, "ttl": ttl, "phases": [{"name": "cycle", "seconds": seconds}]}
+    try:
+        with Driver(client.command(), client.variables(), task) as driver:
+            about = driver.ready()
+            return driver.phase(seconds) | {"versions": about["versions"], "python": about["python"]}
+    except DriverFailed as failure:
+        return {"failed": str(failure)}

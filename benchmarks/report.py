@@ -1,0 +1,73 @@
+"""Prints the tables and bars and writes the JSON file; it never computes a figure."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from .outcome import Bar, Outcome
+
+__all__ = ["print_bars", "print_outcome", "write_json"]
+
+
+def print_outcome(console: Console, outcome: Outcome) -> None:
+    """Print one scenario's table and notes."""
+    table = Table(title=outcome.title, box=box.SIMPLE_HEAD, title_justify="left")
+    for number, column in enumerate(outcome.columns):
+        text = any(not row[number][:1].isdigit() for row in outcome.rows if row[number] not in ("", "-", "hangs"))
+        table.add_column(column, justify="left" if text else "right")
+    previous = None
+    for row in outcome.rows:
+        if previous is not None and row[0] != previous and row[0].isdigit():
+            table.add_section()
+        table.add_row(*row, style="bold" if "ours" in row else None)
+        previous = row[0]
+    console.print(table)
+    for note in outcome.notes:
+        console.print(f"  {note}", highlight=False, markup=False)
+
+
+def print_bars(console: Console, bars: Sequence[Bar]) -> None:
+    """Print every bar with what was measured."""
+    table = Table(title="Bars", box=box.SIMPLE_HEAD, title_justify="left")
+    for column in ("bar", "measured", "must be", ""):
+        table.add_column(column, justify="left" if column == "bar" else "right")
+    for bar in bars:
+        measured = "nothing" if bar.value is None else f"{bar.value:,.3g}" if abs(bar.value) < 1000 else f"{bar.value:,.0f}"
+        sign = "≥" if bar.least else "≤"
+        table.add_row(bar.text, measured, f"{sign} {bar.limit:,g}", "[green]kept" if bar.kept else "[red]missed")
+    console.print(table)
+
+
+def write_json(path: Path, about: Mapping[str, Any], outcomes: Mapping[str, Outcome]) -> None:
+    """Write everything that was measured.
+
+    Args:
+        path: The file.
+        about: The machine, the versions and how the run was asked for.
+        outcomes: By scenario.
+    """
+    document = {
+        **about,
+        "bars": [bar.as_json() for outcome in outcomes.values() for bar in outcome.bars],
+        "scenarios": {
+            name: {
+                "title": outcome.title,
+                "medians": outcome.medians,
+                "bars": [bar.as_json() for bar in outcome.bars],
+                "notes": outcome.notes,
+                "raw": outcome.raw,
+            }
+            for name, outcome in outcomes.items()
+        },
+    }
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,25 @@
+"""The scenarios, one module each, by the names that the command line knows; it never runs one by being imported."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from . import cycle, faults, imports, leases, memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarks.outcome import Outcome, Settings
+
+__all__ = ["SCENARIOS"]
+
+SCENARIOS: Final[dict[str, Callable[[Settings], Outcome]]] = {
+    "cycle": cycle.run,
+    "hung": faults.run_hung,
+    "slow": faults.run_slow,
+    "killed": faults.run_killed,
+    "memory": memory.run,
+    "leases": leases.run,
+    "imports": imports.run,
+}
+"""In the order in which they run."""

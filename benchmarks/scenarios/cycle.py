@@ -1,0 +1,120 @@
+"""Acquire and release without contention, from one coroutine to a thousand; no faults, no waiting, no two on one name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from aioredlock_ng.testing.nodes import LocalNodes
+from benchmarks.outcome import Bar, Outcome, Settings, at_least, at_most, median, paired_ratio
+from benchmarks.process import run_client
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["COROUTINES", "run"]
+
+COROUTINES: Final = (1, 10, 100, 1000)
+
+_AT_LEAST_AIOREDLOCK: Final = {10: 8.0, 100: 20.0, 1000: 25.0}
+_AT_LEAST_FLOOR: Final = 0.6
+
+# At a thousand coroutines a peer's cycle takes more than a second: a window must hold several.
+_LONG_WINDOW: Final = 2.5
+
+
+def run(settings: Settings) -> Outcome:
+    """Measure every client at every number of coroutines, taking turns."""
+    outcome = Outcome(
+        "Uncontended cycle (acquire + release), five nodes, every coroutine its own name",
+        ("coroutines", "client", "cycles/s", "p50 ms", "p99 ms", "acquire p50 ms", "client CPU µs/cycle", "ours is"),
+    )
+    with LocalNodes(5) as nodes:
+        for number in range(settings.rounds):
+            for coroutines in COROUTINES:
+                seconds = settings.seconds(2.0, 0.6) * (_LONG_WINDOW if coroutines == COROUTINES[-1] else 1.0)
+                for client in settings.clients:
+                    settings.say(f"cycle: round {number + 1}/{settings.rounds}, {coroutines} coroutines, {client.name}")
+                    figures = run_client(client, nodes.urls, coroutines, seconds)
+                    about = {"round": number, "coroutines": coroutines, "client": client.name}
+                    outcome.raw.append(about | figures)
+    for coroutines in COROUTINES:
+        outcome.medians.extend(_medians(outcome.raw, coroutines, settings))
+    outcome.rows.extend(_rows(outcome.medians))
+    outcome.bars.extend(_bars(outcome.raw))
+    outcome.notes.extend(f"{client.name}: {client.note}" for client in settings.clients if client.note)
+    outcome.notes.extend(
+        f"{row['client']} at {row['coroutines']} coroutines: {row['failed'] or row['first_error']}"
+        for row in outcome.medians
+        if row["failed"] or row["errors"]
+    )
+    return outcome
+
+
+def by_round(raw: list[dict[str, Any]], client: str, coroutines: int, *path: str) -> dict[int, float]:
+    """Return one figure of one client by round; rounds without it are left out."""
+    found = {}
+    for row in raw:
+        if row["client"] == client and row["coroutines"] == coroutines:
+            value: Any = row
+            for step in path:
+                value = value.get(step) if value else None
+            if value is not None:
+                found[row["round"]] = value
+    return found
+
+
+def _medians(raw: list[dict[str, Any]], coroutines: int, settings: Settings) -> Iterator[dict[str, Any]]:
+    for client in settings.clients:
+        mine = [row for row in raw if row["client"] == client.name and row["coroutines"] == coroutines]
+
+        def figure(*path: str, name: str = client.name) -> float | None:
+            return median(by_round(raw, name, coroutines, *path).values())
+
+        rate, cpu = figure("per_second"), median(_cpu_per_cycle(row) for row in mine)
+        yield {
+            "coroutines": coroutines,
+            "client": client.name,
+            "per_second": rate,
+            "p50": figure("cycle", "p50"),
+            "p99": figure("cycle", "p99"),
+            "acquire_p50": figure("acquire", "p50"),
+            "cpu_per_cycle": cpu,
+            "ours_throughput_ratio": paired_ratio(
+                by_round(raw, "ours", coroutines, "per_second"), by_round(raw, client.name, coroutines, "per_second")
+            ),
+            "errors": sum(row.get("errors", 0) for row in mine),
+            "first_error": next((row["first_error"] for row in mine if row.get("first_error")), ""),
+            "failed": next((row["failed"] for row in mine if "failed" in row), ""),
+        }
+
+
+def _cpu_per_cycle(row: dict[str, Any]) -> float | None:
+    return row["cpu_seconds"] / row["cycles"] if row.get("cycles") else None
+
+
+def _rows(medians: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    def shown(value: float | None, factor: float, pattern: str) -> str:
+        return "-" if value is None else pattern.format(value * factor)
+
+    for row in medians:
+        yield (
+            str(row["coroutines"]),
+            row["client"],
+            shown(row["per_second"], 1, "{:,.0f}"),
+            shown(row["p50"], 1e3, "{:.3f}"),
+            shown(row["p99"], 1e3, "{:.3f}"),
+            shown(row["acquire_p50"], 1e3, "{:.3f}"),
+            shown(row["cpu_per_cycle"], 1e6, "{:.1f}"),
+            "" if row["client"] == "ours" else shown(row["ours_throughput_ratio"], 1, "{:.2f} x"),
+        )
+
+
+def _bars(raw: list[dict[str, Any]]) -> Iterator[Bar]:
+    def ratio(peer: str, coroutines: int, *path: str) -> float | None:
+        return paired_ratio(by_round(raw, "ours", coroutines, *path), by_round(raw, peer, coroutines, *path))
+
+    yield at_most("cycle p50 at 1 coroutine / aioredlock's", ratio("aioredlock", 1, "cycle", "p50"), 0.5)
+    for coroutines, limit in _AT_LEAST_AIOREDLOCK.items():
+        text = f"throughput at {coroutines} coroutines / aioredlock's"
+        yield at_least(text, ratio("aioredlock", coroutines, "per_second"), limit)
+    yield at_least("throughput at 100 coroutines / the floor's", ratio("floor", 100, "per_second"), _AT_LEAST_FLOOR)

@@ -1,0 +1,162 @@
+"""A few coroutines while one of five nodes hangs, is slow, or is dead; it never breaks more than a minority."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from aioredlock_ng.testing.nodes import LocalNodes
+from benchmarks.outcome import Outcome, Settings, at_most, median, paired_ratio
+from benchmarks.process import Driver, DriverFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from benchmarks.clients import Client
+
+__all__ = ["run_hung", "run_killed", "run_slow"]
+
+_COROUTINES: Final = 4
+_NODES: Final = 5
+_SLOW_MILLISECONDS: Final = 5
+_PROXY: Final = Path(__file__).parents[1] / "drivers" / "slow_proxy.py"
+
+# The floor has no timeouts and redis-py's Lock has one node: a fault of a minority says nothing about them.
+_NOT_HERE: Final = ("floor", "redis-py")
+
+
+def run_hung(settings: Settings) -> Outcome:
+    """Stop one node's process (SIGSTOP): it keeps its connections and answers nothing."""
+    return _run(settings, "one node hung", 1.2, lambda client, node: _broken(settings, client, node, LocalNodes.pause))
+
+
+def run_killed(settings: Settings) -> Outcome:
+    """Kill one node's process (SIGKILL): connections to it are reset, new ones refused."""
+    return _run(settings, "one node killed", 1.2, lambda client, node: _broken(settings, client, node, LocalNodes.crash))
+
+
+def run_slow(settings: Settings) -> Outcome:
+    """Let one node's answers arrive 5 ms late."""
+    title = f"one node {_SLOW_MILLISECONDS} ms slow"
+    return _run(settings, title, 2.0, lambda client, node: _slowed(settings, client, node))
+
+
+def _run(
+    settings: Settings, fault: str, limit: float, measure: Callable[[Client, int], tuple[dict[str, Any], dict[str, Any]]]
+) -> Outcome:
+    outcome = Outcome(
+        f"{fault.capitalize()}, {_COROUTINES} coroutines",
+        ("client", "healthy p50 ms", "p50 ms", "ratio", "p99 ms", "longest ms", "cycles", "errors", "stuck coroutines"),
+    )
+    clients = [client for client in settings.clients if client.name not in _NOT_HERE]
+    for number in range(settings.rounds):
+        for client in clients:
+            settings.say(f"{fault}: round {number + 1}/{settings.rounds}, {client.name}")
+            about = {"round": number, "client": client.name}
+            try:
+                healthy, faulty = measure(client, number % _NODES)
+            except DriverFailed as failure:
+                outcome.raw.append(about | {"failed": str(failure)})
+            else:
+                outcome.raw.append(about | {"healthy": healthy, "faulty": faulty})
+    for client in clients:
+        mine = [row for row in outcome.raw if row["client"] == client.name]
+        summary = _medians(client, mine)
+        outcome.medians.append(summary)
+        outcome.rows.append(_row(summary))
+        if summary["first_error"]:
+            outcome.notes.append(f"{client.name}: {summary['first_error']}")
+        if client.name == "ours":
+            outcome.bars.append(at_most(f"{fault}: cycle p50 / healthy p50", summary["ratio"], limit))
+            outcome.bars.append(at_most(f"{fault}: acquires and releases that failed or hung", summary["lost"], 0))
+    return outcome
+
+
+def _broken(
+    settings: Settings, client: Client, node: int, fault: Callable[[LocalNodes, int], None]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """One process: a healthy phase, the fault, and a phase that begins with it."""
+    healthy, faulty = settings.seconds(2.0, 0.6), settings.seconds(4.0, 1.5)
+    phases = [{"name": "healthy", "seconds": healthy}, {"name": "faulty", "seconds": faulty, "warm": False}]
+    with LocalNodes(_NODES) as nodes, _driver(client, nodes.urls, phases) as driver:
+        driver.ready()
+        first = driver.phase(healthy)
+        fault(nodes, node)
+        return first, driver.phase(faulty)
+
+
+def _slowed(settings: Settings, client: Client, node: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Two processes, one after the other: all nodes direct, then one of them through the proxy."""
+    seconds = settings.seconds(2.0, 0.6)
+    phases = [{"name": "cycle", "seconds": seconds}]
+    with LocalNodes(_NODES) as nodes:
+        with _driver(client, nodes.urls, phases) as driver:
+            driver.ready()
+            healthy = driver.phase(seconds)
+        with _proxied(nodes.urls, node) as urls, _driver(client, urls, phases) as driver:
+            driver.ready()
+            return healthy, driver.phase(seconds)
+
+
+def _driver(client: Client, urls: Sequence[str], phases: Sequence[dict[str, Any]]) -> Driver:
+    task = {"urls": urls, "coroutines": _COROUTINES, "ttl": 10.0, "phases": phases}
+    return Driver(client.command(), client.variables(), task)
+
+
+@contextlib.contextmanager
+def _proxied(urls: Sequence[str], node: int) -> Iterator[list[str]]:
+    parts = urlsplit(urls[node])
+    command = [sys.executable, str(_PROXY), str(parts.hostname), str(parts.port), str(_SLOW_MILLISECONDS)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as proxy:
+        assert proxy.stdout is not None
+        port = int(proxy.stdout.readline())
+        yield [f"redis://127.0.0.1:{port}" if index == node else url for index, url in enumerate(urls)]
+
+
+def _medians(client: Client, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    measured = [row for row in rows if "failed" not in row]
+
+    def by_round(phase: str, figure: str) -> dict[int, float]:
+        return {row["round"]: row[phase]["cycle"][figure] for row in measured if row[phase]["cycle"]}
+
+    def total(figure: str) -> int:
+        return sum(row["faulty"][figure] for row in measured)
+
+    errors, stuck = total("errors"), total("stuck")
+    first_error = next((row["faulty"]["first_error"] for row in measured if row["faulty"]["first_error"]), "")
+    return {
+        "client": client.name,
+        "healthy_p50": median(by_round("healthy", "p50").values()),
+        "p50": median(by_round("faulty", "p50").values()),
+        "ratio": paired_ratio(by_round("faulty", "p50"), by_round("healthy", "p50")),
+        "p99": median(by_round("faulty", "p99").values()),
+        "longest": max(by_round("faulty", "max").values(), default=None),
+        "cycles": total("cycles"),
+        "errors": errors,
+        "stuck": stuck,
+        "lost": float(errors + stuck) if measured and len(measured) == len(rows) else None,
+        "first_error": first_error or next((row["failed"] for row in rows if "failed" in row), ""),
+    }
+
+
+def _row(summary: dict[str, Any]) -> tuple[str, ...]:
+    def shown(value: float | None, factor: float = 1e3, digits: int = 3) -> str:
+        return "-" if value is None else f"{value * factor:,.{digits}f}"
+
+    # A client with a cycle that never ended has no median worth comparing.
+    ratio = "hangs" if summary["p50"] is None and summary["stuck"] else shown(summary["ratio"], 1, 2)
+    return (
+        summary["client"],
+        shown(summary["healthy_p50"]),
+        shown(summary["p50"]),
+        ratio,
+        shown(summary["p99"]),
+        shown(summary["longest"]),
+        f"{summary['cycles']:,}",
+        f"{summary['errors']:,}",
+        f"{summary['stuck']:,}",
+    )

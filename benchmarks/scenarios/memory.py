@@ -1,0 +1,85 @@
+"""The memory of our process while a node hangs for a minute under load; it never measures how fast that load is."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import psutil
+
+from aioredlock_ng.testing.nodes import LocalNodes
+from benchmarks.clients import OURS
+from benchmarks.outcome import Outcome, Settings, at_most
+from benchmarks.process import Driver
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["run"]
+
+_COROUTINES: Final = 20
+_SETTLED_SECONDS: Final = 10.0
+_GROWTH_MB: Final = 10.0
+_SAMPLES_PER_SECOND: Final = 4
+
+
+def run(settings: Settings) -> Outcome:
+    """Hang one node under a closed loop and sample the resident memory from outside."""
+    seconds = settings.seconds(60.0, 12.0)
+    settled = settings.seconds(_SETTLED_SECONDS, 3.0)
+    outcome = Outcome(
+        f"Memory of our process while one of five nodes hangs for {seconds:.0f} s, {_COROUTINES} coroutines",
+        ("cycles", "errors", "MB healthy", f"MB after {settled:.0f} s", "MB at its highest", "grown MB"),
+    )
+    settings.say(f"memory: one node hung for {seconds:.0f} s under load")
+    # record: false, because the loop's own lists would grow as well.
+    healthy_seconds = settings.seconds(3.0, 1.0)
+    phases = [
+        {"name": "healthy", "seconds": healthy_seconds, "record": False},
+        {"name": "hung", "seconds": seconds, "record": False, "warm": False},
+    ]
+    with LocalNodes(5) as nodes:
+        task = {"urls": nodes.urls, "coroutines": _COROUTINES, "ttl": 10.0, "phases": phases}
+        with Driver(OURS.command(), OURS.variables(), task) as driver:
+            pid = driver.ready()["pid"]
+            driver.phase(healthy_seconds)
+            healthy = psutil.Process(pid).memory_info().rss
+            nodes.pause(0)
+            driver.begin()
+            samples = _sampled(pid, seconds)
+            figures = driver.line(seconds)
+    grown = _grown(samples, settled)
+    outcome.raw.append({"healthy_rss": healthy, "samples": samples, "figures": figures})
+    after = next(size for at, size in samples if at >= settled)
+    summary: dict[str, Any] = {
+        "cycles": figures["cycles"],
+        "errors": figures["errors"] + figures["stuck"],
+        "mb_healthy": healthy / 1e6,
+        "mb_settled": after / 1e6,
+        "mb_highest": max(size for _, size in samples) / 1e6,
+        "mb_grown": grown / 1e6,
+    }
+    outcome.medians.append(summary)
+    outcome.rows.append(tuple(f"{value:,.1f}" if isinstance(value, float) else f"{value:,}" for value in summary.values()))
+    text = f"memory grown after the first {settled:.0f} of {seconds:.0f} s with a hung node, MB"
+    outcome.bars.append(at_most(text, summary["mb_grown"], _GROWTH_MB))
+    outcome.bars.append(at_most("acquires and releases that failed or hung meanwhile", float(summary["errors"]), 0))
+    if figures["first_error"]:
+        outcome.notes.append(f"ours: {figures['first_error']}")
+    return outcome
+
+
+def _sampled(pid: int, seconds: float) -> list[tuple[float, int]]:
+    process = psutil.Process(pid)
+    started = time.monotonic()
+    samples = []
+    while (at := time.monotonic() - started) < seconds:
+        samples.append((round(at, 3), process.memory_info().rss))
+        time.sleep(1 / _SAMPLES_PER_SECOND)
+    return samples
+
+
+def _grown(samples: Sequence[tuple[float, int]], settled: float) -> int:
+    """Return by how much the highest sample after `settled` seconds is above the one at that time."""
+    later = [size for at, size in samples if at >= settled]
+    return max(later) - later[0]
