@@ -1,0 +1,27 @@
+"""Gathers the commands into one typer app; a command's own work never lives here."""
+
+from __future__ import annotations
+
+import typer
+
+from .demo.command import demo
+
+__all__ = ["build"]
+
+
+def build() -> typer.Typer:
+    """Return the app with every command registered; nothing has run yet."""
+    app = typer.Typer(
+        help="aioredlock_ng: one holder in the whole fleet, over independent Redis nodes.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    # With a callback, a single command still has to be named: `demo` stays `demo` when others join it.
+    app.callback()(_commands)
+    app.command("demo")(demo)
+    return app
+
+
+def _commands() -> None:
+    """The commands of aioredlock_ng."""

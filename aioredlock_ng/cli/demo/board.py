@@ -1,0 +1,78 @@
+"""What the demo knows at this moment, for whoever shows it; never decides, measures or prints."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from .ledger import Loss, PhaseLedger
+
+__all__ = ["Board", "NodeState", "NodeView", "View"]
+
+_EVENTS_KEPT = 50
+
+
+class NodeState(Enum):
+    """What the demo has done to a node."""
+
+    UP = "up"
+    HUNG = "hung"
+    KILLED = "killed"
+    STARTING = "starting"
+    DOWN = "down"
+
+
+@dataclass(slots=True)
+class NodeView:
+    """One node: where it is, without user and password, and its state."""
+
+    address: str
+    state: NodeState = NodeState.UP
+
+
+@dataclass(slots=True)
+class Board:
+    """The state of the demo.
+
+    Attributes:
+        nodes: The nodes, in order.
+        where: What kind of nodes they are, in words.
+        workload: Who increments what, in words.
+        phases: Those that began, the present one last.
+        losses: The leases taken from their holders.
+        events: What happened: seconds since the start, and words.
+        elapsed: Seconds since the start.
+        planned: How many phases there will be.
+        rate: Increments in the last second.
+    """
+
+    nodes: Sequence[NodeView]
+    where: str
+    workload: str
+    phases: list[PhaseLedger] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+    events: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=_EVENTS_KEPT))
+    elapsed: float = 0.0
+    planned: int = 0
+    rate: float = 0.0
+
+
+class View(Protocol):
+    """Shows a board: entered before the first event, left before the summary."""
+
+    def event(self, words: str) -> None:
+        """Something happened; it is on the board already."""
+
+    def refresh(self) -> None:
+        """Time has passed: called some times a second."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...

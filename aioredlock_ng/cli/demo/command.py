@@ -1,0 +1,133 @@
+"""The command `demo`: reads its options, puts the parts together, and leaves nothing behind; never counts or draws."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from aioredlock_ng import ConfigurationError, Redlock
+from aioredlock_ng.testing import LocalNodes, ServerFailed, ServerNotFound
+
+from .board import Board
+from .conductor import FULL_SECONDS, WORKER_TTL, Conductor, HolderFailed
+from .counters import Counters
+from .crew import Crew, WorkerFailed
+from .interruption import Interruption
+from .ledger import judge
+from .messages import Setup
+from .nodes import GivenNodes, NodesFailed, OwnNodes
+from .screen import LiveView, PlainView
+from .summary import print_summary
+
+if TYPE_CHECKING:
+    from .messages import Progress
+    from .nodes import StagedNodes
+
+__all__ = ["demo"]
+
+_NODES = 5
+# Wide enough for every table; a log has no width of its own.
+_PLAIN_WIDTH = 120
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    plain: bool
+    urls: tuple[str, ...]
+    seconds: float
+    pause_nodes: bool
+    workers: int
+    coroutines: int
+    counters: int
+
+
+def demo(
+    plain: Annotated[bool, typer.Option("--plain", help="A line per event, without control codes; for logs.")] = False,
+    url: Annotated[
+        list[str] | None,
+        typer.Option("--url", metavar="URL", help="A node to use, once per node. Without any, five servers are started."),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(min=3.0, max=600.0, help="How long the phases last together, about.")
+    ] = FULL_SECONDS,
+    pause_nodes: Annotated[
+        bool,
+        typer.Option("--pause-nodes", help="The nodes given by --url are throw-away: hang them for a while by CLIENT PAUSE."),
+    ] = False,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Worker processes.")] = 4,
+    coroutines: Annotated[int, typer.Option(min=1, max=1000, help="Coroutines in each worker process.")] = 25,
+    counters: Annotated[int, typer.Option(min=1, max=1000, help="Counters, each under a lock of its own.")] = 40,
+) -> None:
+    """Show the library at work: processes that share counters, nodes that hang and die, a holder that loses its lock.
+
+    The exit status is 0 when no update was lost under the lock, 1 when one was or the demo broke off, 2 when it could not
+    begin.
+    """
+    options = _Options(plain or not sys.stdout.isatty(), tuple(url or ()), seconds, pause_nodes, workers, coroutines, counters)
+    with Interruption() as interruption, ExitStack() as stack:
+        errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
+        try:
+            status = _demo(options, interruption, stack)
+        except (NodesFailed, ServerFailed, ServerNotFound, ConfigurationError) as error:
+            errors.print(f"aioredlock_ng demo: {error}")
+            status = 2
+        except (WorkerFailed, HolderFailed) as error:
+            errors.print(f"aioredlock_ng demo broke off: {error}")
+            status = 1
+        except SystemExit:
+            errors.print("aioredlock_ng demo: stopped by a signal; its workers and servers are ended")
+            raise
+    raise typer.Exit(status)
+
+
+def _demo(options: _Options, interruption: Interruption, stack: ExitStack) -> int:
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="redlock-demo-")))
+    nodes: StagedNodes
+    if options.urls:
+        # Refuses bad URLs in the library's own words, before any process is started.
+        Redlock(options.urls)
+        nodes = given = GivenNodes(options.urls, throw_away=options.pause_nodes)
+        interruption.run(given.look())
+    else:
+        nodes = OwnNodes(stack.enter_context(LocalNodes(_NODES)))
+    return interruption.run(_play(options, nodes, folder))
+
+
+async def _play(options: _Options, nodes: StagedNodes, folder: Path) -> int:
+    console = Console(color_system=None, force_terminal=False, width=_PLAIN_WIDTH) if options.plain else Console()
+    board = Board(
+        nodes.views,
+        nodes.where,
+        f"{options.workers} processes of {options.coroutines} coroutines, {options.counters} counters in a plain file",
+    )
+    # The last one is contested: the process that will lose its lock holds it.
+    count = options.counters + 1
+    file = folder / "counters"
+    # Locks of their own for every run: two demos on the same given nodes do not meet.
+    prefix = f"demo:{secrets.token_hex(3)}"
+    setup = Setup(list(nodes.urls), str(file), count, prefix, options.coroutines, WORKER_TTL)
+    view = PlainView(console, board) if options.plain else LiveView(console, board)
+    conductor: Conductor | None = None
+
+    def on_progress(report: Progress) -> None:
+        if conductor is not None:
+            conductor.progress(report)
+
+    with Counters.create(file, count) as counters:
+        async with Crew(setup, options.workers, folder, on_progress) as crew:
+            conductor = Conductor(
+                nodes, crew, counters, board, view, seconds=options.seconds, prefix=prefix, contested=count - 1
+            )
+            with view:
+                await conductor.run()
+    verdict = judge(board.phases, board.losses)
+    print_summary(console, board, verdict, ascii_only=options.plain)
+    return verdict.exit_status

@@ -1,0 +1,244 @@
+"""Plays the demo's phases in order and keeps the count; never draws and never increments anything itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .ledger import Loss, PhaseLedger
+from .messages import Hold, Holding, Kept, Lost, Refused, Rival
+from .nodes import erase_majority
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from .board import Board, View
+    from .counters import Counters
+    from .crew import Crew
+    from .messages import Progress
+    from .nodes import StagedNodes
+
+__all__ = ["FULL_SECONDS", "HOLDER_TTL", "WORKER_TTL", "Conductor", "HolderFailed"]
+
+FULL_SECONDS = 25.0
+"""How long all phases last together when nothing is scaled; those below are fractions of it."""
+
+WORKER_TTL = 2.0
+"""The ttl in seconds of the locks that the workers take; they hold them for milliseconds."""
+
+HOLDER_TTL = 1.0
+"""The ttl in seconds of the lock that is taken from its holder: the shorter, the sooner it is told."""
+
+_REFRESH_SECONDS = 0.2
+# Each fault comes when the phase already runs, so that it hits work under way.
+_LEAD_IN_SHARE = 0.1
+_HOLDING_SECONDS = 20.0
+# Long enough for the holder to be told by any means; then its stale write would do its harm.
+_HOLD_TTLS = 4.0
+_FREEZE_TTLS = 1.5
+
+
+class HolderFailed(RuntimeError):
+    """The process that was to lose its lock could not get it in the first place."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    title: str
+    locked: bool
+    share: float
+    action: Callable[[float], Awaitable[None]] | None = None
+
+
+class Conductor:
+    """The phases of the demo.
+
+    Args:
+        nodes: What the faults are done to.
+        crew: The worker processes, started.
+        counters: Read for the count.
+        board: Kept up to date.
+        view: Told.
+        seconds: How long the phases last together, about.
+        prefix: Of the lock names.
+        contested: The counter whose lock is taken from its holder.
+    """
+
+    def __init__(
+        self,
+        nodes: StagedNodes,
+        crew: Crew,
+        counters: Counters,
+        board: Board,
+        view: View,
+        *,
+        seconds: float,
+        prefix: str,
+        contested: int,
+    ) -> None:
+        self._nodes = nodes
+        self._crew = crew
+        self._counters = counters
+        self._board = board
+        self._view = view
+        self._unit = seconds / FULL_SECONDS
+        self._prefix = prefix
+        self._contested = contested
+        self._started_at = time.monotonic()
+        self._killed_at = -WORKER_TTL
+        self._base = 0
+
+    async def run(self) -> None:
+        """Play every phase that these nodes allow.
+
+        Raises:
+            WorkerFailed: A worker process ended or did not answer.
+            HolderFailed: No lease could be taken from its holder because it never got one.
+            NodesFailed: A node did not do what the demo needs of it.
+
+        Safety: when this is cancelled, nodes and workers stay as they are; their owners end them.
+        """
+        scenes = self._scenes()
+        self._board.planned = len(scenes)
+        for words in self._nodes.left_out:
+            self.event(f"left out: {words}")
+        async with self._refreshing():
+            for number, scene in enumerate(scenes):
+                await self._play(number, scene)
+
+    def event(self, words: str) -> None:
+        """Note something that happened, and show it."""
+        self._board.elapsed = time.monotonic() - self._started_at
+        self._board.events.append((self._board.elapsed, words))
+        self._view.event(words)
+
+    def progress(self, report: Progress) -> None:
+        """Count what a worker reports."""
+        ledger = self._board.phases[report.phase]
+        ledger.add(
+            acknowledged=report.acknowledged,
+            in_doubt=report.in_doubt,
+            refused=report.refused,
+            leases_lost=report.leases_lost,
+            waits_us=report.waits_us,
+        )
+
+    def _scenes(self) -> list[_Scene]:
+        gone = len(self._nodes.expendable)
+        total = len(self._nodes.urls)
+        scenes = [_Scene("no lock", False, 3), _Scene("lock, all nodes up", True, 4)]
+        if gone >= 1:
+            scenes.append(_Scene(f"lock, 1 of {total} hung", True, 4.5, self._hang))
+        if gone >= 2:
+            scenes.append(_Scene(f"lock, 2 of {total} gone", True, 4.5, self._kill))
+        if gone >= 1:
+            scenes.append(_Scene("lock, nodes back", True, 4, self._bring_back))
+        scenes.append(_Scene("lock, one holder loses it", True, 5, self._lose))
+        return scenes
+
+    async def _play(self, number: int, scene: _Scene) -> None:
+        ledger = PhaseLedger(scene.title, scene.locked)
+        self._base = self._counters.total()
+        self._board.phases.append(ledger)
+        self._board.rate = 0.0
+        self.event(f"phase {number + 1} of {self._board.planned}: {scene.title}")
+        seconds = scene.share * self._unit
+        began_at = time.monotonic()
+        await self._crew.begin(number, scene.locked)
+        if scene.action is not None:
+            await asyncio.sleep(_LEAD_IN_SHARE * seconds)
+            await scene.action(seconds)
+        await asyncio.sleep(began_at + seconds - time.monotonic())
+        await self._crew.end()
+        ledger.seconds = time.monotonic() - began_at
+        ledger.gained = self._counters.total() - self._base
+        self.event(f"{scene.title}: {ledger.acknowledged:,} increments, {ledger.lost:,} of them lost")
+
+    async def _hang(self, seconds: float) -> None:
+        hung = self._nodes.expendable[0]
+        # Given nodes come back by themselves: not before the next phase, with the other one, is over.
+        await self._nodes.hang(hung, 2 * seconds if len(self._nodes.expendable) > 1 else seconds)
+        self.event(f"node {hung + 1} hung ({self._nodes.hang_words})")
+
+    async def _kill(self, seconds: float) -> None:
+        killed = self._nodes.expendable[1]
+        await self._nodes.kill(killed, seconds)
+        self._killed_at = time.monotonic()
+        self.event(f"node {killed + 1} gone ({self._nodes.kill_words})")
+
+    async def _bring_back(self, seconds: float) -> None:
+        # A server that forgot its keys must stay away until every lease that it had voted for is over.
+        not_before = self._killed_at + WORKER_TTL
+        for index in self._nodes.expendable[:2]:
+            await self._nodes.bring_back(index, not_before)
+            self.event(f"node {index + 1} is back")
+
+    async def _lose(self, seconds: float) -> None:
+        holder = self._crew.holder
+        for worker in self._crew.workers:
+            worker.tell(Rival(self._contested, HOLDER_TTL))
+        await self._hold()
+        erased, since = await erase_majority(self._nodes, f"{self._prefix}:counter:{self._contested}")
+        how = f"its keys were deleted on {erased} of {len(self._nodes.urls)} nodes"
+        self.event(f"process {holder.pid}: {how}")
+        await self._told(how, since, "the deletion")
+
+        await self._hold()
+        holder.signal(signal.SIGSTOP)
+        how = f"its process was frozen for {_FREEZE_TTLS:g} ttl"
+        self.event(f"process {holder.pid}: frozen (SIGSTOP), it cannot renew")
+        await asyncio.sleep(_FREEZE_TTLS * HOLDER_TTL)
+        since = time.monotonic()
+        holder.signal(signal.SIGCONT)
+        await self._told(how, since, "its waking up")
+
+    async def _hold(self) -> None:
+        holder = self._crew.holder
+        holder.tell(Hold(self._contested, HOLDER_TTL, _HOLD_TTLS * HOLDER_TTL))
+        answer = await holder.answer(_HOLDING_SECONDS, Holding, Refused)
+        if isinstance(answer, Refused):
+            raise HolderFailed(f"the holder could not get its lock: {answer.why}")
+        if isinstance(answer, Holding):
+            self.event(f"process {holder.pid} holds counter {self._contested}, read {answer.value}, works on")
+
+    async def _told(self, how: str, since: float, since_words: str) -> None:
+        holder = self._crew.holder
+        answer = await holder.answer(_HOLDING_SECONDS, Lost, Kept)
+        noticed_ms = None
+        if isinstance(answer, Lost) and answer.cancelled:
+            noticed_ms = max(0.0, (answer.at - since) * 1000)
+            self.event(f"process {holder.pid}: body cancelled {noticed_ms:.0f} ms after {since_words}, nothing written")
+        else:
+            self.event(f"process {holder.pid}: its body was NOT cancelled")
+        self._board.losses.append(Loss(how, HOLDER_TTL, noticed_ms, since_words))
+
+    @contextlib.asynccontextmanager
+    async def _refreshing(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._refresh(), name="demo-refresh")
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    async def _refresh(self) -> None:
+        """Keep the present phase's figures fresh; reports lag behind the file, so that live losses are never overstated."""
+        past: list[tuple[float, int, PhaseLedger]] = []
+        while True:
+            await asyncio.sleep(_REFRESH_SECONDS)
+            now = time.monotonic()
+            self._board.elapsed = now - self._started_at
+            if self._board.phases:
+                ledger = self._board.phases[-1]
+                acknowledged = ledger.acknowledged
+                if not ledger.seconds:
+                    ledger.gained = self._counters.total() - self._base
+                past = [entry for entry in past if entry[2] is ledger and entry[0] > now - 1.1]
+                past.append((now, acknowledged, ledger))
+                first_at, first, _ = past[0]
+                if now > first_at:
+                    self._board.rate = (acknowledged - first) / (now - first_at)
+            self._view.refresh()

@@ -1,0 +1,67 @@
+"""Turns the signals that ask us to stop into an orderly end; never ends another process."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from types import FrameType, TracebackType
+    from typing import Self
+
+__all__ = ["Interruption"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+T = TypeVar("T")
+
+
+class Interruption:
+    """While entered, SIGINT, SIGTERM and SIGHUP unwind the stack, so that every `with` on it cleans up.
+
+    A coroutine run by `run` is cancelled; outside of it `SystemExit` is raised. The exit status is 128 plus the signal's
+    number, as shells have it.
+    """
+
+    def __init__(self) -> None:
+        self._former: dict[signal.Signals, object] = {}
+        self._number: int | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[object] | None = None
+
+    def run(self, work: Coroutine[object, object, T]) -> T:
+        """Run a coroutine in a new event loop.
+
+        Raises:
+            SystemExit: A signal came, and the coroutine has cleaned up.
+        """
+        try:
+            return asyncio.run(self._supervised(work))
+        except asyncio.CancelledError:
+            if self._number is None:
+                raise
+            raise SystemExit(128 + self._number) from None
+
+    async def _supervised(self, work: Coroutine[object, object, T]) -> T:
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        try:
+            return await work
+        finally:
+            self._task = None
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self._number = number
+        if self._task is None or self._loop is None:
+            raise SystemExit(128 + number)
+        self._loop.call_soon_threadsafe(self._task.cancel)
+
+    def __enter__(self) -> Self:
+        for number in _SIGNALS:
+            self._former[number] = signal.signal(number, self._stop)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for number, former in self._former.items():
+            signal.signal(number, former if former is not None else signal.SIG_DFL)  # type: ignore[arg-type]

@@ -1,0 +1,220 @@
+"""The nodes of the demo and the faults that can be done to them; never more than a minority is taken away."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from .board import NodeState, NodeView
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aioredlock_ng.testing import LocalNodes
+
+__all__ = ["GivenNodes", "NodesFailed", "OwnNodes", "StagedNodes", "address_of", "erase_majority"]
+
+_ANSWER_SECONDS = 2.0
+
+
+class NodesFailed(RuntimeError):
+    """The nodes cannot carry the demo; the message says why and what to do."""
+
+
+class StagedNodes(Protocol):
+    """Nodes as the demo plays with them.
+
+    Attributes:
+        urls: For the lock managers.
+        views: Their state, kept up to date by every method.
+        where: What kind of nodes they are, in words.
+        left_out: What cannot be done to them, in words.
+        kill_words: What `kill` does, in words.
+        hang_words: What `hang` does, in words.
+    """
+
+    urls: Sequence[str]
+    views: Sequence[NodeView]
+    where: str
+    left_out: Sequence[str]
+    hang_words: str
+    kill_words: str
+
+    @property
+    def expendable(self) -> Sequence[int]:
+        """The nodes that may be taken away together: a quorum of answering ones stays."""
+
+    async def hang(self, index: int, seconds: float) -> None:
+        """Make a node answer nothing, for about so many seconds if it cannot be ended at will."""
+
+    async def kill(self, index: int, seconds: float) -> None:
+        """Take a node away, for about so many seconds if it cannot be ended at will."""
+
+    async def bring_back(self, index: int, not_before: float) -> None:
+        """Make a node answer again, whatever was done to it; `not_before` is an instant of `time.monotonic`."""
+
+
+class OwnNodes:
+    """Servers that the demo has started: everything may be done to them.
+
+    Args:
+        servers: They run, and are closed by their owner.
+    """
+
+    left_out: Sequence[str] = ()
+    hang_words = "SIGSTOP: it keeps its connections and answers nothing"
+    kill_words = "SIGKILL: it is gone, and its keys with it"
+
+    def __init__(self, servers: LocalNodes) -> None:
+        self._servers = servers
+        self.urls: Sequence[str] = servers.urls
+        self.views: Sequence[NodeView] = [NodeView(address_of(url)) for url in self.urls]
+        self.where = f"{len(self.urls)} servers started by the demo"
+
+    @property
+    def expendable(self) -> Sequence[int]:
+        """As many as leave a quorum: two of five."""
+        return range((len(self.urls) - 1) // 2)
+
+    async def hang(self, index: int, seconds: float) -> None:
+        """Stop the server's process."""
+        await asyncio.to_thread(self._servers.pause, index)
+        self.views[index].state = NodeState.HUNG
+
+    async def kill(self, index: int, seconds: float) -> None:
+        """Kill the server's process; what it held in memory is gone."""
+        await asyncio.to_thread(self._servers.crash, index)
+        self.views[index].state = NodeState.KILLED
+
+    async def bring_back(self, index: int, not_before: float) -> None:
+        """Let the process run on, or start it again on its port, empty."""
+        if self.views[index].state is NodeState.KILLED:
+            self.views[index].state = NodeState.STARTING
+            await asyncio.sleep(not_before - time.monotonic())
+            await asyncio.to_thread(self._servers.restart, index)
+        else:
+            await asyncio.to_thread(self._servers.resume, index)
+        self.views[index].state = NodeState.UP
+
+
+class GivenNodes:
+    """Somebody's nodes. Nothing is done to them unless they are said to be throw-away, and then only what ends by itself.
+
+    `CLIENT PAUSE` makes a server keep every command waiting. It ends by itself after the time given, also when the demo
+    is killed meanwhile; that is why it stands in for both faults here, and `DEBUG` and `SHUTDOWN` are never sent.
+
+    Args:
+        urls: Where they are.
+        throw_away: Whether they may be paused.
+    """
+
+    hang_words = "CLIENT PAUSE: it keeps its connections and answers nothing"
+    kill_words = "CLIENT PAUSE as well: a given server is not killed"
+
+    def __init__(self, urls: Sequence[str], *, throw_away: bool) -> None:
+        self.urls: Sequence[str] = list(urls)
+        self.views: Sequence[NodeView] = [NodeView(address_of(url)) for url in self.urls]
+        self.where = f"{len(self.urls)} given nodes"
+        self._throw_away = throw_away
+        self._back_at: dict[int, float] = {}
+        self.left_out: Sequence[str] = (
+            ("killing a server: not done to given nodes, they are paused instead",)
+            if throw_away
+            else ("hanging and killing servers: not done to given nodes (see --pause-nodes)",)
+        )
+
+    async def look(self) -> None:
+        """Ask every node once.
+
+        Raises:
+            NodesFailed: So many do not answer that there is no quorum.
+        """
+        words = await asyncio.gather(*(self._ping(url) for url in self.urls))
+        for view, error in zip(self.views, words, strict=True):
+            view.state = NodeState.UP if error is None else NodeState.DOWN
+        quorum = len(self.urls) // 2 + 1
+        if words.count(None) < quorum:
+            troubles = "; ".join(
+                f"{view.address}: {error}" for view, error in zip(self.views, words, strict=True) if error is not None
+            )
+            raise NodesFailed(f"{words.count(None)} of {len(self.urls)} given nodes answer, {quorum} are needed ({troubles})")
+
+    @property
+    def expendable(self) -> Sequence[int]:
+        """Answering nodes beyond a quorum, if they may be paused at all; two at most."""
+        answering = [index for index, view in enumerate(self.views) if view.state is not NodeState.DOWN]
+        spare = len(answering) - (len(self.urls) // 2 + 1)
+        return answering[: min(spare, 2)] if self._throw_away else ()
+
+    async def hang(self, index: int, seconds: float) -> None:
+        """Pause every client of the server for so long."""
+        async with self._client(self.urls[index]) as client:
+            await client.execute_command("CLIENT PAUSE", round(seconds * 1000), "ALL")
+        self._back_at[index] = time.monotonic() + seconds
+        self.views[index].state = NodeState.HUNG
+
+    async def kill(self, index: int, seconds: float) -> None:
+        """Pause it too: a given server cannot be started again."""
+        await self.hang(index, seconds)
+
+    async def bring_back(self, index: int, not_before: float) -> None:
+        """Wait until the pause is over; `CLIENT UNPAUSE` would itself be kept waiting."""
+        await asyncio.sleep(self._back_at.get(index, 0.0) - time.monotonic())
+        self.views[index].state = NodeState.UP
+
+    async def _ping(self, url: str) -> str | None:
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                async with self._client(url) as client:
+                    await client.ping()
+        except TimeoutError:
+            return f"no answer in {_ANSWER_SECONDS:g} s"
+        except (RedisError, OSError) as error:
+            return str(error)
+        return None
+
+    @staticmethod
+    def _client(url: str) -> Redis:
+        return Redis.from_url(url)
+
+
+async def erase_majority(nodes: StagedNodes, key: str) -> tuple[int, float]:
+    """Delete a key on so many nodes that nobody can hold a lock there any more.
+
+    Returns:
+        On how many nodes, and at which instant of `time.monotonic` the last of them had done it.
+
+    Raises:
+        NodesFailed: Too few nodes answered.
+    """
+    quorum = len(nodes.urls) // 2 + 1
+    answering = [url for url, view in zip(nodes.urls, nodes.views, strict=True) if view.state is NodeState.UP][:quorum]
+
+    async def delete(url: str) -> None:
+        async with Redis.from_url(url) as client:
+            await client.delete(key)
+
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            await asyncio.gather(*map(delete, answering))
+    except (TimeoutError, RedisError, OSError) as error:
+        raise NodesFailed(f"the key {key!r} could not be deleted on {quorum} nodes: {error}") from error
+    return len(answering), time.monotonic()
+
+
+def address_of(url: str) -> str:
+    """Return where a URL leads, without user, password and options."""
+    parts = urlsplit(url)
+    if parts.scheme == "unix":
+        return parts.path
+    try:
+        port = parts.port or 6379
+    except ValueError:
+        raise NodesFailed("a given URL has no valid port") from None
+    host = parts.hostname or "localhost"
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

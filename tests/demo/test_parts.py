@@ -1,0 +1,164 @@
+"""The demo's small parts: counters, messages, addresses, what may be done to which nodes, and the pictures."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from rich.console import Console
+
+from aioredlock_ng.cli.demo import messages
+from aioredlock_ng.cli.demo.board import Board, NodeState, NodeView
+from aioredlock_ng.cli.demo.counters import Counters
+from aioredlock_ng.cli.demo.ledger import Loss, PhaseLedger, judge
+from aioredlock_ng.cli.demo.nodes import GivenNodes, NodesFailed, OwnNodes, address_of
+from aioredlock_ng.cli.demo.screen import LiveView, PlainView
+from aioredlock_ng.cli.demo.summary import print_summary
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aioredlock_ng.testing import LocalNodes
+
+CLOSED_PORTS = [f"redis://user:secret@127.0.0.1:{port}/0" for port in (1, 2, 3, 4, 5)]
+
+
+def test_two_openings_of_the_counters_see_each_other(tmp_path: Path) -> None:
+    with Counters.create(tmp_path / "counters", 3) as ours, Counters(tmp_path / "counters", 3) as theirs:
+        ours.write(2, 2**40)
+        theirs.write(0, 5)
+
+        assert (theirs.read(2), ours.read(0), ours.read(1)) == (2**40, 5, 0)
+        assert ours.total() == theirs.total() == 2**40 + 5
+        with pytest.raises(IndexError):
+            ours.read(3)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        messages.Setup(["redis://:secret@h:1"], "/tmp/counters", 3, "demo:1", 25, 2.0),
+        messages.Progress(2, 5, 0, 1, 0, [1, 22, 333]),
+        messages.Hold(40, 1.0, 4.0),
+        messages.Lost(12.5, cancelled=True),
+        messages.End(),
+    ],
+)
+def test_messages_survive_the_pipe(message: messages.Message) -> None:
+    line = messages.encode(message)
+
+    assert line.count(b"\n") == 1
+    assert messages.decode(line) == message
+
+
+@pytest.mark.parametrize("line", [b"", b"Traceback (most recent call last):\n", b'["Nothing",{}]\n', b'["Hold",{}]\n', b"1\n"])
+def test_what_is_no_message_is_refused(line: bytes) -> None:
+    with pytest.raises(ValueError, match="not a message"):
+        messages.decode(line)
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("redis://127.0.0.1:7001", "127.0.0.1:7001"),
+        ("redis://user:secret@node-1", "node-1:6379"),
+        ("rediss://:secret@[::1]:7001/3?ssl_ca_certs=x", "[::1]:7001"),
+        ("unix://user:secret@/run/redis.sock?db=1", "/run/redis.sock"),
+    ],
+)
+def test_addresses_are_shown_without_secrets(url: str, address: str) -> None:
+    assert address_of(url) == address
+
+
+@pytest.mark.parametrize(("count", "expendable"), [(1, 0), (2, 0), (3, 1), (4, 1), (5, 2), (7, 3)])
+def test_a_quorum_of_own_nodes_is_never_taken_away(count: int, expendable: int) -> None:
+    servers = SimpleNamespace(urls=[f"redis://127.0.0.1:{7000 + index}" for index in range(count)])
+    nodes = OwnNodes(cast("LocalNodes", servers))
+
+    assert len(nodes.expendable) == expendable
+    assert count - len(nodes.expendable) > count // 2
+
+
+def test_given_nodes_are_left_alone_unless_said_to_be_throw_away() -> None:
+    careful = GivenNodes(CLOSED_PORTS, throw_away=False)
+    bold = GivenNodes(CLOSED_PORTS, throw_away=True)
+
+    assert list(careful.expendable) == []
+    assert "--pause-nodes" in careful.left_out[0]
+    assert list(bold.expendable) == [0, 1]
+    bold.views[0].state = NodeState.DOWN
+    assert list(bold.expendable) == [1]
+    bold.views[1].state = NodeState.DOWN
+    assert list(bold.expendable) == []
+
+
+async def test_given_nodes_without_a_quorum_are_refused_by_address_and_without_secrets() -> None:
+    with pytest.raises(NodesFailed, match=r"0 of 5 given nodes answer, 3 are needed \(127\.0\.0\.1:1: ") as refusal:
+        await GivenNodes(CLOSED_PORTS, throw_away=True).look()
+    assert "secret" not in str(refusal.value)
+
+
+def board(**counted: Any) -> Board:
+    nodes = [NodeView(f"127.0.0.1:{7001 + index}", state) for index, state in enumerate(NodeState)]
+    found = Board(nodes, "5 servers", "4 processes")
+    found.phases.append(PhaseLedger("no lock", False, acknowledged=1000, gained=400, seconds=1.0))
+    found.phases.append(PhaseLedger("healthy", True, seconds=1.0, **{"acknowledged": 100, "gained": 100, **counted}))
+    found.phases[1].add(waits_us=[1000, 2000, 250_000])
+    found.losses.append(Loss("its keys were deleted", 1.0, 312.0, "the deletion"))
+    found.events.append((0.5, "node 2 [hung]"))
+    found.planned = 3
+    return found
+
+
+def printed(shown: Board) -> str:
+    out = io.StringIO()
+    verdict = judge(shown.phases, shown.losses)
+    print_summary(Console(file=out, color_system=None, width=120), shown, verdict, ascii_only=True)
+    return out.getvalue()
+
+
+def test_the_summary_names_losses_latencies_and_the_verdict() -> None:
+    words = printed(board())
+
+    assert "without the lock: 600 of 1,000 updates lost" in words
+    assert "under the lock: 0 of 100 updates lost" in words
+    assert "2.0 ms" in words
+    assert "250 ms" in words
+    assert "noticed 312 ms after the deletion" in words
+    assert "passed" in words
+    assert "FAILED" not in words
+    assert words.isascii()
+
+
+def test_the_summary_of_a_run_with_losses_says_failed() -> None:
+    words = printed(board(gained=93))
+
+    assert "FAILED: 7 updates were lost under the lock in phase 'healthy'" in words
+    assert "passed" not in words
+
+
+def test_the_live_picture_shows_every_node_phase_and_event() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=110, height=30)
+    with LiveView(console, board()) as view:
+        view.event("node 2 [hung]")
+        view.refresh()
+        words = out.getvalue()
+
+    for expected in ("hung", "killed", "starting", "127.0.0.1:7003", "no lock", "healthy", "600", "node 2 [hung]"):
+        assert expected in words
+
+
+def test_plain_output_has_no_control_codes() -> None:
+    out = io.StringIO()
+    shown = board()
+    with PlainView(Console(file=out, color_system=None, force_terminal=False, width=120), shown) as view:
+        view.event("node 2 [hung]")
+        view.refresh()
+        view.refresh()
+
+    assert "node 2 [hung]" in out.getvalue()
+    assert out.getvalue().count("healthy: 100 increments") == 1
+    assert "\x1b" not in out.getvalue()

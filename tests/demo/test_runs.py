@@ -1,0 +1,155 @@
+"""The whole demo, played quickly on real servers by real processes: what it shows, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioredlock_ng.testing import LocalNodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Inherited by every process of a run, whatever session it puts itself in.
+MARK = "AIOREDLOCK_NG_TESTED_RUN"
+
+QUICK = ("--seconds", "6", "--workers", "3", "--coroutines", "10", "--counters", "12")
+
+
+@dataclass
+class Run:
+    process: subprocess.Popen[str]
+    mark: str
+    folder: Path
+
+    def finished(self) -> tuple[int, str, str]:
+        out, err = self.process.communicate(timeout=50)
+        return self.process.returncode, out, err
+
+    def reach(self, words: str) -> None:
+        assert self.process.stdout is not None
+        seen = []
+        for line in self.process.stdout:
+            seen.append(line)
+            if words in line:
+                return
+        pytest.fail(f"{words!r} was never printed:\n{''.join(seen)}")
+
+    def living(self) -> list[int]:
+        """The processes of this run; one that has ended and waits to be reaped has no environment any more."""
+        return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and self._is_ours(entry)]
+
+    def nothing_stays(self, within: float = 5.0) -> None:
+        end = time.monotonic() + within
+        while (living := self.living()) and time.monotonic() < end:
+            time.sleep(0.01)
+        assert living == []
+
+    def _is_ours(self, process: Path) -> bool:
+        try:
+            return f"{MARK}={self.mark}".encode() in (process / "environ").read_bytes()
+        except OSError:
+            return False
+
+
+@contextmanager
+def demo(*arguments: str) -> Iterator[Run]:
+    # Not pytest's tmp_path, which is too long for a Unix socket on some systems.
+    with tempfile.TemporaryDirectory(prefix="rl-") as folder:
+        mark = secrets.token_hex(8)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "aioredlock_ng", "demo", *arguments],
+            env={**os.environ, MARK: mark, "TMPDIR": folder},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        run = Run(process, mark, Path(folder))
+        try:
+            yield run
+        finally:
+            process.kill()
+            process.communicate()
+            for pid in run.living():
+                os.kill(pid, signal.SIGKILL)
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
+
+
+@needs_proc
+def test_nothing_is_lost_under_the_lock_and_nothing_stays() -> None:
+    with demo(*QUICK) as run:
+        status, out, err = run.finished()
+
+        assert (status, err) == (0, ""), out + err
+        run.nothing_stays()
+        assert list(run.folder.iterdir()) == []
+    assert "\x1b" not in out
+    without = re.search(r"without the lock: ([\d,]+) of ([\d,]+) updates lost", out)
+    assert without is not None
+    assert without[1] != "0", "a count that sees no loss without the lock would see none under it"
+    assert re.search(r"under the lock: 0 of [1-9][\d,]* updates lost", out)
+    for phase in ("1 of 5 hung", "2 of 5 gone", "nodes back", "one holder loses it"):
+        assert re.search(rf"lock, {phase} *\| +[1-9].*\d ms \| +\d.* ms", out.partition("summary")[2])
+    assert len(re.findall(r"noticed [\d.]+ ms after", out)) == 2
+    assert "nothing was lost under the lock" in out
+
+
+@needs_proc
+@pytest.mark.parametrize("ask", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_demo_leaves_nothing(ask: signal.Signals) -> None:
+    with demo(*QUICK) as run:
+        run.reach("node 1 hung")
+        run.process.send_signal(ask)
+        status, _, err = run.finished()
+
+        assert status == 128 + ask, err
+        assert "stopped by a signal" in err
+        run.nothing_stays()
+        assert list(run.folder.iterdir()) == []
+
+
+@needs_proc
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends the children of a killed process")
+def test_a_killed_demo_leaves_no_process_not_even_a_frozen_one() -> None:
+    with demo(*QUICK) as run:
+        run.reach("frozen (SIGSTOP)")
+        run.process.kill()
+
+        run.nothing_stays()
+
+
+def test_given_nodes_are_not_hurt_and_what_is_left_out_is_said() -> None:
+    with LocalNodes(3) as nodes, demo("--plain", *QUICK, *(word for url in nodes.urls for word in ("--url", url))) as run:
+        status, out, err = run.finished()
+
+        assert (status, err) == (0, ""), out + err
+        assert "left out: hanging and killing servers" in out
+        assert "hung" not in out.partition("summary")[2]
+        assert len(re.findall(r"noticed [\d.]+ ms after", out)) == 2
+        assert all(server.running for server in nodes)
+        assert [server.command("KEYS", "demo:*") for server in nodes] == [b"0"] * 3
+
+
+def test_throw_away_nodes_are_paused_for_a_while() -> None:
+    urls = ("--pause-nodes",)
+    with LocalNodes(3) as nodes, demo(*urls, *QUICK, *(word for url in nodes.urls for word in ("--url", url))) as run:
+        status, out, err = run.finished()
+
+        assert (status, err) == (0, ""), out + err
+        assert "node 1 hung (CLIENT PAUSE" in out
+        assert "node 1 is back" in out
+        assert re.search(r"lock, 1 of 3 hung *\| +[1-9]", out.partition("summary")[2])
