@@ -1,0 +1,48 @@
+"""Redlock for asyncio: a distributed lock over N independent Redis nodes.
+
+Importing this opens nothing, patches nothing and imports no optional dependency.
+"""
+
+from aioredlock_ng._core.votes import Outcome, Vote
+from aioredlock_ng._nodes.port import NodeState
+from aioredlock_ng.errors import (
+    AcquireTimeout,
+    ConfigurationError,
+    LockHeld,
+    LockLost,
+    LockNotAcquired,
+    LockReleased,
+    QuorumUnreachable,
+    RedlockClosed,
+    RedlockError,
+)
+from aioredlock_ng.lease import Lease
+from aioredlock_ng.lock import Lock
+from aioredlock_ng.options import Options
+from aioredlock_ng.records import LockInfo, NodeAnswer, Stats
+from aioredlock_ng.redlock import Redlock
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AcquireTimeout",
+    "ConfigurationError",
+    "Lease",
+    "Lock",
+    "LockHeld",
+    "LockInfo",
+    "LockLost",
+    "LockNotAcquired",
+    "LockReleased",
+    "NodeAnswer",
+    "NodeState",
+    "Options",
+    "Outcome",
+    "QuorumUnreachable",
+    "Redlock",
+    "RedlockClosed",
+    "RedlockError",
+    "Stats",
+    "Vote",
+    "__version__",
+]

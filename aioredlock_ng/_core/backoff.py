@@ -1,0 +1,50 @@
+"""Delays as data: counts and draws in, seconds out; it never sleeps and never draws by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["quorum_free_in", "reconnect_delay", "split_delay", "unreachable_delay"]
+
+SPLIT_BASE = 0.001
+"""First window after a split vote: a few loopback round trips."""
+
+SPLIT_CAP = 0.1
+"""Widest window after repeated split votes; dozens of contenders are apart by then."""
+
+
+def split_delay(tries: int, draw: float) -> float:
+    """Seconds to stand back after the `tries`-th split vote in a row: full jitter over a doubling window."""
+    window = min(SPLIT_CAP, SPLIT_BASE * 2.0 ** min(tries, 16))
+    return window * draw
+
+
+def unreachable_delay(tries: int, draw: float) -> float:
+    """Seconds before asking again after no quorum could be asked: 20 ms doubling to 1 s, jittered by half."""
+    return min(1.0, 0.02 * 2.0 ** min(tries, 16)) * (0.5 + draw / 2)
+
+
+def reconnect_delay(tries: int, draw: float) -> float:
+    """Seconds before the `tries`-th reconnect in a row: 50 ms doubling to 5 s, jittered by half."""
+    return min(5.0, 0.05 * 2.0 ** min(tries, 16)) * (0.5 + draw / 2)
+
+
+def quorum_free_in(remaining: Sequence[float | None], quorum: int, n: int) -> float | None:
+    """Seconds until expiry alone may have freed a quorum: the q-th smallest remaining time.
+
+    Args:
+        remaining: For each node that said held, the holder's remaining seconds (None: no expiry).
+        quorum: Nodes needed.
+        n: Nodes in the set; those not in `remaining` count as free now (pottery's mistake was to count them as held).
+
+    Returns:
+        Seconds, 0.0 when a quorum may be free now, or None when expiry alone never frees one.
+    """
+    missing = quorum - (n - len(remaining))
+    if missing <= 0:
+        return 0.0
+    finite = sorted(r for r in remaining if r is not None)
+    return finite[missing - 1] if missing <= len(finite) else None

@@ -1,0 +1,52 @@
+"""From names to keys and back to words for people; it never sends anything."""
+
+from __future__ import annotations
+
+from aioredlock_ng.errors import ConfigurationError
+
+__all__ = ["MAX_NAME", "KeyFormat", "resource_name"]
+
+MAX_NAME = 65_536
+"""Bytes in a name. Redis takes 512 MB, but 10 MB cost 40 ms per node and command: surely a mistake."""
+
+
+class KeyFormat:
+    """`key_format` split once around `{name}`, so that braces, CRLF and NUL in names mean nothing."""
+
+    __slots__ = ("_prefix", "_suffix")
+
+    def __init__(self, key_format: str) -> None:
+        if key_format.count("{name}") != 1:
+            raise ConfigurationError(
+                f"key_format must be a str that contains '{{name}}' exactly once, like 'lock:{{name}}'; got {key_format!r}"
+            )
+        prefix, _, suffix = key_format.partition("{name}")
+        self._prefix, self._suffix = prefix.encode(), suffix.encode()
+
+    def key(self, name: str | bytes) -> bytes:
+        """The Redis key of a name.
+
+        Raises:
+            ConfigurationError: Not str or bytes, empty, longer than `MAX_NAME` bytes, or not encodable as UTF-8.
+        """
+        if isinstance(name, str):
+            try:
+                raw = name.encode()
+            except UnicodeEncodeError:
+                raise ConfigurationError(
+                    f"lock name {name!r} has a lone surrogate and cannot be UTF-8; pass bytes instead"
+                ) from None
+        elif isinstance(name, (bytes, bytearray, memoryview)):
+            raw = bytes(name)
+        else:
+            raise ConfigurationError(f"lock name must be str or bytes, not {type(name).__name__}; convert it first")
+        if not raw:
+            raise ConfigurationError("lock name must not be empty; name the resource that the lock protects")
+        if len(raw) > MAX_NAME:
+            raise ConfigurationError(f"lock name has {len(raw):,} bytes, more than {MAX_NAME:,}; use a hash of it as the name")
+        return self._prefix + raw + self._suffix
+
+
+def resource_name(names: tuple[str | bytes, ...]) -> str:
+    """The names as one readable str, for messages and `.resource`."""
+    return ", ".join(n if isinstance(n, str) else bytes(n).decode("utf-8", "backslashreplace") for n in names)

@@ -1,0 +1,39 @@
+"""Majority arithmetic; it never looks at who voted or why."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = ["Verdict", "quorum_of", "verdict"]
+
+
+class Verdict(Enum):
+    """What is already certain about a round."""
+
+    OPEN = "open"
+    WON = "won"
+    LOST = "lost"
+
+
+def quorum_of(n: int) -> int:
+    """The smallest number of `n` nodes that is more than half (Redlock: N/2 + 1)."""
+    return n // 2 + 1
+
+
+def verdict(n: int, quorum: int, yes: int, no: int) -> Verdict:
+    """Decide as early as arithmetic allows.
+
+    Args:
+        n: Nodes in the set.
+        quorum: How many must say yes, `quorum_of(n)`.
+        yes: How many said yes.
+        no: How many said no or can no longer say yes in this round.
+
+    Returns:
+        WON once a quorum said yes, LOST once no quorum can any more (a tie on an even `n` included), else OPEN.
+    """
+    if yes >= quorum:
+        return Verdict.WON
+    if n - no < quorum:
+        return Verdict.LOST
+    return Verdict.OPEN

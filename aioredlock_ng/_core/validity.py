@@ -1,0 +1,55 @@
+"""How long a grant may be relied on, in seconds; it reads no clock: instants are arguments."""
+
+from __future__ import annotations
+
+from math import ceil
+
+__all__ = ["DRIFT_FLOOR", "deadline_of", "drift_of", "least_ttl", "renew_at", "retry_at", "ttl_ms"]
+
+DRIFT_FLOOR = 0.002
+"""Two milliseconds for the granularity of Redis expiry (Redlock text): keys may go 1 ms early, clocks round."""
+
+
+def drift_of(ttl: float, drift_factor: float) -> float:
+    """What clocks running at different rates may cost: `ttl * drift_factor + 2 ms` (Redlock text)."""
+    return ttl * drift_factor + DRIFT_FLOOR
+
+
+def ttl_ms(ttl: float) -> int:
+    """The ttl as sent to the servers: whole milliseconds, rounded up, so that a key never dies before we think."""
+    return ceil(ttl * 1000 - 1e-9)
+
+
+def deadline_of(started: float, ttl: float, drift: float) -> float:
+    """The instant up to which a grant is valid, counted from before its first byte was written."""
+    return started + ttl - drift
+
+
+def least_ttl(node_timeout: float, drift_factor: float, min_validity: float | None) -> float:
+    """The smallest ttl for which a round that takes the whole `node_timeout` leaves something worth having."""
+    if min_validity is None:
+        return (node_timeout + DRIFT_FLOOR) / (1 - drift_factor - MIN_VALIDITY_SHARE)
+    return (node_timeout + DRIFT_FLOOR + min_validity) / (1 - drift_factor)
+
+
+MIN_VALIDITY_SHARE = 0.05
+"""Share of the ttl that must be left for a grant to count when the user names no `min_validity`."""
+
+RENEW_SHARE = 1 / 3
+"""Renewing at a third leaves two more chances before the deadline."""
+
+RENEW_JITTER = 0.1
+"""Renewals come up to this share early, so that leases taken together do not stay together for ever."""
+
+RETRY_SHARE = 0.05
+"""A renewal that found no quorum is tried again after this share of the ttl."""
+
+
+def renew_at(started: float, ttl: float, draw: float) -> float:
+    """When to renew a grant whose round began at `started`; `draw` is uniform in [0, 1)."""
+    return started + ttl * RENEW_SHARE * (1 - RENEW_JITTER * draw)
+
+
+def retry_at(now: float, ttl: float, deadline: float) -> float:
+    """When to try a failed renewal again: faster than the cadence, never beyond the deadline."""
+    return min(now + ttl * RETRY_SHARE, deadline)

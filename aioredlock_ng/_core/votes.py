@@ -1,0 +1,129 @@
+"""What one node's answer means for the lock; it never decides a round and never talks to a node.
+
+A reply is what a script returned (see `_scripts/*.lua`), or one of three marks:
+
+* `Refusal`: the server answered with an error. Scripts raise before they write, so nothing was set.
+* `Unsent`: the request never left this process. Nothing was set.
+* `Dropped`: the connection was lost after the request was queued. It may have been executed.
+
+`None` is "no answer yet". The scripts never return nil, so the two cannot be confused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+__all__ = [
+    "GRANTED",
+    "Dropped",
+    "Outcome",
+    "Refusal",
+    "Reply",
+    "Unsent",
+    "Vote",
+    "acquire_vote",
+    "held_for",
+    "is_held",
+    "is_permanent",
+    "may_have_set",
+]
+
+Reply = Any
+"""A script's return value, a `Refusal`, an `Unsent`, a `Dropped`, or None while there is no answer."""
+
+
+class Refusal(Exception):
+    """An error reply, with the server's own words."""
+
+
+class Unsent(Exception):
+    """The node was not asked; the text says why."""
+
+    def __init__(self, reason: str, *, permanent: bool = False) -> None:
+        super().__init__(reason)
+        self.permanent = permanent
+
+
+class Dropped(Exception):
+    """The connection went away before the answer came; the text says how."""
+
+
+class Outcome(StrEnum):
+    """What a node said to an acquire."""
+
+    GRANTED = "granted"
+    HELD = "held"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    QUARANTINED = "quarantined"
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """One answer of one node.
+
+    Attributes:
+        node: The node's address, without credentials.
+        outcome: What it said; see `Outcome`.
+        remaining: For `held`, seconds of life that the holder's key had left; None where unknown or endless.
+        detail: For `failed` and `unknown`, the server's own words or what happened to the request.
+    """
+
+    node: str
+    outcome: Outcome
+    remaining: float | None = None
+    detail: str = ""
+
+    def __str__(self) -> str:
+        """`address: outcome (detail)`, for messages."""
+        extra = self.detail
+        if self.remaining is not None:
+            extra = f"{self.remaining * 1000:.0f} ms left"
+        return f"{self.node}: {self.outcome}{f' ({extra})' if extra else ''}"
+
+
+GRANTED: Final = 1
+"""The acquire script's answer when it set every key."""
+
+_PERMANENT: Final = ("WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "ERR unknown command")
+"""Refusals that waiting does not cure: a person has to change something."""
+
+
+def acquire_vote(node: str, reply: Reply) -> Vote:
+    """Name what a reply to the acquire script means."""
+    if reply == GRANTED:
+        return Vote(node, Outcome.GRANTED)
+    if reply is None:
+        return Vote(node, Outcome.UNKNOWN, detail="no answer in time")
+    if isinstance(reply, (Refusal, Unsent)):
+        return Vote(node, Outcome.FAILED, detail=str(reply))
+    if isinstance(reply, Dropped):
+        return Vote(node, Outcome.UNKNOWN, detail=str(reply))
+    if is_held(reply):
+        return Vote(node, Outcome.HELD, remaining=held_for(reply))
+    return Vote(node, Outcome.FAILED, detail=f"not an answer of a lock script: {str(reply)[:80]}")
+
+
+def is_held(reply: Reply) -> bool:
+    """True when the node said that another holds it."""
+    return type(reply) is list and len(reply) == 2 and reply[0] == 0
+
+
+def held_for(reply: Reply) -> float | None:
+    """Seconds that a `held` answer gave the holder, None for a key without expiry."""
+    remaining: int = reply[1]
+    return remaining / 1000 if remaining >= 0 else None
+
+
+def may_have_set(reply: Reply) -> bool:
+    """True unless it is certain that this node set nothing for the attempt: those nodes are owed a release."""
+    return reply is None or reply == GRANTED or isinstance(reply, Dropped)
+
+
+def is_permanent(reply: Reply) -> bool:
+    """True when asking this node again cannot help until somebody changes its settings or data."""
+    if isinstance(reply, Unsent):
+        return reply.permanent
+    return isinstance(reply, Refusal) and str(reply).startswith(_PERMANENT)

@@ -1,0 +1,238 @@
+"""One acquisition, from the call to a holding or an error, as callbacks; its caller awaits one future and nothing else.
+
+That is what makes it atomic under cancellation: between "a node was asked" and "somebody owns what it said" there is
+no await at all. `give_up` undoes everything in the tick in which it is called, whatever state this is in.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.backoff import quorum_free_in, split_delay, unreachable_delay
+from aioredlock_ng._core.validity import deadline_of
+from aioredlock_ng._core.votes import GRANTED, acquire_vote, held_for, is_held, is_permanent
+from aioredlock_ng._engine.holding import Holding
+from aioredlock_ng._engine.round import Round
+from aioredlock_ng._scripts import Command
+from aioredlock_ng.errors import AcquireTimeout, LockHeld, QuorumUnreachable, RedlockError
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from aioredlock_ng._core.votes import Vote
+    from aioredlock_ng._engine.cleanup import Releases
+    from aioredlock_ng._engine.context import Context
+    from aioredlock_ng._engine.extender import Extender
+    from aioredlock_ng._engine.spec import LockSpec
+    from aioredlock_ng._engine.waiting import Lines
+
+__all__ = ["Acquisition"]
+
+TRACKED_POLL = 2.0
+"""Seconds between looks while the servers tell us about changes: only for messages that were lost."""
+
+UNTRACKED_POLL = 0.1
+"""Seconds between looks where they do not: a release before expiry can only be seen by asking."""
+
+EXPIRY_MARGIN = 0.002
+"""Seconds after the computed expiry at which to ask: servers round remaining times to milliseconds."""
+
+
+class Acquisition:
+    """One call of `acquire()`.
+
+    Args:
+        context: The engine's surroundings.
+        lines: Where to wait.
+        releases: What undoes an attempt.
+        extender: Who takes a holding over.
+        spec: What is wanted.
+        blocking_timeout: Seconds for all of it; None for ever, 0.0 one attempt without queueing.
+
+    Attributes:
+        future: Resolves to the `Holding`, or to the error.
+    """
+
+    __slots__ = ("_blocking_timeout", "_called_at", "_context", "_extender", "_failures", "_gone", "_limit", "_lines", "_releases", "_round", "_spec", "_splits", "_timer", "_token", "future", "keys")  # fmt: skip
+
+    def __init__(
+        self,
+        context: Context,
+        lines: Lines,
+        releases: Releases,
+        extender: Extender,
+        spec: LockSpec,
+        blocking_timeout: float | None,
+    ) -> None:
+        self._context = context
+        self._lines = lines
+        self._releases = releases
+        self._extender = extender
+        self._spec = spec
+        self._blocking_timeout = blocking_timeout
+        self._called_at = context.clock()
+        self._round: Round | None = None
+        self._token = b""
+        self._timer: asyncio.TimerHandle | None = None
+        self._limit: asyncio.TimerHandle | None = None
+        self._gone: set[int] | None = None
+        self._splits = self._failures = 0
+        self.keys = spec.keys
+        self.future: asyncio.Future[Holding] = context.loop.create_future()
+
+    def start(self) -> None:
+        """Begin, in this very tick."""
+        if self._blocking_timeout == 0:
+            self.attempt()
+            return
+        if self._blocking_timeout is not None:
+            self._limit = self._context.loop.call_later(self._blocking_timeout, self._time_out)
+        self._lines.join(self)
+
+    def attempt(self) -> None:
+        """Ask all nodes with a fresh token (the same one over attempts gives two holders in 11 model steps)."""
+        context, spec = self._context, self._spec
+        self._stop_timer()
+        self._gone = None
+        self._token = context.new_token()
+        context.counters.attempts += 1
+        command = Command(spec.kind.acquire, spec.keys, (self._token, spec.ttl_ms))
+        self._round = Round(context, command, GRANTED, context.quorum, self._decided)
+        self._round.ask()
+
+    def wake(self) -> None:
+        """The resource may be free: ask now, or a moment later after split votes, so that contenders part."""
+        if self._timer is None:
+            return
+        self._context.counters.wakeups += 1
+        if self._splits:
+            self._ask_in(split_delay(self._splits, self._context.draw()))
+        else:
+            self.attempt()
+
+    def changed(self, index: int) -> None:
+        """A node says that a key changed: ask once so many did that a quorum may be free."""
+        attempt = self._round
+        if self._timer is None or attempt is None or attempt.replies[index] is None:
+            return
+        if self._gone is None:
+            self._gone = {i for i, reply in enumerate(attempt.replies) if reply == GRANTED}
+        self._gone.add(index)
+        if len(self._gone) >= self._context.quorum:
+            self._gone = None
+            self.wake()
+
+    def give_up(self, error: BaseException | None) -> None:
+        """End it in any state: nothing of it stays on the nodes, the next in line goes on.
+
+        Args:
+            error: What the caller is told; None when the caller is gone (cancelled).
+        """
+        future = self.future
+        if future.done() and not future.cancelled():
+            if error is None and future.exception() is None:
+                # Granted in the very tick in which the caller was cancelled.
+                self._extender.release(future.result())
+            return
+        self._stop()
+        attempt, self._round = self._round, None
+        if attempt is not None and attempt.open:
+            attempt.open = False
+            self._undo(attempt)
+        self._lines.leave(self)
+        if error is not None:
+            future.set_exception(error)
+        elif not future.done():
+            future.cancel()
+
+    def _decided(self, attempt: Round) -> None:
+        context, spec = self._context, self._spec
+        if attempt.won:
+            deadline = deadline_of(attempt.started, spec.ttl, spec.drift)
+            if deadline - context.clock() >= spec.least_validity:
+                self._grant(attempt)
+                return
+        self._undo(attempt)
+        self._refused(attempt)
+
+    def _grant(self, attempt: Round) -> None:
+        holding = Holding(self._spec, self._token, attempt.started, attempt, attempt.replies)
+        self._stop()
+        self._round = None
+        self._context.counters.acquired += 1
+        self._extender.adopt(holding)
+        self._lines.granted(self, holding)
+        self.future.set_result(holding)
+
+    def _undo(self, attempt: Round) -> None:
+        self._releases.send(self._spec, self._token, attempt.replies, self._spec.ttl)
+
+    def _refused(self, attempt: Round) -> None:
+        context = self._context
+        context.counters.refused += 1
+        held = [held_for(reply) for reply in attempt.replies if is_held(reply)]
+        reachable = len(held) + attempt.yes >= context.quorum
+        if sum(map(is_permanent, attempt.replies)) > len(attempt.replies) - context.quorum:
+            self.give_up(self._error(QuorumUnreachable, "waiting does not cure what the nodes refuse"))
+        elif self._blocking_timeout == 0:
+            if reachable:
+                self.give_up(self._error(LockHeld, "held by another"))
+            else:
+                self.give_up(self._error(QuorumUnreachable, "no quorum could be asked"))
+        elif not reachable:
+            self._failures += 1
+            context.counters.unreachable += 1
+            self._ask_in(unreachable_delay(self._failures, context.draw()))
+        else:
+            self._failures = 0
+            self._splits = self._splits + 1 if attempt.yes else 0
+            self._ask_in(self._patience(held))
+
+    def _patience(self, held: list[float | None]) -> float:
+        """Seconds until asking again without being woken."""
+        context = self._context
+        free_in = quorum_free_in(held, context.quorum, len(context.nodes))
+        if not free_in and free_in is not None:
+            return split_delay(self._splits, context.draw())
+        tracking = sum(node.state().tracking for node in context.nodes) >= context.quorum
+        poll = (TRACKED_POLL if tracking else UNTRACKED_POLL) * (0.75 + context.draw() / 2)
+        return poll if free_in is None else min(poll, free_in + EXPIRY_MARGIN)
+
+    def _ask_in(self, delay: float) -> None:
+        self._stop_timer()
+        self._timer = self._context.loop.call_later(delay, self.attempt)
+
+    def _time_out(self) -> None:
+        self._context.counters.timeouts += 1
+        attempt = self._round
+        if attempt is not None and sum(is_held(r) or r == GRANTED for r in attempt.replies) < self._context.quorum:
+            self.give_up(self._error(QuorumUnreachable, f"no quorum answered within {self._blocking_timeout:g} s"))
+        else:
+            self.give_up(self._error(AcquireTimeout, f"still held by another after {self._blocking_timeout:g} s"))
+
+    def _error(self, kind: type[QuorumUnreachable | LockHeld | AcquireTimeout], why: str) -> RedlockError:
+        votes = self._votes()
+        told = f": {'; '.join(map(str, votes))}" if votes else ""
+        return kind(
+            f"{self._spec.resource!r} was not acquired, {why}{told}",
+            resource=self._spec.resource,
+            votes=votes,
+            elapsed=self._context.clock() - self._called_at,
+        )
+
+    def _votes(self) -> tuple[Vote, ...]:
+        if self._round is None:
+            return ()
+        pairs = zip(self._context.nodes, self._round.replies, strict=True)
+        return tuple(acquire_vote(node.address, reply) for node, reply in pairs)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _stop(self) -> None:
+        self._stop_timer()
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None

@@ -1,0 +1,66 @@
+"""What every part of the engine is given from outside: clock, randomness, nodes, settings, counters. No behaviour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Sequence
+
+    from aioredlock_ng._engine.wheel import Wheel
+    from aioredlock_ng._nodes.port import Node
+    from aioredlock_ng.events import Event
+    from aioredlock_ng.options import Options
+
+__all__ = ["Context", "Counters", "Expiring"]
+
+
+class Expiring(Protocol):
+    """Something that waits for nodes no longer than the node timeout."""
+
+    def expire(self) -> None:
+        """The node timeout has passed."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened so far in one manager; see `redlock.Stats` for the meaning of each."""
+
+    acquired: int = 0
+    attempts: int = 0
+    refused: int = 0
+    unreachable: int = 0
+    timeouts: int = 0
+    cancelled: int = 0
+    released: int = 0
+    lost: int = 0
+    renewals: int = 0
+    renewals_failed: int = 0
+    handoffs: int = 0
+    wakeups: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Context:
+    """Injected, so that all of it can be simulated.
+
+    Attributes:
+        clock: Seconds that never jump backwards and count while the machine is suspended.
+        draw: Uniform in [0, 1).
+        new_token: A fresh unguessable token; called once per attempt.
+        timeouts: Ends rounds whose nodes do not answer.
+        emit: Takes events; must not raise.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    clock: Callable[[], float]
+    draw: Callable[[], float]
+    new_token: Callable[[], bytes]
+    nodes: Sequence[Node]
+    quorum: int
+    options: Options
+    timeouts: Wheel[Expiring]
+    emit: Callable[[Event], None]
+    counters: Counters = field(default_factory=Counters)

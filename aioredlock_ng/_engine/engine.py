@@ -1,0 +1,226 @@
+"""Puts the parts of the engine together for one manager on one loop; what users call is in `lease.py` and `lock.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.lease_state import Phase
+from aioredlock_ng._core.quorum import quorum_of
+from aioredlock_ng._engine.acquire import Acquisition
+from aioredlock_ng._engine.cleanup import Releases, settle
+from aioredlock_ng._engine.context import Context, Expiring
+from aioredlock_ng._engine.extender import Extender
+from aioredlock_ng._engine.round import TIMEOUT_WIDTH, Round
+from aioredlock_ng._engine.waiting import Lines
+from aioredlock_ng._engine.wheel import Wheel
+from aioredlock_ng._scripts import Command
+from aioredlock_ng.errors import RedlockClosed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._engine.holding import Holding
+    from aioredlock_ng._engine.spec import LockSpec
+    from aioredlock_ng._nodes.port import Node
+    from aioredlock_ng._scripts import Script
+    from aioredlock_ng.events import Event
+    from aioredlock_ng.options import Options
+
+__all__ = ["Engine"]
+
+
+class Engine:
+    """Everything that happens between a user's call and the nodes.
+
+    Args:
+        nodes: Asked in this order; decided by majority.
+        options: Settings.
+        emit: Takes events; must not raise.
+        clock: Seconds; see `Context.clock`.
+        draw: Uniform in [0, 1).
+        new_token: A fresh token per attempt.
+
+    Must be created inside the event loop that it is used from.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        options: Options,
+        emit: Callable[[Event], None],
+        *,
+        clock: Callable[[], float],
+        draw: Callable[[], float],
+        new_token: Callable[[], bytes],
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._pid = os.getpid()
+        self._closed = False
+        self._run_ids: dict[int, str] = {}
+        timeouts: Wheel[Expiring] = Wheel(loop, clock, TIMEOUT_WIDTH, _expire_all)
+        self.context = Context(
+            loop=loop,
+            clock=clock,
+            draw=draw,
+            new_token=new_token,
+            nodes=nodes,
+            quorum=quorum_of(len(nodes)),
+            options=options,
+            timeouts=timeouts,
+            emit=emit,
+        )
+        self.lines = Lines(self.context)
+        self._releases = Releases(self.context)
+        self.extender = Extender(self.context, self._releases, self.lines)
+
+    async def open(self) -> None:
+        """Start connecting to all nodes; returns once each has been tried, or a quorum is up and the rest is slow.
+
+        Safety: cancelled, it leaves connecting tasks behind that `aclose` ends.
+        """
+        context = self.context
+        first_tries = [
+            asyncio.ensure_future(node.open(index, self, context.clock, context.options.node_timeout))
+            for index, node in enumerate(context.nodes)
+        ]
+        try:
+            pending = set(first_tries)
+            while pending:
+                ready = sum(node.state().state == "up" for node in context.nodes)
+                patience = context.options.node_timeout if ready >= context.quorum else None
+                done, pending = await asyncio.wait(pending, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                for first_try in done:
+                    first_try.result()
+                if patience is not None and not done:
+                    break
+        finally:
+            for first_try in first_tries:
+                first_try.cancel()
+
+    def usable(self) -> None:
+        """Refuse a call from the wrong place.
+
+        Raises:
+            RedlockClosed: Closed, another event loop, or a forked process.
+        """
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        if loop is not self.context.loop:
+            if os.getpid() != self._pid:
+                raise RedlockClosed(
+                    "this Redlock was opened before a fork: its connections belong to the parent process; open one here"
+                )
+            raise RedlockClosed("this Redlock belongs to another event loop; open one in each loop that uses locks")
+        if self._closed:
+            raise RedlockClosed("this Redlock is closed; open a new one")
+
+    async def acquire(self, spec: LockSpec, blocking_timeout: float | None) -> Holding:
+        """Get a holding or raise; see `Lock.acquire`.
+
+        Safety: this has one await. Cancelled there, everything is undone in the same tick.
+        """
+        self.usable()
+        acquisition = Acquisition(self.context, self.lines, self._releases, self.extender, spec, blocking_timeout)
+        acquisition.start()
+        try:
+            return await acquisition.future
+        except asyncio.CancelledError:
+            self.context.counters.cancelled += 1
+            acquisition.give_up(None)
+            raise
+
+    async def release(self, holding: Holding) -> bool:
+        """Give a holding up; True when it was ours to the end.
+
+        Safety: the release is queued before the first await. Cancelled, it is still waited for, in bounded time.
+        """
+        release = self.extender.release(holding)
+        if release is None:
+            return False
+        await settle(release)
+        if release.won:
+            return True
+        # Answered, and fewer keys than were to be deleted: they were gone. Silence is no such proof.
+        gone = sum(type(reply) is int and reply < len(holding.spec.keys) for reply in release.replies)
+        return gone <= len(self.context.nodes) - self.context.quorum
+
+    async def extend(self, holding: Holding, ttl: float) -> list[Reply] | None:
+        """Renew one holding now.
+
+        Returns:
+            None when a quorum renewed it or it turned out to be lost (see its phase), else the replies.
+
+        Safety: cancelled, the renewal goes on by itself.
+        """
+        renewal = self.extender.renew([holding], [ttl])
+        if renewal.open:
+            renewal.done = self.context.loop.create_future()
+            await renewal.done
+        return None if holding.ballot is renewal or holding.phase is not Phase.HELD else renewal.replies
+
+    async def poll(self, script: Script, keys: tuple[bytes, ...]) -> list[Reply]:
+        """Ask all nodes and wait for every answer, the node timeout at most; None where there is none."""
+        self.usable()
+        round_ = Round(self.context, Command(script, keys), -1, 1, None)
+        round_.ask()
+        if round_.open:
+            await round_.decided()
+        return round_.replies
+
+    async def aclose(self) -> None:
+        """Release what is held, end what waits, disconnect.
+
+        Safety: cancelled while waiting, what was queued is still on its way; the connections are closed all the same.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        for contender in self.lines.contenders():
+            contender.give_up(RedlockClosed("the Redlock was closed while this acquisition waited"))
+        for holding in list(self.extender.holdings):
+            if holding.on_lost is not None:
+                self.extender.lose(holding, "its Redlock was closed")
+            else:
+                self.extender.release(holding)
+        self.extender.close()
+        nodes, timeout = self.context.nodes, self.context.options.close_timeout
+        try:
+            await asyncio.gather(*(node.aclose(timeout) for node in nodes))
+        finally:
+            self.context.timeouts.stop()
+
+    def invalidated(self, index: int, keys: list[bytes] | None) -> None:
+        """See `NodeListener.invalidated`."""
+        if not self._closed:
+            self.lines.changed(index, keys)
+
+    def identify(self, index: int, run_id: str) -> str:
+        """See `NodeListener.identify`."""
+        for other, known in self._run_ids.items():
+            if run_id and known == run_id and other != index:
+                return self.context.nodes[other].address
+        self._run_ids[index] = run_id
+        return ""
+
+    def emit(self, event: Event) -> None:
+        """See `NodeListener.emit`."""
+        self.context.emit(event)
+
+
+def _expire_all(waiting: set[Expiring]) -> None:
+    for asker in list(waiting):
+        asker.expire()
+
+
+def boottime() -> float:
+    """Seconds that go on during suspend, as the servers' expiry does; monotonic time where the system has no such clock."""
+    return time.clock_gettime(_CLOCK)
+
+
+_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

@@ -1,0 +1,75 @@
+"""What the engine keeps for one granted attempt; users see it through `Lease`. It never asks a node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from aioredlock_ng._core.lease_state import LeaseState
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from aioredlock_ng._engine.spec import LockSpec
+
+__all__ = ["Ballot", "Holding"]
+
+
+class Ballot(Protocol):
+    """The last round that granted or renewed a holding."""
+
+    def held(self, holding: object, /) -> int:
+        """How many nodes held it then, late answers included."""
+
+
+class Holding(LeaseState):
+    """A lease's state plus whom to tell when it is lost.
+
+    Attributes:
+        spec: What was asked for.
+        token: The attempt's own.
+        since: Instant at which the granting attempt began.
+        ballot: See `Ballot`.
+        granted: Per node: True where a key of ours may be.
+        on_lost: Called once on loss, synchronously.
+        waiters: Futures to resolve when the lease is over.
+        slot: Where the extender has scheduled it.
+    """
+
+    __slots__ = ("ballot", "granted", "on_lost", "since", "slot", "spec", "timer", "token", "waiters")
+
+    def __init__(
+        self,
+        spec: LockSpec,
+        token: bytes,
+        started: float,
+        ballot: Ballot,
+        granted: list[Any],
+    ) -> None:
+        ends_at = None if spec.max_hold is None else started + spec.max_hold
+        super().__init__(started, spec.ttl, started + spec.ttl - spec.drift, ends_at)
+        self.spec = spec
+        self.token = token
+        self.since = started
+        self.ballot = ballot
+        self.granted = granted
+        self.on_lost: Callable[[], None] | None = None
+        self.waiters: list[asyncio.Future[None]] | None = None
+        self.slot: set[Holding] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+    def unschedule(self) -> None:
+        """Stop renewing and watching."""
+        if self.slot is not None:
+            self.slot.discard(self)
+            self.slot = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def wake_waiters(self) -> None:
+        """Tell everybody in `wait_lost()` that the lease is over."""
+        waiters, self.waiters = self.waiters, None
+        for waiter in waiters or ():
+            if not waiter.done():
+                waiter.set_result(None)

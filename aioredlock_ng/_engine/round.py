@@ -1,0 +1,123 @@
+"""One fan-out: ask nodes at once, decide as early as arithmetic allows. It never sends anything twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.quorum import Verdict, verdict
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterable
+
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._engine.context import Context
+    from aioredlock_ng._scripts import Command
+
+__all__ = ["TIMEOUT_WIDTH", "Round"]
+
+TIMEOUT_WIDTH = 0.005
+"""Seconds by which a round's timeout may be late: one timer then serves all rounds of a slot."""
+
+
+class Round:
+    """Asks some nodes one command and counts.
+
+    Args:
+        context: The engine's surroundings.
+        command: What to ask.
+        full: The reply that counts as yes.
+        quorum: How many must say so.
+        on_decided: Called once: at quorum, when a quorum is impossible, or at the node timeout.
+
+    Attributes:
+        replies: Per node of the manager; None where it was not asked or has not answered. Late answers still arrive.
+        yes: How many said yes so far, late ones included.
+        open: True until decided.
+        started: Read before the first byte was queued.
+    """
+
+    __slots__ = ("_asked", "_context", "_full", "_no", "_on_decided", "_quorum", "_slot", "command", "open", "replies", "started", "yes")  # fmt: skip
+
+    def __init__(
+        self,
+        context: Context,
+        command: Command,
+        full: int,
+        quorum: int,
+        on_decided: Callable[[Round], None] | None,
+    ) -> None:
+        self._context = context
+        self.command = command
+        self._full = full
+        self._quorum = quorum
+        self._on_decided = on_decided
+        self.replies: list[Reply] = [None] * len(context.nodes)
+        self.yes = self._no = 0
+        self.open = True
+        self.started = context.clock()
+
+    def ask(self, indexes: Iterable[int] | None = None) -> None:
+        """Queue the command on the nodes at `indexes` (None: all) in this very tick; nothing is awaited."""
+        context, command = self._context, self.command
+        self._slot = context.timeouts.add(self, self.started + context.options.node_timeout + TIMEOUT_WIDTH)
+        nodes = context.nodes
+        if indexes is None:
+            self._asked = len(nodes)
+            index = 0
+            for node in nodes:
+                node.ask(command, self, index)
+                index += 1  # noqa: SIM113 - measured: cheaper than enumerate here
+        else:
+            chosen = list(indexes)
+            self._asked = len(chosen)
+            for index in chosen:
+                nodes[index].ask(command, self, index)
+            if not chosen:
+                self._decide()
+
+    def deliver(self, index: int, reply: Reply) -> None:
+        """Count an answer; see `Sink.deliver`."""
+        self.replies[index] = reply
+        if reply == self._full:
+            self.yes += 1
+        else:
+            self._no += 1
+        if self.open and verdict(self._asked, self._quorum, self.yes, self._no) is not Verdict.OPEN:
+            self._decide()
+
+    def expire(self) -> None:
+        """The node timeout has passed: what has not answered does not count."""
+        if self.open:
+            self._decide()
+
+    @property
+    def won(self) -> bool:
+        """True when a quorum said yes."""
+        return self.yes >= self._quorum
+
+    def held(self, _holding: object) -> int:
+        """How many nodes said yes, late ones included."""
+        return self.yes
+
+    def decided(self) -> asyncio.Future[None]:
+        """A future that is done once the round is decided; replaces whoever was to be told before."""
+        future: asyncio.Future[None] = self._context.loop.create_future()
+        if not self.open:
+            future.set_result(None)
+            return future
+
+        def tell(_: Round) -> None:
+            if not future.done():
+                future.set_result(None)
+
+        self._on_decided = tell
+        return future
+
+    def _decide(self) -> None:
+        self.open = False
+        self._slot.discard(self)
+        # Taken out before the call: a bound method back to the asker would be a reference cycle per attempt.
+        on_decided, self._on_decided = self._on_decided, None
+        if on_decided is not None:
+            on_decided(self)

@@ -1,0 +1,132 @@
+"""Who is next: one contender per resource and process, first come first served; it never asks a node itself."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from aioredlock_ng._engine.context import Context
+    from aioredlock_ng._engine.holding import Holding
+
+__all__ = ["Contender", "Lines"]
+
+
+class Contender(Protocol):
+    """One acquisition that waits.
+
+    Attributes:
+        keys: What it wants.
+    """
+
+    keys: tuple[bytes, ...]
+
+    def attempt(self) -> None:
+        """It is its turn: ask the nodes."""
+
+    def wake(self) -> None:
+        """The resource may be free now."""
+
+    def changed(self, index: int) -> None:
+        """Node `index` says that a wanted key changed."""
+
+    def give_up(self, error: BaseException | None) -> None:
+        """End it."""
+
+
+class _Line:
+    """The acquisitions of one resource in this process (the first contends) and its local holder."""
+
+    __slots__ = ("holder", "keys", "queue")
+
+    def __init__(self, keys: tuple[bytes, ...]) -> None:
+        self.keys = keys
+        self.queue: deque[Contender] = deque()
+        self.holder: Holding | None = None
+
+
+class Lines:
+    """All lines of one manager."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._lines: dict[tuple[bytes, ...], _Line] = {}
+        self._wide: dict[tuple[bytes, ...], _Line] = {}
+
+    def join(self, contender: Contender) -> None:
+        """Queue up; the first in line contends at once unless this process holds the resource itself."""
+        line = self._line(contender.keys)
+        line.queue.append(contender)
+        if line.holder is None and len(line.queue) == 1:
+            contender.attempt()
+
+    def granted(self, contender: Contender, holding: Holding) -> None:
+        """`contender` got the resource, in line or past it."""
+        line = self._line(contender.keys)
+        line.holder = holding
+        if line.queue and line.queue[0] is contender:
+            line.queue.popleft()
+
+    def leave(self, contender: Contender) -> None:
+        """`contender` gave up, wherever it stands; the next one's turn comes in the next tick."""
+        line = self._lines.get(contender.keys)
+        if line is None or contender not in line.queue:
+            return
+        was_head = line.queue[0] is contender
+        line.queue.remove(contender)
+        if was_head:
+            # Not at once: a thousand waiters that fail one after the other would be a thousand calls deep.
+            self._context.loop.call_soon(self._next, line)
+
+    def freed(self, holding: Holding) -> None:
+        """A local holding is over: hand on within this tick."""
+        keys = holding.spec.keys
+        line = self._lines.get(keys)
+        if line is not None and line.holder is holding:
+            line.holder = None
+            if line.queue:
+                self._context.counters.handoffs += 1
+            self._next(line)
+        if self._wide:
+            for other in list(self._touching(keys)):
+                if other is not line and other.holder is None and other.queue:
+                    other.queue[0].wake()
+
+    def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
+        """Node `index` says that `keys` changed, or that any may have (None)."""
+        for line in list(self._lines.values() if keys is None else self._touching(keys)):
+            if line.queue and line.holder is None:
+                line.queue[0].changed(index)
+
+    def contenders(self) -> list[Contender]:
+        """Everybody who contends or waits."""
+        return [contender for line in self._lines.values() for contender in line.queue]
+
+    def _line(self, keys: tuple[bytes, ...]) -> _Line:
+        line = self._lines.get(keys)
+        if line is None:
+            line = self._lines[keys] = _Line(keys)
+            if len(keys) > 1:
+                self._wide[keys] = line
+        return line
+
+    def _next(self, line: _Line) -> None:
+        if line.holder is not None or self._lines.get(line.keys) is not line:
+            return
+        if line.queue:
+            line.queue[0].attempt()
+        else:
+            del self._lines[line.keys]
+            self._wide.pop(line.keys, None)
+
+    def _touching(self, keys: Iterable[bytes]) -> Iterator[_Line]:
+        wanted = set(keys)
+        for key in wanted:
+            line = self._lines.get((key,))
+            if line is not None:
+                yield line
+        for keys_of, line in self._wide.items():
+            if not wanted.isdisjoint(keys_of):
+                yield line

@@ -1,0 +1,79 @@
+"""Many instants, one timer: things due in the same slot of time are handed over together. It decides nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+__all__ = ["Wheel"]
+
+T = TypeVar("T")
+
+_EPSILON = 1e-9
+"""Seconds; absorbs the rounding of slot times, so that a timer that fires on time finds its slot due."""
+
+
+class Wheel(Generic[T]):
+    """Hands each item over at the start of the slot in which its instant lies: up to `width` early, never late.
+
+    Args:
+        loop: Whose timer is used.
+        clock: The engine's clock; slots are counted in it.
+        width: Seconds per slot.
+        fire: Called with the items of each slot that is due; owners may still discard from that set meanwhile.
+    """
+
+    __slots__ = ("_armed_for", "_clock", "_fire", "_loop", "_slots", "_timer", "_width")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Callable[[], float],
+        width: float,
+        fire: Callable[[set[T]], None],
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._width = width
+        self._fire = fire
+        self._slots: dict[int, set[T]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_for = 0
+
+    def add(self, item: T, at: float) -> set[T]:
+        """Schedule `item`; returns the slot's set, from which the owner discards it to cancel."""
+        slot = int(at / self._width)
+        items = self._slots.get(slot)
+        if items is None:
+            items = self._slots[slot] = set()
+            if self._timer is None or slot < self._armed_for:
+                self._arm(slot)
+        items.add(item)
+        return items
+
+    def stop(self) -> None:
+        """Forget everything."""
+        self._slots.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self, slot: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed_for = slot
+        self._timer = self._loop.call_later(max(0.0, slot * self._width - self._clock()), self._run)
+
+    def _run(self) -> None:
+        self._timer = None
+        now = self._clock() + _EPSILON
+        due = [slot for slot in self._slots if slot * self._width <= now]
+        batches = [self._slots.pop(slot) for slot in due]
+        if self._slots:
+            self._arm(min(self._slots))
+        for items in batches:
+            if items:
+                self._fire(items)

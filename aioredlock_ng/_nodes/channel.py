@@ -1,0 +1,217 @@
+"""One full-duplex connection to one server: commands out in batches, answers back first in, first out.
+
+It never times a request out, never closes because somebody stopped waiting, and never reconnects (see `node.py`).
+Because the server sees our commands in the order in which they were queued, a release queued after an acquire is
+executed after it, however late both are read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import hiredis
+
+from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioredlock_ng._nodes.port import Sink
+    from aioredlock_ng._scripts import Command
+
+__all__ = ["Channel", "Flusher"]
+
+MAX_PENDING = 65_536
+"""Requests in flight on one connection: about 10 MB. Beyond that the server is hopelessly behind."""
+
+_RECEIVE_BUFFER = 65_536
+
+_MORE = object()
+
+
+class Flusher:
+    """Lets commands of one loop tick leave in one write per connection."""
+
+    __slots__ = ("_channels", "_clock", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float]) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._channels: list[Channel] = []
+
+    def add(self, channel: Channel) -> None:
+        """Have `channel` flushed at the end of this tick."""
+        if not self._channels:
+            self._loop.call_soon(self._flush)
+        self._channels.append(channel)
+
+    def _flush(self) -> None:
+        channels, self._channels = self._channels, []
+        now = self._clock()
+        for channel in channels:
+            channel.flush(now)
+
+
+class Channel(asyncio.BufferedProtocol):
+    """The connection, once it is made and authenticated.
+
+    Args:
+        flusher: Shared by all channels of a loop.
+        patience: Seconds without an answer after which the server counts as silent.
+        on_push: Called with the keys of an invalidation message (None: all).
+        on_close: Called once when the connection is gone, with the reason and the releases whose outcome is unknown.
+        on_silent: Called when the server stops (True) and starts again (False) answering.
+    """
+
+    def __init__(
+        self,
+        flusher: Flusher,
+        patience: float,
+        on_push: Callable[[list[bytes] | None], None],
+        on_close: Callable[[str, list[Command]], None],
+        on_silent: Callable[[bool], None],
+    ) -> None:
+        self._flusher = flusher
+        self._patience = patience
+        self._on_push = on_push
+        self._on_close = on_close
+        self._on_silent = on_silent
+        self._reader: Any = hiredis.Reader(protocolError=_ProtocolError, replyError=Refusal, notEnoughData=_MORE)
+        self._view = memoryview(bytearray(_RECEIVE_BUFFER))
+        self._waiting: deque[tuple[Sink, int, Command | None]] = deque()
+        self._out: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+        self._doubted: object = None
+        self.silent = False
+
+    def attach(self, transport: asyncio.Transport, received: bytes, keep: object) -> None:
+        """Take over an open transport and what was already read from it; `keep` lives as long as this does."""
+        self._transport = transport
+        self._keep = keep
+        transport.set_protocol(self)
+        if received:
+            self._reader.feed(received)
+            self._dispatch()
+
+    @property
+    def pending(self) -> int:
+        """Requests sent and not yet answered."""
+        return len(self._waiting)
+
+    def ask(self, command: Command, sink: Sink, index: int) -> None:
+        """Queue a command; its answer, or the loss of the connection, goes to `sink`."""
+        if self._transport is None:
+            sink.deliver(index, Unsent("connection closed"))
+        elif len(self._waiting) >= MAX_PENDING:
+            sink.deliver(index, Unsent(f"{MAX_PENDING} requests are waiting for an answer already"))
+        else:
+            self._send(command.packed, sink, index, command)
+
+    def ask_raw(self, packed: bytes, sink: Sink, index: int) -> None:
+        """Queue a command that is no script call, for the handshake."""
+        if self._transport is None:
+            sink.deliver(index, Unsent("connection closed"))
+        else:
+            self._send(packed, sink, index, None)
+
+    def _send(self, packed: bytes, sink: Sink, index: int, command: Command | None) -> None:
+        if not self._out:
+            self._flusher.add(self)
+        self._out.append(packed)
+        self._waiting.append((sink, index, command))
+
+    def flush(self, now: float) -> None:
+        """Write what was queued, and notice a server that has stopped answering.
+
+        The oldest request must be seen too old at two flushes: answers may be waiting in the socket after this
+        process itself was busy, and are read between the two.
+        """
+        out, self._out = self._out, []
+        if self._transport is None or not out:
+            return
+        self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        oldest = self._waiting[0]
+        if now - oldest[0].started > self._patience:
+            if oldest is self._doubted and not self.silent:
+                self.silent = True
+                self._on_silent(True)
+            self._doubted = oldest
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """For the transport: where to put received bytes (a memoryview: stdlib TLS corrupts a bytearray)."""
+        return self._view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """For the transport: bytes have come."""
+        self._reader.feed(self._view, 0, nbytes)
+        if self.silent:
+            self.silent = False
+            self._on_silent(False)
+        self._dispatch()
+
+    def _dispatch(self) -> None:
+        gets, waiting = self._reader.gets, self._waiting
+        try:
+            while (reply := gets()) is not _MORE:
+                if reply.__class__ is hiredis.PushNotification:
+                    self._push(reply)
+                    continue
+                if not waiting:
+                    raise _ProtocolError("an answer that nobody asked for")
+                sink, index, command = waiting.popleft()
+                if reply.__class__ is Refusal and self._ask_in_full(reply, sink, index, command):
+                    continue
+                sink.deliver(index, reply)
+        except _ProtocolError as error:
+            self.close(f"not the Redis protocol: {error}")
+
+    def _ask_in_full(self, refusal: Refusal, sink: Sink, index: int, command: Command | None) -> bool:
+        """After NOSCRIPT: send the source, unless nobody would own what it sets.
+
+        An acquire that was given up has its release queued behind it already; sent again it would set a key after
+        that release. A release is always worth sending again.
+        """
+        if command is None or not str(refusal).startswith("NOSCRIPT"):
+            return False
+        if self._transport is None or not (sink.open or command.owed_until is not None):
+            return False
+        self._send(command.packed_in_full(), sink, index, command)
+        return True
+
+    def _push(self, message: list[Any]) -> None:
+        if message and message[0] == b"invalidate":
+            self._on_push(message[1])
+
+    def eof_received(self) -> bool:
+        """For the transport: the server closed its side."""
+        self.close("closed by the server")
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """For the transport: the connection is gone."""
+        self.close(f"connection lost: {exc}" if exc else "connection lost")
+
+    def close(self, reason: str) -> None:
+        """Close, and tell everybody who still waits that the outcome is unknown. Idempotent."""
+        transport, self._transport = self._transport, None
+        if transport is None:
+            return
+        if self._out:
+            transport.write(b"".join(self._out))
+            self._out.clear()
+        # close() would wait for ever for a hung server to take the rest.
+        if transport.get_write_buffer_size():
+            transport.abort()
+        else:
+            transport.close()
+        waiting, self._waiting = self._waiting, deque()
+        dropped = Dropped(reason)
+        self._on_close(reason, [c for _, _, c in waiting if c is not None and c.owed_until is not None])
+        for sink, index, _ in waiting:
+            sink.deliver(index, dropped)
+
+
+class _ProtocolError(Exception):
+    """The bytes received are not RESP."""

@@ -1,0 +1,207 @@
+"""Makes connections by redis-py's own `Connection` and hands their transports over; the one place that touches its internals.
+
+redis-py does URL parsing, DNS, TLS, AUTH, HELLO, SELECT and the Sentinel lookup. Nothing of a user's client is altered:
+connections are made from its pool's settings, with everything switched off that would send a command twice, time out
+on its own or close behind our back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import socket
+from typing import TYPE_CHECKING, Any
+
+import redis.asyncio as aredis
+from redis import exceptions as redis_errors
+from redis.asyncio.connection import AbstractConnection
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import SentinelConnectionPool
+from redis.backoff import NoBackoff
+
+from aioredlock_ng.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["ConnectFailed", "Connector", "Wire"]
+
+_SCHEMES = ("redis://", "rediss://", "unix://")
+
+_PARAMETERS = frozenset(inspect.signature(AbstractConnection.__init__).parameters)
+
+_UNWANTED = ("maint_notifications_pool_handler", "event_dispatcher", "himport_registry")
+"""Settings by which connections talk back to their pool; ours belong to no pool."""
+
+_UNACKED_LIMIT = 10.0
+"""Seconds after which the kernel gives up a connection whose bytes nobody acknowledges (a partition, not a hung
+server: that one's kernel still acknowledges)."""
+
+
+class ConnectFailed(Exception):
+    """No connection; the text says why in the server's or the system's words.
+
+    Attributes:
+        permanent: True when trying again cannot help until somebody changes settings.
+    """
+
+    def __init__(self, reason: str, *, permanent: bool = False) -> None:
+        super().__init__(reason)
+        self.permanent = permanent
+
+
+class Wire:
+    """An authenticated connection whose transport nobody else uses any more."""
+
+    __slots__ = ("_keep", "received", "resp3", "transport")
+
+    def __init__(self, connection: Any, resp3: bool) -> None:
+        writer, reader = connection._writer, connection._reader
+        self.transport: asyncio.Transport = writer.transport
+        self.received = bytes(reader._buffer)
+        self.resp3 = resp3
+        # A StreamWriter closes its transport when collected; a Connection that has one does, too.
+        self._keep = (writer, reader)
+        connection._writer = connection._reader = None
+
+
+class Connector:
+    """How to reach one node, from whatever the user gave.
+
+    Attributes:
+        address: For people: `host:port`, `host:port/db`, a socket's path, or `service@sentinel`.
+        identity: Equal for two nodes that are certainly the same server.
+
+    Raises:
+        ConfigurationError: The argument is no usable node.
+    """
+
+    def __init__(self, node: object) -> None:
+        pool = self._pool_of(node)
+        self._node = node  # keeps a Sentinel pool alive: its connections only hold a weak reference
+        self._make: Callable[..., Any] = pool.connection_class
+        kwargs = dict(pool.connection_kwargs)
+        kwargs["retry"] = Retry(NoBackoff(), 0)
+        kwargs.update(
+            retry_on_timeout=False,
+            retry_on_error=[],
+            socket_timeout=None,
+            socket_connect_timeout=None,
+            decode_responses=False,
+            health_check_interval=0,
+        )
+        for name in _UNWANTED:
+            kwargs.pop(name, None)
+        if "maint_notifications_config" in _PARAMETERS:
+            from redis.maint_notifications import MaintNotificationsConfig
+
+            kwargs["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
+        self._kwargs = kwargs
+        self.address, self.identity = _address_of(pool)
+        try:
+            self._make(**kwargs, protocol=3) if "protocol" not in kwargs else self._make(**{**kwargs, "protocol": 3})
+        except (TypeError, ValueError, redis_errors.RedisError) as error:
+            raise ConfigurationError(f"node {self.address}: {_plain(error)}; remove or correct that option") from None
+
+    @staticmethod
+    def _pool_of(node: object) -> Any:
+        if isinstance(node, str):
+            if not node.startswith(_SCHEMES):
+                raise ConfigurationError(
+                    f"node {_without_secrets(node)!r} is no URL of a Redis server; use redis://, rediss:// or unix://"
+                )
+            try:
+                return aredis.ConnectionPool.from_url(node)
+            except (TypeError, ValueError, redis_errors.RedisError) as error:
+                raise ConfigurationError(f"node {_without_secrets(node)!r}: {_plain(error)}") from None
+        if isinstance(node, aredis.Redis):
+            return node.connection_pool
+        raise ConfigurationError(
+            f"a node must be a URL, a redis.asyncio.Redis client or a node object, not {type(node).__name__}"
+            " (a synchronous redis.Redis or a cluster client cannot serve: pass its URL instead)"
+        )
+
+    async def connect(self, timeout: float) -> Wire:
+        """Connect, authenticate, select the database; by RESP3 where the server has it.
+
+        Raises:
+            ConnectFailed: With the server's or the system's words.
+
+        Safety: cancelled at any await, the half-made connection is closed.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                try:
+                    return await self._connect(3)
+                except redis_errors.AuthenticationError:
+                    raise
+                except redis_errors.ResponseError:
+                    # HELLO is unknown before Redis 6, to some proxies, and to users without the right for it.
+                    return await self._connect(2)
+        except TimeoutError:
+            raise ConnectFailed(f"no connection within {timeout:g} s") from None
+        except redis_errors.TimeoutError as error:
+            raise ConnectFailed(str(error) or "timed out") from None
+        except (redis_errors.AuthenticationError, redis_errors.AuthorizationError) as error:
+            raise ConnectFailed(f"authentication failed: {error}", permanent=True) from None
+        # redis-py may leak anything here (AttributeError from a reset connection: its issue 4287).
+        except Exception as error:
+            raise ConnectFailed(str(error) or type(error).__name__) from None
+
+    async def _connect(self, protocol: int) -> Wire:
+        connection = self._make(**{**self._kwargs, "protocol": protocol})
+        try:
+            await connection.connect()
+            _watch_for_partitions(connection._writer.get_extra_info("socket"))
+            return Wire(connection, protocol == 3)
+        finally:
+            if connection._writer is not None:
+                connection._writer.close()
+                connection._writer = connection._reader = None
+
+
+def _watch_for_partitions(sock: Any) -> None:
+    """Let the kernel notice a peer that is gone without a word; a hung server keeps acknowledging and stays."""
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        ("TCP_NODELAY", 1),
+        ("TCP_KEEPIDLE", 5),
+        ("TCP_KEEPINTVL", 2),
+        ("TCP_KEEPCNT", 3),
+        ("TCP_USER_TIMEOUT", int(_UNACKED_LIMIT * 1000)),
+    ):
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+def _address_of(pool: Any) -> tuple[str, object]:
+    kwargs = pool.connection_kwargs
+    if isinstance(pool, SentinelConnectionPool):
+        manager = pool.sentinel_manager
+        sentinels = frozenset(
+            (s.connection_pool.connection_kwargs.get("host"), s.connection_pool.connection_kwargs.get("port"))
+            for s in manager.sentinels
+        )
+        return f"{pool.service_name}@sentinel", (pool.service_name, sentinels)
+    database = kwargs.get("db") or 0
+    suffix = f"/{database}" if database else ""
+    if "path" in kwargs:
+        return f"{kwargs['path']}{suffix}", kwargs["path"]
+    host, port = kwargs.get("host", "localhost"), kwargs.get("port", 6379)
+    shown = f"[{host}]" if ":" in str(host) else host
+    return f"{shown}:{port}{suffix}", (host, int(port))
+
+
+def _without_secrets(url: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return url.rpartition("@")[2][:80]
+    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"[:80]
+
+
+def _plain(error: Exception) -> str:
+    text = str(error)
+    marker = "unexpected keyword argument "
+    return f"unknown option {text.split(marker)[1]}" if marker in text else text

@@ -1,0 +1,107 @@
+"""What is said on every new connection before it may vote: who are you, tell me about changed keys, learn our scripts."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hiredis import pack_command
+
+from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
+from aioredlock_ng._nodes.connect import ConnectFailed
+from aioredlock_ng._scripts import SCRIPTS
+
+if TYPE_CHECKING:
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._nodes.channel import Channel
+
+__all__ = ["Greeting", "greet"]
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What a server told about itself.
+
+    Attributes:
+        run_id: Id of the server process, "" where it does not say.
+        server: Name and version, "" where it does not say.
+        tracking: True when it will tell about changed keys.
+        lacks: What it refused that the library can do without, in words.
+    """
+
+    run_id: str
+    server: str
+    tracking: bool
+    lacks: tuple[str, ...]
+
+
+class _Answers:
+    """Collects all answers of the handshake."""
+
+    def __init__(self, count: int, started: float) -> None:
+        self.open = True
+        self.started = started
+        self.replies: list[Any] = [None] * count
+        self._left = count
+        self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def deliver(self, index: int, reply: Reply) -> None:
+        self.replies[index] = reply
+        self._left -= 1
+        if not self._left and not self.complete.done():
+            self.complete.set_result(None)
+
+
+async def greet(channel: Channel, resp3: bool, started: float, timeout: float) -> Greeting:
+    """Run the handshake in one write and judge the answers.
+
+    Raises:
+        ConnectFailed: The server must not vote: it cannot be asked, is a replica, or part of a cluster.
+
+    Safety: cancelled, it leaves the channel open; the caller closes it.
+    """
+    requests: list[tuple[Any, ...]] = [("INFO",), ("CLIENT", "SETINFO", "LIB-NAME", "aioredlock_ng")]
+    if resp3:
+        requests.append(("CLIENT", "TRACKING", "ON", "NOLOOP"))
+    requests += [("SCRIPT", "LOAD", script.source) for script in SCRIPTS]
+    answers = _Answers(len(requests), started)
+    for index, request in enumerate(requests):
+        channel.ask_raw(pack_command(request), answers, index)
+    try:
+        async with asyncio.timeout(timeout):
+            await answers.complete
+    except TimeoutError:
+        raise ConnectFailed(f"connected, but no answer within {timeout:g} s") from None
+    for reply in answers.replies:
+        if isinstance(reply, (Dropped, Unsent)):
+            raise ConnectFailed(str(reply))
+        if isinstance(reply, Refusal) and str(reply).startswith(("NOAUTH", "WRONGPASS")):
+            raise ConnectFailed(f"authentication failed: {reply}", permanent=True)
+    info = _fields(answers.replies[0])
+    if info.get("role") == "slave":
+        primary = f"{info.get('master_host', '?')}:{info.get('master_port', '?')}"
+        raise ConnectFailed(f"is a replica of {primary}; name the primary instead", permanent=True)
+    if info.get("redis_mode") == "cluster":
+        raise ConnectFailed("runs in cluster mode; Redlock needs independent servers", permanent=True)
+    lacks = []
+    if isinstance(answers.replies[0], Refusal):
+        lacks.append(f"identity unknown, INFO refused: {answers.replies[0]}")
+    tracking = resp3 and answers.replies[2] == b"OK"
+    if not tracking:
+        why = answers.replies[2] if resp3 else "no RESP3"
+        lacks.append(f"no client tracking, waiting is timed: {why}")
+    return Greeting(info.get("run_id", ""), _server_name(info), tracking, tuple(lacks))
+
+
+def _fields(reply: Reply) -> dict[str, str]:
+    if not isinstance(reply, bytes):
+        return {}
+    lines = (line.partition(":") for line in reply.decode("utf-8", "replace").splitlines())
+    return {name: value for name, colon, value in lines if colon}
+
+
+def _server_name(info: dict[str, str]) -> str:
+    name = info.get("server_name", "redis")
+    version = info.get(f"{name}_version") or info.get("redis_version", "")
+    return f"{name} {version}" if version else ""

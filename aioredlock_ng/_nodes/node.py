@@ -1,0 +1,213 @@
+"""One Redis server as a lock node: connecting and reconnecting, identity, health, releases owed; it never judges a vote."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.backoff import reconnect_delay
+from aioredlock_ng._core.votes import Unsent
+from aioredlock_ng._nodes.channel import Channel, Flusher
+from aioredlock_ng._nodes.connect import ConnectFailed, Connector
+from aioredlock_ng._nodes.handshake import Greeting, greet
+from aioredlock_ng._nodes.port import NodeState
+from aioredlock_ng.events import NodeDegraded, NodeDown, NodeSuspect, NodeUp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._nodes.port import NodeListener, Sink
+    from aioredlock_ng._scripts import Command
+
+__all__ = ["RedisNode"]
+
+
+class _Forget:
+    """Takes the answer to an owed release, which nobody waits for."""
+
+    open = False
+
+    def __init__(self, started: float) -> None:
+        self.started = started
+
+    def deliver(self, index: int, reply: Reply) -> None:
+        """Nothing to do: a lost one is owed again by the channel's `on_close`."""
+
+
+class RedisNode:
+    """A server reached through one connection that is kept alive in the background.
+
+    Args:
+        connector: How to reach it.
+        flusher: Shared by all nodes of a manager.
+        connect_timeout: Seconds for connecting and the handshake together.
+
+    Attributes:
+        address: Where it is, without credentials.
+    """
+
+    def __init__(self, connector: Connector, flusher: Flusher, connect_timeout: float) -> None:
+        self.address = connector.address
+        self._connector = connector
+        self._flusher = flusher
+        self._connect_timeout = connect_timeout
+        self._channel: Channel | None = None
+        self._usable: Channel | None = None
+        self._unsent: Unsent = Unsent("not connected yet")
+        self._state = "connecting"
+        self._greeting = Greeting("", "", False, ())
+        self._connections = 0
+        self._owed: dict[bytes, Command] = {}
+        self._said: set[str] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def ask(self, command: Command, sink: Sink, index: int) -> None:
+        """See `Node.ask`. A silent server is sent nothing but releases: what it has not answered yet is the probe."""
+        if self._usable is not None:
+            self._usable.ask(command, sink, index)
+        elif command.owed_until is None:
+            sink.deliver(index, self._unsent)
+        elif self._channel is not None:
+            self._channel.ask(command, sink, index)
+        else:
+            self._owed[command.packed] = command
+            sink.deliver(index, self._unsent)
+
+    async def open(self, index: int, listener: NodeListener, clock: Callable[[], float], node_timeout: float) -> None:
+        """See `Node.open`."""
+        self._index, self._listener, self._clock, self._patience = index, listener, clock, node_timeout
+        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._keep_connected(settled), name=f"aioredlock_ng node {self.address}")
+        await asyncio.shield(settled)
+
+    async def aclose(self, timeout: float) -> None:
+        """See `Node.aclose`."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+        channel = self._channel
+        if channel is not None:
+            ends_at = self._clock() + timeout
+            while channel.pending and not channel.silent and self._clock() < ends_at:
+                await asyncio.sleep(0.001)
+            channel.close("closed by this process")
+        self._state, self._unsent = "down", Unsent("closed")
+
+    def state(self) -> NodeState:
+        """See `Node.state`."""
+        channel = self._channel
+        return NodeState(
+            address=self.address,
+            state=self._state,
+            reason="" if self._state == "up" else str(self._unsent),
+            server=self._greeting.server,
+            run_id=self._greeting.run_id,
+            tracking=self._greeting.tracking and channel is not None,
+            pending=channel.pending if channel is not None else 0,
+            owed=len(self._owed),
+            connections=self._connections,
+        )
+
+    async def _keep_connected(self, settled: asyncio.Future[None]) -> None:
+        failures = 0
+        try:
+            while True:
+                try:
+                    gone = await self._connect()
+                except ConnectFailed as error:
+                    self._down(str(error), refused=error.permanent)
+                else:
+                    failures = 0
+                    if not settled.done():
+                        settled.set_result(None)
+                    await gone
+                if not settled.done():
+                    settled.set_result(None)
+                # Jitter needs no seed here: the simulated network has nodes of its own.
+                await asyncio.sleep(reconnect_delay(failures, random.random()))  # noqa: S311
+                failures += 1
+        finally:
+            if not settled.done():
+                settled.set_result(None)
+
+    async def _connect(self) -> asyncio.Future[None]:
+        """Connect and greet; returns a future that is done when the connection is gone."""
+        started = self._clock()
+        wire = await self._connector.connect(self._connect_timeout)
+        gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def on_close(reason: str, releases: list[Command]) -> None:
+            for command in releases:
+                self._owed[command.packed] = command
+            if self._channel is channel:
+                self._channel = self._usable = None
+                self._down(reason)
+                self._listener.invalidated(self._index, None)
+            if not gone.done():
+                gone.set_result(None)
+
+        channel = Channel(self._flusher, self._patience, self._pushed, on_close, self._heard)
+        channel.attach(wire.transport, wire.received, keep=wire)
+        left = max(0.001, self._connect_timeout - (self._clock() - started))
+        try:
+            greeting = await greet(channel, wire.resp3, started, left)
+            twin = self._listener.identify(self._index, greeting.run_id)
+            if twin:
+                raise ConnectFailed(
+                    f"{self.address} and {twin} are the same server (run_id {greeting.run_id[:8]}…)", permanent=True
+                )
+        except BaseException:
+            channel.close("handshake failed")
+            raise
+        self._up(channel, greeting)
+        return gone
+
+    def _up(self, channel: Channel, greeting: Greeting) -> None:
+        self._greeting = greeting
+        self._connections += 1
+        self._channel = self._usable = channel
+        self._state = "up"
+        self._said.discard("down")
+        self._listener.emit(NodeUp(self.address, greeting.server))
+        for lack in greeting.lacks:
+            if lack not in self._said:
+                self._said.add(lack)
+                self._listener.emit(NodeDegraded(self.address, lack))
+        self._pay(channel)
+        self._listener.invalidated(self._index, None)
+
+    def _pay(self, channel: Channel) -> None:
+        owed, self._owed = self._owed, {}
+        now = self._clock()
+        sink = _Forget(now)
+        for command in owed.values():
+            if command.owed_until is not None and command.owed_until > now:
+                channel.ask(command, sink, self._index)
+
+    def _down(self, reason: str, *, refused: bool = False) -> None:
+        self._state = "refused" if refused else "down"
+        self._unsent = Unsent(reason, permanent=refused)
+        if "down" not in self._said:
+            self._said.add("down")
+            self._listener.emit(NodeDown(self.address, reason))
+
+    def _heard(self, silent: bool) -> None:
+        if self._channel is None:
+            return
+        if silent:
+            self._usable = None
+            self._state = "suspect"
+            self._unsent = Unsent(f"suspect: no answer for {self._patience:g} s or more")
+            self._listener.emit(NodeSuspect(self.address, self._patience))
+        else:
+            self._usable = self._channel
+            self._state = "up"
+            self._listener.invalidated(self._index, None)
+
+    def _pushed(self, keys: list[bytes] | None) -> None:
+        self._listener.invalidated(self._index, keys)

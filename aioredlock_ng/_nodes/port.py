@@ -1,0 +1,92 @@
+"""What the engine needs of a node, and nothing else: the one small protocol that real, in-memory and simulated nodes share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._scripts import Command
+    from aioredlock_ng.events import Event
+
+__all__ = ["Node", "NodeListener", "NodeState", "Sink"]
+
+
+class Sink(Protocol):
+    """Who gets the answer.
+
+    Attributes:
+        open: True while an answer can still change anything for the asker.
+        started: Instant at which it began asking, by the engine's clock.
+    """
+
+    open: bool
+    started: float
+
+    def deliver(self, index: int, reply: Reply) -> None:
+        """Take the answer of node `index`. Called exactly once per `ask`; must not raise and must not block."""
+
+
+class NodeListener(Protocol):
+    """Whom a node tells what nobody asked for."""
+
+    def invalidated(self, index: int, keys: list[bytes] | None) -> None:
+        """Node `index` says that tracked keys changed; None: any key may have, or tracking was lost."""
+
+    def identify(self, index: int, run_id: str) -> str:
+        """Node `index` is now server process `run_id`; returns the address of another node that is the same, or ""."""
+
+    def emit(self, event: Event) -> None:
+        """Something happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """Health of one node, for people.
+
+    Attributes:
+        address: Where it is, without credentials.
+        state: "connecting", "up", "suspect", "down" or "refused".
+        reason: For all but "up": why.
+        server: Name and version as the server tells, "" before the first connection.
+        run_id: The server process's own id, "" where unknown.
+        tracking: True when the server tells us about changed keys (client tracking).
+        pending: Requests sent and not yet answered.
+        owed: Releases to be delivered once it is back.
+        connections: How many times it was connected.
+    """
+
+    address: str
+    state: str
+    reason: str = ""
+    server: str = ""
+    run_id: str = ""
+    tracking: bool = False
+    pending: int = 0
+    owed: int = 0
+    connections: int = 0
+
+
+class Node(Protocol):
+    """One independent lock server.
+
+    Requests are executed in the order in which they were asked. `ask` never blocks, never raises for what the server
+    or the network does, and answers through `Sink.deliver`: a script's value, a `Refusal`, an `Unsent` or a `Dropped`.
+    """
+
+    address: str
+
+    def ask(self, command: Command, sink: Sink, index: int) -> None:
+        """Send one command; the answer goes to `sink.deliver(index, reply)`, possibly before this returns."""
+
+    async def open(self, index: int, listener: NodeListener, clock: Callable[[], float], node_timeout: float) -> None:
+        """Begin connecting; returns after the first attempt has ended, well or not."""
+
+    async def aclose(self, timeout: float) -> None:
+        """Deliver what is owed as far as `timeout` allows, and disconnect."""
+
+    def state(self) -> NodeState:
+        """Health now."""

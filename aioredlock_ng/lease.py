@@ -1,0 +1,225 @@
+"""What a holder holds: how long it may rely on the lock, and the ways to give it up; it decides nothing itself."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.lease_state import Phase
+from aioredlock_ng._core.quorum import Verdict, verdict
+from aioredlock_ng._core.votes import Outcome, Refusal, Vote, acquire_vote
+from aioredlock_ng.errors import LockLost, LockReleased, QuorumUnreachable
+
+if TYPE_CHECKING:
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._engine.engine import Engine
+    from aioredlock_ng._engine.holding import Holding
+
+__all__ = ["Lease"]
+
+
+class Lease:
+    """A granted lock. Made by `Lock.acquire`, never by hand.
+
+    All times are seconds. The lease renews itself unless the lock says `auto_extend=False`. Two `Lease` objects with
+    the same token are equal.
+    """
+
+    __slots__ = ("_engine", "_holding")
+
+    def __init__(self, engine: Engine, holding: Holding) -> None:
+        self._engine = engine
+        self._holding = holding
+
+    @property
+    def resource(self) -> str:
+        """The lock's name; several names are joined by ", "."""
+        return self._holding.spec.resource
+
+    @property
+    def resources(self) -> tuple[str | bytes, ...]:
+        """The names as given."""
+        return self._holding.spec.resources
+
+    @property
+    def token(self) -> str:
+        """The random value that the lock's keys hold on the nodes; fresh for every attempt."""
+        return self._holding.token.decode()
+
+    @property
+    def ttl(self) -> float:
+        """Seconds that the keys live without renewal, as last renewed."""
+        return self._holding.ttl
+
+    def remaining(self) -> float:
+        """Seconds for which the lock is certainly ours if nothing more is heard, by the local clock; 0.0 when over."""
+        return self._holding.remaining(self._engine.context.clock())
+
+    @property
+    def valid(self) -> bool:
+        """True while the lock may be relied on. False after release, loss, or the deadline."""
+        return self.remaining() > 0.0
+
+    @property
+    def lost(self) -> bool:
+        """True once the lease ended without being released."""
+        self._engine.extender.check(self._holding)
+        return self._holding.phase is Phase.LOST
+
+    @property
+    def nodes(self) -> tuple[int, int]:
+        """How many nodes granted or last renewed it (late answers included), and how many there are."""
+        return self._holding.ballot.held(self._holding), len(self._engine.context.nodes)
+
+    def check(self) -> None:
+        """Make sure that the lock is still ours, without I/O; the thing to call before a write, or from a thread.
+
+        Raises:
+            LockLost: It is over: deadline passed, or a quorum was found not to hold it.
+            LockReleased: It was released, or abandoned and then expired.
+        """
+        if self.remaining() > 0.0:
+            return
+        self._engine.extender.check(self._holding)
+        self._raise_if_over()
+
+    async def verify(self) -> None:
+        """Ask the nodes whether a quorum still holds this lease's token.
+
+        Raises:
+            LockLost: A quorum can no longer hold it, or the deadline has passed.
+            LockReleased: It was released or abandoned before.
+            QuorumUnreachable: Too few nodes answered to say; the lease goes on until its deadline.
+            RedlockClosed: The manager is closed or belongs to another loop.
+
+        Safety: cancelled, nothing has changed.
+        """
+        self._raise_if_over()
+        holding, context = self._holding, self._engine.context
+        replies = await self._engine.poll(holding.spec.kind.inspect, holding.spec.keys)
+        votes = tuple(self._vote(node.address, reply) for node, reply in zip(context.nodes, replies, strict=True))
+        yes = sum(vote.outcome is Outcome.GRANTED for vote in votes)
+        no = sum(vote.outcome is Outcome.HELD for vote in votes)
+        self.check()
+        match verdict(len(votes), context.quorum, yes, no):
+            case Verdict.LOST:
+                self._engine.extender.lose(holding, "a quorum of nodes no longer holds its key")
+                raise self.lost_error(votes)
+            case Verdict.OPEN:
+                raise self._unreachable(votes, "verified")
+
+    async def extend(self, ttl: float | None = None) -> None:
+        """Renew now, besides the renewals in the background.
+
+        Args:
+            ttl: New life in seconds from now, used by later renewals too; None: as before.
+
+        Raises:
+            LockLost: It is lost.
+            LockReleased: It was released or abandoned before.
+            QuorumUnreachable: No quorum renewed it in time; the lease goes on until its deadline.
+            ConfigurationError: The ttl is unusable; see `Redlock.lock`.
+            RedlockClosed: The manager is closed or belongs to another loop.
+
+        Safety: cancelled, the renewal may or may not happen; `remaining()` is never more than the nodes confirmed.
+        """
+        self._engine.usable()
+        holding, context = self._holding, self._engine.context
+        ttl = holding.ttl if ttl is None else context.options.check_ttl(ttl)
+        self.check()
+        self._raise_if_over()
+        replies = await self._engine.extend(holding, ttl)
+        self._raise_if_over()
+        if replies is not None:
+            votes = tuple(acquire_vote(n.address, _plain(r)) for n, r in zip(context.nodes, replies, strict=True))
+            raise self._unreachable(votes, "extended")
+
+    async def release(self) -> bool:
+        """Give the lock up. Idempotent.
+
+        Returns:
+            True when it was ours until now; False when it was over already (lost, expired, released, abandoned).
+
+        Raises:
+            RedlockClosed: Called from another loop or a forked process.
+
+        Safety: the release is on its way before this first awaits, and whoever is next in this process asks in the
+        same write. Cancelled (any way, any number of times), it is still waited for, `node_timeout` at most, and then
+        the cancellation is raised. A node that does not answer executes it when it wakes or is connected again.
+        """
+        if self._holding.phase is not Phase.HELD:
+            return False
+        self._engine.usable()
+        return await self._engine.release(self._holding)
+
+    def abandon(self) -> None:
+        """Stop renewing and let the lock expire by itself: nobody else gets it before `remaining()` is over."""
+        self._engine.usable()
+        self._engine.extender.abandon(self._holding)
+
+    async def wait_lost(self) -> None:
+        """Wait until the lease is over; returns when it is lost, released or abandoned, and tells which by `lost`.
+
+        Safety: cancelled, nothing has changed.
+        """
+        self._engine.usable()
+        holding = self._holding
+        self._engine.extender.check(holding)
+        if holding.phase is not Phase.HELD:
+            return
+        waiter: asyncio.Future[None] = self._engine.context.loop.create_future()
+        holding.waiters = [*(holding.waiters or ()), waiter]
+        await waiter
+
+    def __eq__(self, other: object) -> bool:
+        """Equal when they are the same grant."""
+        return isinstance(other, Lease) and other._holding is self._holding
+
+    def __hash__(self) -> int:
+        """By grant."""
+        return hash(self._holding)
+
+    def __repr__(self) -> str:
+        """Name, state and the beginning of the token; never the whole token."""
+        held, total = self.nodes
+        return (
+            f"<Lease {self.resource!r} {self._holding.phase} remaining={self.remaining():.3f}s nodes={held}/{total}"
+            f" token={self.token[:6]}…>"
+        )
+
+    def _vote(self, address: str, reply: Reply) -> Vote:
+        if not isinstance(reply, list):
+            return acquire_vote(address, _plain(reply))
+        if all(held[1] == self._holding.token for held in reply):
+            return Vote(address, Outcome.GRANTED)
+        return Vote(address, Outcome.HELD, detail="another's key, or none")
+
+    def _raise_if_over(self) -> None:
+        phase = self._holding.phase
+        if phase is Phase.LOST:
+            raise self.lost_error()
+        if phase is not Phase.HELD:
+            raise LockReleased(f"the lease of {self.resource!r} was {phase} before")
+
+    def lost_error(self, votes: tuple[Vote, ...] = ()) -> LockLost:
+        """The error that tells how this lease was lost; for those who raise it."""
+        elapsed = self._engine.context.clock() - self._holding.since
+        return LockLost(
+            f"the lock {self.resource!r} was lost after {elapsed:.3f} s: {self._holding.reason}",
+            resource=self.resource,
+            votes=votes,
+            elapsed=elapsed,
+        )
+
+    def _unreachable(self, votes: tuple[Vote, ...], what: str) -> QuorumUnreachable:
+        told = "; ".join(map(str, votes))
+        return QuorumUnreachable(
+            f"{self.resource!r} could not be {what}, no quorum answered; valid for {self.remaining():.3f} s more: {told}",
+            resource=self.resource,
+            votes=votes,
+        )
+
+
+def _plain(reply: Reply) -> Reply:
+    """A reply to another script than acquire, as far as its meaning is the same: silence and refusals."""
+    return reply if reply is None or isinstance(reply, Exception) else Refusal(f"answered {str(reply)[:60]}")

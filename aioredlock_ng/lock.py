@@ -1,0 +1,168 @@
+"""A named lock to acquire as often as needed, from as many tasks as needed; it holds no lease's state."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Literal
+
+from aioredlock_ng.errors import LockHeld, LockLost
+from aioredlock_ng.lease import Lease
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from aioredlock_ng._engine.engine import Engine
+    from aioredlock_ng._engine.holding import Holding
+    from aioredlock_ng._engine.spec import LockSpec
+    from aioredlock_ng.redlock import Redlock
+
+__all__ = ["Lock", "OnLost"]
+
+OnLost = Literal["cancel", "flag"]
+
+
+class _Body:
+    """The task inside one `async with`, and how to cancel it as `asyncio.timeout` does."""
+
+    __slots__ = ("_cancelling", "_told", "engine", "holding", "task")
+
+    def __init__(self, engine: Engine, holding: Holding, task: asyncio.Task[object]) -> None:
+        self.engine = engine
+        self.holding = holding
+        self.task = task
+        self._cancelling = task.cancelling()
+        self._told = False
+
+    def lost(self) -> None:
+        """Cancel the task, unless it found the loss itself and is about to be told by an exception."""
+        if asyncio.current_task() is not self.task:
+            self._told = True
+            self.task.cancel()
+
+    def leave(self) -> bool:
+        """Take our cancellation back; True when nobody else has cancelled the task as well."""
+        if not self._told:
+            return False
+        return self.task.uncancel() <= self._cancelling
+
+
+class Lock:
+    """Made by `Redlock.lock`. Cheap, reusable, and safe to use from many tasks at once: each acquire gives its own lease."""
+
+    __slots__ = ("_blocking_timeout", "_bodies", "_manager", "_on_lost", "_spec")
+
+    def __init__(self, manager: Redlock, spec: LockSpec, blocking_timeout: float | None, on_lost: OnLost) -> None:
+        self._manager = manager
+        self._spec = spec
+        self._blocking_timeout = blocking_timeout
+        self._on_lost = on_lost
+        # Who is inside `async with` right now: at most one per resource but for holders that have lost it.
+        self._bodies: list[_Body] = []
+
+    @property
+    def resource(self) -> str:
+        """The lock's name; several names are joined by ", "."""
+        return self._spec.resource
+
+    @property
+    def resources(self) -> tuple[str | bytes, ...]:
+        """The names as given."""
+        return self._spec.resources
+
+    @property
+    def ttl(self) -> float:
+        """Seconds that it lives without renewal."""
+        return self._spec.ttl
+
+    def __repr__(self) -> str:
+        """Name and settings."""
+        return f"<Lock {self.resource!r} ttl={self.ttl:g} blocking_timeout={self._blocking_timeout}>"
+
+    async def acquire(self) -> Lease:
+        """Wait for the lock, `blocking_timeout` at most.
+
+        The lease only flags its loss: `lease.lost`, `lease.check()`, `await lease.wait_lost()`; nothing is cancelled.
+
+        Raises:
+            LockHeld: Held by another, and `blocking_timeout` is 0.
+            AcquireTimeout: Still held by another after `blocking_timeout`.
+            QuorumUnreachable: Too few nodes could be asked, or too many refuse for reasons that waiting does not cure.
+            RedlockClosed: The manager is not open, belongs to another event loop or to the process before a fork.
+
+        Safety: returns a lease, or raises and has undone the attempt in the same tick, cancellation included: the
+        release is queued behind the acquire on every connection. A node that is unreachable then is released on when
+        it is back; without that the keys go with their ttl.
+        """
+        engine = self._manager.engine()
+        return Lease(engine, await engine.acquire(self._spec, self._blocking_timeout))
+
+    async def try_acquire(self) -> Lease | None:
+        """One attempt, whatever `blocking_timeout` says; None when another holds it.
+
+        Raises:
+            QuorumUnreachable: Too few nodes could be asked.
+            RedlockClosed: See `acquire`.
+
+        Safety: as `acquire`.
+        """
+        engine = self._manager.engine()
+        try:
+            return Lease(engine, await engine.acquire(self._spec, 0.0))
+        except LockHeld:
+            return None
+
+    async def __aenter__(self) -> Lease:
+        """Acquire; from here to the end of the body the task is cancelled on loss (`on_lost="cancel"`).
+
+        Raises:
+            LockNotAcquired: See `acquire`.
+
+        Safety: as `acquire`; nothing is awaited after the decision.
+        """
+        engine = self._manager.engine()
+        holding = await engine.acquire(self._spec, self._blocking_timeout)
+        task = asyncio.current_task()
+        assert task is not None
+        body = _Body(engine, holding, task)
+        if self._on_lost == "cancel":
+            holding.on_lost = body.lost
+        self._bodies.append(body)
+        return Lease(engine, holding)
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Release.
+
+        Raises:
+            LockLost: The lease was lost while the body ran, unless the body's own exception is under way (that one
+                wins, with a note), or somebody else cancelled the task in the same tick (the cancellation wins).
+
+        Safety: as `Lease.release`.
+        """
+        body = self._body_of_this_task()
+        holding = body.holding
+        holding.on_lost = None
+        lease = Lease(body.engine, holding)
+        lost = lease.lost
+        ours = body.leave() and isinstance(exc, asyncio.CancelledError)
+        if not lost:
+            await lease.release()
+            return
+        error = lease.lost_error()
+        if exc is None or ours:
+            raise error from exc
+        if not isinstance(exc, LockLost):
+            exc.add_note(str(error))
+
+    def _body_of_this_task(self) -> _Body:
+        """The innermost body of this task; else (fixtures leave in another task) one whose task is done, else the last."""
+        task = asyncio.current_task()
+        bodies = self._bodies
+        mine = [body for body in bodies if body.task is task] or [body for body in bodies if body.task.done()] or bodies
+        body = mine[-1]
+        bodies.remove(body)
+        return body

@@ -1,0 +1,100 @@
+"""All settings in one frozen, validated record; every time is float seconds. It never opens anything."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from aioredlock_ng._core.keys import KeyFormat
+from aioredlock_ng._core.validity import MIN_VALIDITY_SHARE, drift_of, least_ttl
+from aioredlock_ng.errors import ConfigurationError
+
+__all__ = ["Options", "positive_seconds"]
+
+
+def positive_seconds(name: str, value: object, *, zero: bool = False) -> float:
+    """Check a time that a user gave.
+
+    Raises:
+        ConfigurationError: `value` is no finite positive number (or zero, where `zero` allows it).
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigurationError(f"{name} must be a number of seconds, not {type(value).__name__}")
+    seconds = float(value)
+    if not math.isfinite(seconds) or seconds < 0 or (seconds == 0 and not zero):
+        kind = "finite number of seconds, zero or more" if zero else "finite positive number of seconds"
+        raise ConfigurationError(f"{name} must be a {kind}, got {value!r}")
+    return seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Settings of a `Redlock`.
+
+    Attributes:
+        ttl: Life of a lock without renewal, seconds. Default of every `lock()`.
+        node_timeout: How long one node may take to answer before a round goes on without it, seconds.
+        drift_factor: Share of the ttl given up for clocks running at different rates (Redlock text: 0.01).
+        min_validity: Seconds that must be left for a grant to count; None: a twentieth of the ttl.
+        key_format: Redis key of a name; contains `{name}` once.
+        max_ttl: The longest ttl that a lock may ask for, seconds.
+        connect_timeout: How long connecting and the handshake with one node may take, seconds.
+        close_timeout: How long `aclose()` waits for releases under way, seconds.
+        fencing: Reserved for fencing tokens; only False is accepted until they are built.
+        recovery_guard: Reserved for the guard against nodes that forgot; only None is accepted until it is built.
+    """
+
+    ttl: float = 10.0
+    node_timeout: float = 0.1
+    drift_factor: float = 0.01
+    min_validity: float | None = None
+    key_format: str = "{name}"
+    max_ttl: float = 60.0
+    connect_timeout: float = 2.0
+    close_timeout: float = 1.0
+    fencing: bool = False
+    recovery_guard: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check everything that can be checked without I/O."""
+        for name in ("ttl", "node_timeout", "max_ttl", "connect_timeout", "close_timeout"):
+            positive_seconds(name, getattr(self, name))
+        positive_seconds("drift_factor", self.drift_factor, zero=True)
+        if self.drift_factor > 0.5:
+            raise ConfigurationError(f"drift_factor must be a share between 0 and 0.5, got {self.drift_factor!r}")
+        if self.min_validity is not None:
+            positive_seconds("min_validity", self.min_validity, zero=True)
+        if not isinstance(self.key_format, str):
+            raise ConfigurationError(f"key_format must be a str, not {type(self.key_format).__name__}")
+        KeyFormat(self.key_format)
+        if self.fencing is not False:
+            raise ConfigurationError("fencing=True is not built yet in this version; leave it out or pass False")
+        if self.recovery_guard is not None:
+            raise ConfigurationError("recovery_guard is not built yet in this version; leave it out or pass None")
+        self.check_ttl(self.ttl)
+
+    def check_ttl(self, value: object) -> float:
+        """A ttl that the user gave, checked against `max_ttl` and `node_timeout`.
+
+        Raises:
+            ConfigurationError: Not a finite positive number, above `max_ttl`, or too small for `node_timeout`.
+        """
+        ttl = positive_seconds("ttl", value)
+        if ttl > self.max_ttl:
+            raise ConfigurationError(f"ttl={ttl:g} is above max_ttl={self.max_ttl:g}; ask for less or raise max_ttl")
+        least = least_ttl(self.node_timeout, self.drift_factor, self.min_validity)
+        if ttl < least:
+            share = "5 % of ttl" if self.min_validity is None else f"min_validity={self.min_validity:g}"
+            raise ConfigurationError(
+                f"ttl={ttl:g} is too small for node_timeout={self.node_timeout:g}: needed is ttl - ttl * drift_factor"
+                f" - 0.002 - node_timeout >= {share}, that is ttl >= {least:.4g}; raise ttl or lower node_timeout"
+            )
+        return ttl
+
+    def drift(self, ttl: float) -> float:
+        """Seconds of `ttl` given up for clock drift."""
+        return drift_of(ttl, self.drift_factor)
+
+    def least_validity(self, ttl: float) -> float:
+        """Seconds that must be left of `ttl` for a grant to count."""
+        return ttl * MIN_VALIDITY_SHARE if self.min_validity is None else self.min_validity

@@ -1,0 +1,385 @@
+"""The manager: from settings and URLs to open connections and locks; it takes no decision about any lock itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import secrets
+from collections import Counter
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Self
+
+from aioredlock_ng._core.keys import KeyFormat, resource_name
+from aioredlock_ng._core.quorum import quorum_of
+from aioredlock_ng._core.validity import ttl_ms
+from aioredlock_ng._core.votes import acquire_vote
+from aioredlock_ng._engine.engine import Engine, boottime
+from aioredlock_ng._engine.spec import LockSpec
+from aioredlock_ng._nodes.channel import Flusher
+from aioredlock_ng._nodes.connect import Connector
+from aioredlock_ng._nodes.node import RedisNode
+from aioredlock_ng._nodes.port import NodeState
+from aioredlock_ng._scripts import FORCE_RELEASE, MUTEX
+from aioredlock_ng.errors import ConfigurationError, QuorumUnreachable, RedlockClosed
+from aioredlock_ng.events import Event, LeaseLost, NodeDegraded, NodeDown, NodeSuspect, NodeUp
+from aioredlock_ng.lease import Lease
+from aioredlock_ng.lock import Lock, OnLost
+from aioredlock_ng.options import Options, positive_seconds
+from aioredlock_ng.records import LockInfo, NodeAnswer, Stats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from types import TracebackType
+
+    import redis.asyncio
+
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._nodes.port import Node
+
+__all__ = ["Redlock"]
+
+_log = logging.getLogger("aioredlock_ng")
+
+_ENVIRONMENT = "AIOREDLOCK_NG_"
+
+
+class Redlock:
+    """Locks over N independent Redis nodes.
+
+    Use it as `async with Redlock([...]) as redlock:`, or `await open()` and `await aclose()`, which may happen in
+    different tasks of one event loop. It opens one connection per node and keeps it alive in the background.
+
+    Args:
+        nodes: URLs (`redis://`, `rediss://`, `unix://`), `redis.asyncio.Redis` clients (their settings are used, they
+            themselves are never touched), or node objects. An odd number; 1 is no Redlock but works.
+        ttl: Seconds that a lock lives without renewal.
+        node_timeout: Seconds that one node may take to answer before a round goes on without it.
+        drift_factor: Share of the ttl given up for clock drift.
+        min_validity: Seconds that must be left for a grant to count; None: a twentieth of the ttl.
+        key_format: Redis key of a name; contains `{name}` once.
+        max_ttl: The longest ttl a lock may ask for, seconds.
+        connect_timeout: Seconds for connecting and handshake with one node.
+        close_timeout: Seconds that `aclose` waits for releases under way.
+        fencing: Only False in this version.
+        recovery_guard: Only None in this version.
+        clock: Seconds that never jump back; for simulation. Default: boot time, which goes on during suspend.
+        rng: Randomness for tokens and jitter; for simulation. Default: the system's for tokens.
+
+    Raises:
+        ConfigurationError: A node or a setting is unusable; says which, why, and what to do.
+    """
+
+    def __init__(
+        self,
+        nodes: Iterable[str | redis.asyncio.Redis | Node],
+        *,
+        ttl: float = 10.0,
+        node_timeout: float = 0.1,
+        drift_factor: float = 0.01,
+        min_validity: float | None = None,
+        key_format: str = "{name}",
+        max_ttl: float = 60.0,
+        connect_timeout: float = 2.0,
+        close_timeout: float = 1.0,
+        fencing: bool = False,
+        recovery_guard: str | None = None,
+        clock: Callable[[], float] = boottime,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._options = Options(
+            ttl=ttl,
+            node_timeout=node_timeout,
+            drift_factor=drift_factor,
+            min_validity=min_validity,
+            key_format=key_format,
+            max_ttl=max_ttl,
+            connect_timeout=connect_timeout,
+            close_timeout=close_timeout,
+            fencing=fencing,
+            recovery_guard=recovery_guard,
+        )
+        self._keys = KeyFormat(key_format)
+        self._given = _checked_nodes(nodes)
+        self._clock = clock
+        self._rng = rng
+        self._engine: Engine | None = None
+        self._nodes: list[Node] = []
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] = os.environ, **options: Any) -> Self:
+        """From the environment.
+
+        `AIOREDLOCK_NG_NODES` holds the URLs, comma separated. `AIOREDLOCK_NG_TTL`, `_NODE_TIMEOUT`, `_DRIFT_FACTOR`,
+        `_MIN_VALIDITY`, `_MAX_TTL`, `_CONNECT_TIMEOUT`, `_CLOSE_TIMEOUT` (seconds) and `_KEY_FORMAT` are optional.
+
+        Args:
+            environ: Where to look.
+            options: Settings that win over the environment; see the class.
+
+        Raises:
+            ConfigurationError: `AIOREDLOCK_NG_NODES` is missing, or a value is unusable.
+        """
+        urls = [url.strip() for url in environ.get(f"{_ENVIRONMENT}NODES", "").split(",") if url.strip()]
+        if not urls:
+            raise ConfigurationError(
+                f"{_ENVIRONMENT}NODES is not set; set it to the nodes' URLs, like redis://10.0.0.1,redis://10.0.0.2"
+            )
+        for name in ("ttl", "node_timeout", "drift_factor", "min_validity", "max_ttl", "connect_timeout", "close_timeout"):
+            text = environ.get(_ENVIRONMENT + name.upper())
+            if text is not None and name not in options:
+                try:
+                    options[name] = float(text)
+                except ValueError:
+                    raise ConfigurationError(
+                        f"{_ENVIRONMENT}{name.upper()} must be a number of seconds, got {text!r}"
+                    ) from None
+        if f"{_ENVIRONMENT}KEY_FORMAT" in environ:
+            options.setdefault("key_format", environ[f"{_ENVIRONMENT}KEY_FORMAT"])
+        return cls(urls, **options)
+
+    async def open(self) -> Self:
+        """Connect; nodes that are down now are connected in the background.
+
+        Returns:
+            Itself.
+
+        Raises:
+            ConfigurationError: Two nodes are the same server.
+            RedlockClosed: It is open already.
+
+        Safety: cancelled, everything is closed again.
+        """
+        if self._engine is not None:
+            raise RedlockClosed("this Redlock is open already")
+        rng = self._rng
+        flusher = Flusher(asyncio.get_running_loop(), self._clock)
+        timeout = self._options.connect_timeout
+        self._nodes = [RedisNode(given, flusher, timeout) if isinstance(given, Connector) else given for given in self._given]
+        engine = self._engine = Engine(
+            self._nodes,
+            self._options,
+            _log_event,
+            clock=self._clock,
+            draw=random.random if rng is None else rng.random,
+            new_token=_system_token if rng is None else lambda: b"%032x" % rng.getrandbits(128),
+        )
+        try:
+            await engine.open()
+            self._refuse_twins()
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+    async def aclose(self) -> None:
+        """Release the leases still held, end the acquisitions that wait, disconnect. Idempotent.
+
+        Safety: cancelled while it waits for the nodes (`close_timeout` at most), the releases are on their way and
+        the connections are closed all the same.
+        """
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            await engine.aclose()
+
+    async def __aenter__(self) -> Self:
+        """See `open`."""
+        return await self.open()
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """See `aclose`."""
+        await self.aclose()
+
+    def lock(
+        self,
+        name: str | bytes,
+        *more: str | bytes,
+        ttl: float | None = None,
+        blocking_timeout: float | None = None,
+        auto_extend: bool = True,
+        max_hold: float | None = None,
+        on_lost: OnLost = "cancel",
+    ) -> Lock:
+        """Describe a lock; no I/O happens, and this works before `open`.
+
+        Args:
+            name: The resource, 1 to 65,536 bytes.
+            more: Further resources to take together: all or nothing.
+            ttl: Seconds that it lives without renewal, at most `max_ttl`; None: the manager's.
+            blocking_timeout: Seconds that `acquire` waits at most; None: for ever; 0: one attempt.
+            auto_extend: Renew in the background until released.
+            max_hold: Seconds after which the lease is lost even though it could be renewed; None: never.
+            on_lost: "cancel": the task inside `async with` is cancelled on loss. "flag": it is only told at the end,
+                and by `lease.lost`, `lease.check()`, `lease.wait_lost()`.
+
+        Raises:
+            ConfigurationError: An argument is unusable.
+        """
+        options = self._options
+        names = (name, *more)
+        keys = tuple(map(self._keys.key, names))
+        if len(set(keys)) != len(keys):
+            raise ConfigurationError(f"lock names {resource_name(names)!r} contain one name twice; name each once")
+        seconds = options.ttl if ttl is None else options.check_ttl(ttl)
+        if blocking_timeout is not None:
+            blocking_timeout = positive_seconds("blocking_timeout", blocking_timeout, zero=True)
+        if max_hold is not None:
+            max_hold = positive_seconds("max_hold", max_hold)
+        if on_lost not in ("cancel", "flag"):
+            raise ConfigurationError(f"on_lost must be 'cancel' or 'flag', got {on_lost!r}")
+        spec = LockSpec(
+            kind=MUTEX,
+            resource=resource_name(names),
+            resources=names,
+            keys=keys,
+            ttl=seconds,
+            ttl_ms=ttl_ms(seconds),
+            drift=options.drift(seconds),
+            least_validity=options.least_validity(seconds),
+            auto_extend=bool(auto_extend),
+            max_hold=max_hold,
+        )
+        return Lock(self, spec, blocking_timeout, on_lost)
+
+    async def locked(self, name: str | bytes) -> bool:
+        """True when a quorum of nodes holds the same token for `name` right now, whoever's it is.
+
+        Raises:
+            QuorumUnreachable: Too few nodes answered to say.
+            ConfigurationError, RedlockClosed: As everywhere.
+        """
+        return (await self.inspect(name)).held
+
+    async def inspect(self, name: str | bytes) -> LockInfo:
+        """Ask all nodes who holds `name` and for how long. Writes nothing.
+
+        Raises:
+            QuorumUnreachable: Too few nodes answered to say.
+            ConfigurationError, RedlockClosed: As everywhere.
+        """
+        resource, replies = resource_name((name,)), await self._poll(name, MUTEX.inspect)
+        quorum, nodes = quorum_of(len(self._nodes)), self._nodes
+        answers = tuple(_answer(node.address, reply) for node, reply in zip(nodes, replies, strict=True))
+        tokens = Counter(answer.token for answer in answers if answer.token is not None)
+        token, count = tokens.most_common(1)[0] if tokens else (None, 0)
+        lives = [_life(reply, answer) for answer, reply in zip(answers, replies, strict=True) if answer.token == token]
+        lives = sorted(lives if token is not None else [], reverse=True)
+        remaining = lives[quorum - 1] if len(lives) >= quorum else 0.0
+        return LockInfo(resource, remaining > 0.0, token, count, len(nodes), remaining, answers)
+
+    async def force_release(self, name: str | bytes) -> int:
+        """Delete the lock's key on all nodes whoever holds it; its holder loses the lock. An operator's last resort.
+
+        Returns:
+            On how many nodes there was a key.
+
+        Raises:
+            QuorumUnreachable: Too few nodes answered to be sure that it is gone.
+            ConfigurationError, RedlockClosed: As everywhere.
+        """
+        replies = await self._poll(name, FORCE_RELEASE)
+        return sum(reply for reply in replies if type(reply) is int)
+
+    @property
+    def nodes(self) -> tuple[NodeState, ...]:
+        """Health of every node, in the order given."""
+        if self._engine is not None:
+            return tuple(node.state() for node in self._nodes)
+        return tuple(NodeState(given.address, "down", "this Redlock is not open") for given in self._given)
+
+    @property
+    def leases(self) -> tuple[Lease, ...]:
+        """The leases that this manager holds now."""
+        engine = self._engine
+        return () if engine is None else tuple(Lease(engine, holding) for holding in engine.extender.holdings)
+
+    def stats(self) -> Stats:
+        """Counters since `open`."""
+        engine = self.engine()
+        counters = asdict(engine.context.counters)
+        return Stats(**counters, held=len(engine.extender.holdings), waiting=len(engine.lines.contenders()))
+
+    def engine(self) -> Engine:
+        """For `Lock`: the open engine.
+
+        Raises:
+            RedlockClosed: Not open.
+        """
+        if self._engine is None:
+            raise RedlockClosed("this Redlock is not open; use `async with redlock:` or `await redlock.open()` first")
+        return self._engine
+
+    async def _poll(self, name: str | bytes, script: Any) -> list[Reply]:
+        key = self._keys.key(name)
+        replies = await self.engine().poll(script, (key,))
+        answered = sum(type(reply) in (int, list) for reply in replies)
+        if answered < quorum_of(len(replies)):
+            votes = tuple(acquire_vote(n.address, r) for n, r in zip(self._nodes, replies, strict=True))
+            told = "; ".join(map(str, votes))
+            raise QuorumUnreachable(f"no quorum answered: {told}", resource=resource_name((name,)), votes=votes)
+        return replies
+
+    def _refuse_twins(self) -> None:
+        for node in self._nodes:
+            state = node.state()
+            if state.state == "refused" and "are the same server" in state.reason:
+                raise ConfigurationError(f"{state.reason}; name each server once, or the quorum means nothing")
+
+
+def _checked_nodes(nodes: Iterable[object]) -> list[Connector | Node]:
+    if isinstance(nodes, (str, bytes)) or not hasattr(nodes, "__iter__"):
+        raise ConfigurationError(f"nodes must be a list of URLs, clients or node objects, not {type(nodes).__name__}")
+    checked: list[Any] = [node if hasattr(node, "ask") else Connector(node) for node in nodes]
+    if not checked:
+        raise ConfigurationError("nodes is empty; name at least one server, better three or five independent ones")
+    seen: dict[object, str] = {}
+    for node in checked:
+        identity = node.identity if isinstance(node, Connector) else id(node)
+        if identity in seen:
+            raise ConfigurationError(
+                f"nodes names the same server twice: {seen[identity]} and {node.address}; name each server once,"
+                " or the quorum means nothing"
+            )
+        seen[identity] = node.address
+    return checked
+
+
+def _system_token() -> bytes:
+    return secrets.token_hex(16).encode()
+
+
+def _answer(address: str, reply: Reply) -> NodeAnswer:
+    if isinstance(reply, list):
+        remaining, token = reply[0]
+        if remaining == -2:
+            return NodeAnswer(address, None, None)
+        return NodeAnswer(address, token.decode("utf-8", "backslashreplace"), remaining / 1000 if remaining >= 0 else None)
+    return NodeAnswer(address, None, None, acquire_vote(address, reply).detail)
+
+
+def _life(reply: Reply, answer: NodeAnswer) -> float:
+    if isinstance(reply, list) and reply[0][0] == -1:
+        return float("inf")
+    return answer.remaining or 0.0
+
+
+def _log_event(event: Event) -> None:
+    """The default sink: losses are errors, node trouble is one warning per outage."""
+    match event:
+        case LeaseLost():
+            held_for, token = event.held_for, event.token_prefix
+            _log.error("lock %r lost after %.3f s: %s (token %s…)", event.resource, held_for, event.reason, token)
+        case NodeDown():
+            _log.warning("node %s is down: %s", event.node, event.reason)
+        case NodeSuspect():
+            _log.warning("node %s does not answer; going on without it", event.node)
+        case NodeDegraded():
+            _log.warning("node %s: %s", event.node, event.reason)
+        case NodeUp():
+            _log.info("node %s is up (%s)", event.node, event.server)
