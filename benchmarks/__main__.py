@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from . import plots, report
+from . import report
 from .clients import ALL, named
 from .machine import describe
 from .outcome import Outcome, Settings
@@ -52,9 +52,9 @@ def main() -> int:
         "rounds": asked.rounds,
     }
     stem = "quick" if asked.quick else "bench"
-    report.write_json(asked.out / f"{stem}.json", about, outcomes)
-    pictures = plots.draw(asked.out, stem, outcomes)
-    for path in (asked.out / f"{stem}.json", *pictures):
+    document = asked.out / f"{stem}.json"
+    report.write_json(document, about, outcomes)
+    for path in (document, *report.draw_plots(document)):
         console.print(f"written: {path}")
     if asked.rounds < _CLAIM_ROUNDS or asked.quick:
         console.print(f"figures for tuning: a claim takes a full run of {_CLAIM_ROUNDS} rounds or more")

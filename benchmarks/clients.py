@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import subprocess
 import sys
-import venv
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from .environments import ROOT, python_with
+
 __all__ = ["ALL", "FLOOR", "OURS", "Client", "named"]
 
-ROOT: Final = Path(__file__).parents[1]
 _DRIVERS: Final = Path(__file__).parent / "drivers"
-_ENVIRONMENTS: Final = ROOT / ".cache" / "bench-envs"
 
 # aioredlock and aioredis import distutils, which Python 3.12 dropped and older setuptools still bring.
 _DISTUTILS: Final = "setuptools<80"
@@ -41,9 +38,9 @@ class Client:
         """Return the command line of the driver, without its task; creates the environment when it is missing.
 
         Raises:
-            subprocess.CalledProcessError: pip could not install the requirements.
+            subprocess.CalledProcessError: The requirements could not be installed.
         """
-        python = self._environment() if self.requirements else sys.executable
+        python = python_with(self.name, self.requirements) if self.requirements else sys.executable
         return [str(python), str(_DRIVERS / self.driver)]
 
     def variables(self) -> dict[str, str]:
@@ -52,21 +49,6 @@ class Client:
         if not self.requirements:
             variables["PYTHONPATH"] = str(ROOT)
         return variables
-
-    def _environment(self) -> Path:
-        # The name changes with what goes in, so that an environment is either complete or not there.
-        wanted = "\n".join((sys.version, *self.requirements))
-        digest = hashlib.sha256(wanted.encode()).hexdigest()[:10]
-        folder = _ENVIRONMENTS / f"{self.name}-{sys.version_info.major}.{sys.version_info.minor}-{digest}"
-        python, complete = folder / "bin" / "python", folder / "complete"
-        if not complete.exists():
-            print(f"creating the environment of {self.name}: {', '.join(self.requirements)}", flush=True)
-            venv.create(folder, clear=True, with_pip=True)
-            subprocess.run(
-                [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *self.requirements], check=True
-            )
-            complete.touch()
-        return python
 
 
 OURS: Final = Client("ours", "drive_ours.py", note="every option at its default")

@@ -10,10 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from aioredlock_ng.testing.binaries import find_server
-from benchmarks.clients import ROOT
+from benchmarks.environments import ROOT
 
 __all__ = ["describe"]
 
@@ -25,7 +23,7 @@ def describe() -> dict[str, Any]:
     return {
         "cpu": _cpu(),
         "cores": os.cpu_count(),
-        "memory_gb": round(psutil.virtual_memory().total / 1e9, 1),
+        "memory_gb": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9, 1),
         "system": f"{platform.system()} {platform.release()}",
         "load_average": [round(value, 2) for value in os.getloadavg()],
         "python": sys.version.split()[0],

@@ -1,19 +1,17 @@
-"""Draws the results as PNG files; it never computes a figure that is not in the JSON file."""
+"""Draws a JSON file of results as PNG files beside it: `plots.py FILE`; it never shows a figure that is not in the file.
+
+It runs in an environment of its own, which has matplotlib and nothing of the library.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import sys
+from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from .outcome import Outcome
-
-__all__ = ["draw"]
 
 mpl.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True})
 
@@ -25,77 +23,76 @@ _COLOURS = {
     "redlock-ng": "#8e44ad",
     "redis-py": "#d68910",
 }
-_LABELS = {"ours": "aioredlock_ng", "floor": "floor (no safety)", "redis-py": "redis-py Lock (one node)"}
+_LABELS = {"ours": "aioredlock_ng", "floor": "floor (no safety)", "redis-py": "redis-py (one node)"}
 _FAULTS = ("hung", "slow", "killed")
 
 
-def draw(folder: Path, stem: str, outcomes: Mapping[str, Outcome]) -> list[Path]:
-    """Draw what there is.
-
-    Args:
-        folder: Where the files go.
-        stem: The beginning of their names.
-        outcomes: By scenario.
-
-    Returns:
-        The files written.
-    """
+def main(document: Path) -> None:
+    """Draw what there is and print the files written, one a line."""
+    scenarios = json.loads(document.read_text(encoding="utf-8"))["scenarios"]
     figures: dict[str, Figure] = {}
-    if "cycle" in outcomes:
-        figures["cycle"] = _cycle(outcomes["cycle"])
-    if faults := {name: outcomes[name] for name in _FAULTS if name in outcomes}:
+    if "cycle" in scenarios:
+        figures["cycle"] = _cycle(scenarios["cycle"])
+    if faults := [scenarios[name] for name in _FAULTS if name in scenarios]:
         figures["faults"] = _faults(faults)
-    if "memory" in outcomes:
-        figures["memory"] = _memory(outcomes["memory"])
-    written = []
+    if "memory" in scenarios:
+        figures["memory"] = _memory(scenarios["memory"])
     for name, figure in figures.items():
-        path = folder / f"{stem}-{name}.png"
+        path = document.with_name(f"{document.stem}-{name}.png")
         figure.savefig(path, dpi=130, bbox_inches="tight")
-        written.append(path)
-    return written
+        print(path)
 
 
-def _cycle(outcome: Outcome) -> Figure:
-    figure = Figure(figsize=(9.5, 3.8))
+def _cycle(scenario: dict[str, Any]) -> Figure:
+    figure = Figure(figsize=(9.5, 3.9), layout="constrained")
     left, right = figure.subplots(1, 2)
-    for client in dict.fromkeys(row["client"] for row in outcome.medians):
-        rows = [row for row in outcome.medians if row["client"] == client and row["per_second"]]
+    medians = [row for row in scenario["medians"] if row["per_second"] and row["p50"]]
+    for client in dict.fromkeys(row["client"] for row in medians):
+        rows = [row for row in medians if row["client"] == client]
+        coroutines = [row["coroutines"] for row in rows]
         style = {"color": _COLOURS[client], "marker": "o", "markersize": 4, "label": _LABELS.get(client, client)}
         style |= {"linestyle": "--"} if client == "floor" else {}
-        left.plot([row["coroutines"] for row in rows], [row["per_second"] for row in rows], **style)
-        right.plot([row["coroutines"] for row in rows], [(row["p50"] or float("nan")) * 1e3 for row in rows], **style)
+        left.plot(coroutines, [row["per_second"] for row in rows], **style)
+        right.plot(coroutines, [row["p50"] * 1e3 for row in rows], **style)
+    ticks = sorted({row["coroutines"] for row in medians})
     for axes, title in ((left, "cycles per second"), (right, "cycle p50, ms")):
         axes.set(xscale="log", yscale="log", title=title, xlabel="coroutines, each its own name")
+        axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+        axes.minorticks_off()
         axes.grid(alpha=0.3)
-    left.legend(frameon=False, fontsize=8)
-    figure.suptitle("Uncontended acquire + release, five local nodes, one process")
+    right.legend(frameon=False, fontsize=8)
+    figure.suptitle("Uncontended acquire + release, five local nodes, one client process")
     return figure
 
 
-def _faults(outcomes: Mapping[str, Outcome]) -> Figure:
-    figure = Figure(figsize=(3.6 * len(outcomes), 3.4))
-    grid = figure.subplots(1, len(outcomes), squeeze=False)[0]
-    for axes, (_name, outcome) in zip(grid, outcomes.items(), strict=True):
-        rows = outcome.medians
+def _faults(scenarios: list[dict[str, Any]]) -> Figure:
+    figure = Figure(figsize=(3.4 * len(scenarios), 3.4), layout="constrained")
+    grid = figure.subplots(1, len(scenarios), squeeze=False, sharey=True)[0]
+    for axes, scenario in zip(grid, scenarios, strict=True):
+        rows = scenario["medians"]
         for place, row in enumerate(rows):
             colour = _COLOURS[row["client"]]
             axes.bar(place - 0.2, (row["healthy_p50"] or 0) * 1e3, 0.38, color=colour, alpha=0.35)
             if row["p50"] is None:
-                axes.text(place + 0.2, 1.0, "hangs", ha="center", rotation=90, color=colour, weight="bold")
+                axes.text(place + 0.2, 0.5, "hangs", ha="center", rotation=90, color=colour, weight="bold")
             else:
                 axes.bar(place + 0.2, row["p50"] * 1e3, 0.38, color=colour)
         axes.set_xticks(range(len(rows)), [_LABELS.get(row["client"], row["client"]) for row in rows], rotation=20)
-        axes.set(yscale="log", title=outcome.title.partition(",")[0])
+        axes.set(yscale="log", title=scenario["title"].partition(",")[0])
         axes.grid(axis="y", alpha=0.3)
     grid[0].set_ylabel("cycle p50, ms (pale: healthy)")
     return figure
 
 
-def _memory(outcome: Outcome) -> Figure:
-    figure = Figure(figsize=(6, 3))
+def _memory(scenario: dict[str, Any]) -> Figure:
+    figure = Figure(figsize=(6, 3), layout="constrained")
     axes = figure.subplots()
-    samples = outcome.raw[0]["samples"]
+    samples = scenario["raw"][0]["samples"]
     axes.plot([at for at, _ in samples], [size / 1e6 for _, size in samples], color=_COLOURS["ours"])
-    axes.set(title=outcome.title, xlabel="seconds since the node hung", ylabel="resident memory, MB", ylim=(0, None))
+    axes.set(title=scenario["title"], xlabel="seconds since the node hung", ylabel="resident memory, MB", ylim=(0, None))
     axes.grid(alpha=0.3)
     return figure
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

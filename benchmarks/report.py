@@ -1,22 +1,28 @@
-"""Prints the tables and bars and writes the JSON file; it never computes a figure."""
+"""Prints the tables and bars, writes the JSON file and has it drawn; it never computes a figure."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from rich import box
 from rich.table import Table
 
+from .environments import python_with
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from rich.console import Console
 
     from .outcome import Bar, Outcome
 
-__all__ = ["print_bars", "print_outcome", "write_json"]
+__all__ = ["draw_plots", "print_bars", "print_outcome", "write_json"]
+
+_PLOTS: Final = Path(__file__).with_name("plots.py")
+_PLOTS_NEED: Final = ("matplotlib==3.10.7",)
 
 
 def print_outcome(console: Console, outcome: Outcome) -> None:
@@ -71,3 +77,16 @@ def write_json(path: Path, about: Mapping[str, Any], outcomes: Mapping[str, Outc
         },
     }
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def draw_plots(document: Path) -> list[Path]:
+    """Draw a JSON file as PNG files beside it.
+
+    matplotlib is large and needed here only, so it has an environment of its own.
+
+    Returns:
+        The files written.
+    """
+    command = [python_with("plots", _PLOTS_NEED), _PLOTS, document]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return [Path(line) for line in done.stdout.splitlines()]

@@ -6,7 +6,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks.clients import OURS, ROOT
+from benchmarks.clients import OURS
+from benchmarks.environments import ROOT
 from benchmarks.outcome import Outcome, Settings, at_most, median
 
 if TYPE_CHECKING:

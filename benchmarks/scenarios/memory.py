@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-
-import psutil
 
 from aioredlock_ng.testing.nodes import LocalNodes
 from benchmarks.clients import OURS
@@ -43,7 +44,7 @@ def run(settings: Settings) -> Outcome:
         with Driver(OURS.command(), OURS.variables(), task) as driver:
             pid = driver.ready()["pid"]
             driver.phase(healthy_seconds)
-            healthy = psutil.Process(pid).memory_info().rss
+            healthy = _resident_bytes(pid)
             nodes.pause(0)
             driver.begin()
             samples = _sampled(pid, seconds)
@@ -70,13 +71,22 @@ def run(settings: Settings) -> Outcome:
 
 
 def _sampled(pid: int, seconds: float) -> list[tuple[float, int]]:
-    process = psutil.Process(pid)
     started = time.monotonic()
     samples = []
     while (at := time.monotonic() - started) < seconds:
-        samples.append((round(at, 3), process.memory_info().rss))
+        samples.append((round(at, 3), _resident_bytes(pid)))
         time.sleep(1 / _SAMPLES_PER_SECOND)
     return samples
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        words = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()
+    except FileNotFoundError:
+        # No /proc: macOS.
+        done = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], check=True, capture_output=True, text=True)
+        return int(done.stdout) * 1024
+    return int(words[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _grown(samples: Sequence[tuple[float, int]], settled: float) -> int:

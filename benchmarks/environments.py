@@ -1,0 +1,36 @@
+"""Virtual environments of those who must not share ours; they are made once, from PyPI, and never changed after."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["ROOT", "python_with"]
+
+ROOT: Final = Path(__file__).parents[1]
+_FOLDER: Final = ROOT / ".cache" / "bench-envs"
+
+
+def python_with(name: str, requirements: Sequence[str]) -> Path:
+    """Return the interpreter of an environment that has these packages, made by the running Python when missing.
+
+    Raises:
+        subprocess.CalledProcessError: They could not be installed.
+    """
+    # The folder's name changes with what goes in, so that an environment is either complete or not there.
+    wanted = "\n".join((sys.version, *requirements))
+    digest = hashlib.sha256(wanted.encode()).hexdigest()[:10]
+    folder = _FOLDER / f"{name}-{sys.version_info.major}.{sys.version_info.minor}-{digest}"
+    complete = folder / "complete"
+    if not complete.exists():
+        print(f"making the environment of {name}: {', '.join(requirements)}", flush=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run([sys.executable, str(ROOT / "tools" / "make_venv.py"), str(folder), *requirements], check=True)
+        complete.touch()
+    return folder / "bin" / "python"
