@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
@@ -11,6 +10,8 @@ from aioredlock_ng._core.votes import Outcome, Refusal, Vote, acquire_vote
 from aioredlock_ng.errors import LockLost, LockReleased, QuorumUnreachable
 
 if TYPE_CHECKING:
+    import asyncio
+
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.engine import Engine
     from aioredlock_ng._engine.holding import Holding

@@ -53,7 +53,24 @@ class Acquisition:
         future: Resolves to the `Holding`, or to the error.
     """
 
-    __slots__ = ("_blocking_timeout", "_called_at", "_context", "_extender", "_failures", "_gone", "_limit", "_lines", "_releases", "_round", "_spec", "_splits", "_timer", "_token", "future", "keys")  # fmt: skip
+    __slots__ = (
+        "_blocking_timeout",
+        "_called_at",
+        "_context",
+        "_extender",
+        "_failures",
+        "_gone",
+        "_limit",
+        "_lines",
+        "_releases",
+        "_round",
+        "_spec",
+        "_splits",
+        "_timer",
+        "_token",
+        "future",
+        "keys",
+    )
 
     def __init__(
         self,

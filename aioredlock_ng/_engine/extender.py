@@ -45,7 +45,21 @@ class Renewal:
         done: When set, resolved once the batch is decided.
     """
 
-    __slots__ = ("_answered", "_context", "_extender", "_full", "_keys", "_settled", "_slot", "done", "holdings", "open", "replies", "started", "ttls")  # fmt: skip
+    __slots__ = (
+        "_answered",
+        "_context",
+        "_extender",
+        "_full",
+        "_keys",
+        "_settled",
+        "_slot",
+        "done",
+        "holdings",
+        "open",
+        "replies",
+        "started",
+        "ttls",
+    )
 
     def __init__(self, context: Context, extender: Extender, holdings: Sequence[Holding], ttls: Sequence[float]) -> None:
         self._context = context

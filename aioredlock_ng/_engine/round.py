@@ -37,7 +37,20 @@ class Round:
         started: Read before the first byte was queued.
     """
 
-    __slots__ = ("_asked", "_context", "_full", "_no", "_on_decided", "_quorum", "_slot", "command", "open", "replies", "started", "yes")  # fmt: skip
+    __slots__ = (
+        "_asked",
+        "_context",
+        "_full",
+        "_no",
+        "_on_decided",
+        "_quorum",
+        "_slot",
+        "command",
+        "open",
+        "replies",
+        "started",
+        "yes",
+    )
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ executed after it, however late both are read.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,7 @@ class Channel(asyncio.BufferedProtocol):
         self._out: list[bytes] = []
         self._transport: asyncio.Transport | None = None
         self._doubted: object = None
+        self._drained: asyncio.Future[None] | None = None
         self.silent = False
 
     def attach(self, transport: asyncio.Transport, received: bytes, keep: object) -> None:
@@ -99,6 +101,14 @@ class Channel(asyncio.BufferedProtocol):
     def pending(self) -> int:
         """Requests sent and not yet answered."""
         return len(self._waiting)
+
+    async def drain(self, within: float) -> None:
+        """Wait until everything asked is answered, `within` seconds at most, and not at all for a silent server."""
+        if self._waiting and not self.silent and self._transport is not None:
+            self._drained = asyncio.get_running_loop().create_future()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(within):
+                    await self._drained
 
     def ask(self, command: Command, sink: Sink, index: int) -> None:
         """Queue a command; its answer, or the loss of the connection, goes to `sink`."""
@@ -166,6 +176,8 @@ class Channel(asyncio.BufferedProtocol):
                 sink.deliver(index, reply)
         except _ProtocolError as error:
             self.close(f"not the Redis protocol: {error}")
+        if self._drained is not None and not waiting and not self._drained.done():
+            self._drained.set_result(None)
 
     def _ask_in_full(self, refusal: Refusal, sink: Sink, index: int, command: Command | None) -> bool:
         """After NOSCRIPT: send the source, unless nobody would own what it sets.

@@ -121,7 +121,7 @@ class Connector:
             " (a synchronous redis.Redis or a cluster client cannot serve: pass its URL instead)"
         )
 
-    async def connect(self, timeout: float) -> Wire:
+    async def connect(self, within: float) -> Wire:
         """Connect, authenticate, select the database; by RESP3 where the server has it.
 
         Raises:
@@ -130,7 +130,7 @@ class Connector:
         Safety: cancelled at any await, the half-made connection is closed.
         """
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(within):
                 try:
                     return await self._connect(3)
                 except redis_errors.AuthenticationError:
@@ -139,7 +139,7 @@ class Connector:
                     # HELLO is unknown before Redis 6, to some proxies, and to users without the right for it.
                     return await self._connect(2)
         except TimeoutError:
-            raise ConnectFailed(f"no connection within {timeout:g} s") from None
+            raise ConnectFailed(f"no connection within {within:g} s") from None
         except redis_errors.TimeoutError as error:
             raise ConnectFailed(str(error) or "timed out") from None
         except (redis_errors.AuthenticationError, redis_errors.AuthorizationError) as error:

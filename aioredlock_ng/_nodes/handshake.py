@@ -53,7 +53,7 @@ class _Answers:
             self.complete.set_result(None)
 
 
-async def greet(channel: Channel, resp3: bool, started: float, timeout: float) -> Greeting:
+async def greet(channel: Channel, resp3: bool, started: float, within: float) -> Greeting:
     """Run the handshake in one write and judge the answers.
 
     Raises:
@@ -69,10 +69,10 @@ async def greet(channel: Channel, resp3: bool, started: float, timeout: float) -
     for index, request in enumerate(requests):
         channel.ask_raw(pack_command(request), answers, index)
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(within):
             await answers.complete
     except TimeoutError:
-        raise ConnectFailed(f"connected, but no answer within {timeout:g} s") from None
+        raise ConnectFailed(f"connected, but no answer within {within:g} s") from None
     for reply in answers.replies:
         if isinstance(reply, (Dropped, Unsent)):
             raise ConnectFailed(str(reply))

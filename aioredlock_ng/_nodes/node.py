@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["RedisNode"]
 
+SUSPECT_AFTER = 3
+"""Node timeouts without any answer after which a node is suspect. A hung node costs no round anything (the others
+decide it); this only bounds the backlog, so it need not be hasty."""
+
 
 class _Forget:
     """Takes the answer to an owed release, which nobody waits for."""
@@ -78,13 +82,15 @@ class RedisNode:
 
     async def open(self, index: int, listener: NodeListener, clock: Callable[[], float], node_timeout: float) -> None:
         """See `Node.open`."""
-        self._index, self._listener, self._clock, self._patience = index, listener, clock, node_timeout
+        self._index, self._listener, self._clock = index, listener, clock
+        self._patience = node_timeout * SUSPECT_AFTER
         settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._keep_connected(settled), name=f"aioredlock_ng node {self.address}")
         await asyncio.shield(settled)
 
-    async def aclose(self, timeout: float) -> None:
+    async def aclose(self, within: float) -> None:
         """See `Node.aclose`."""
+        self._state, self._unsent = "down", Unsent("closed")
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -92,11 +98,11 @@ class RedisNode:
             self._task = None
         channel = self._channel
         if channel is not None:
-            ends_at = self._clock() + timeout
-            while channel.pending and not channel.silent and self._clock() < ends_at:
-                await asyncio.sleep(0.001)
-            channel.close("closed by this process")
-        self._state, self._unsent = "down", Unsent("closed")
+            self._channel = self._usable = None
+            try:
+                await channel.drain(within)
+            finally:
+                channel.close("closed by this process")
 
     def state(self) -> NodeState:
         """See `Node.state`."""
@@ -202,7 +208,7 @@ class RedisNode:
         if silent:
             self._usable = None
             self._state = "suspect"
-            self._unsent = Unsent(f"suspect: no answer for {self._patience:g} s or more")
+            self._unsent = Unsent(f"suspect, no answer for {self._patience:g} s or more")
             self._listener.emit(NodeSuspect(self.address, self._patience))
         else:
             self._usable = self._channel

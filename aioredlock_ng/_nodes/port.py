@@ -85,8 +85,8 @@ class Node(Protocol):
     async def open(self, index: int, listener: NodeListener, clock: Callable[[], float], node_timeout: float) -> None:
         """Begin connecting; returns after the first attempt has ended, well or not."""
 
-    async def aclose(self, timeout: float) -> None:
-        """Deliver what is owed as far as `timeout` allows, and disconnect."""
+    async def aclose(self, within: float) -> None:
+        """Wait for the answers under way, `within` seconds at most and not for a silent server, and disconnect."""
 
     def state(self) -> NodeState:
         """Health now."""

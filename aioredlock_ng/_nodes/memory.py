@@ -1,0 +1,288 @@
+"""A lock node without a server: the scripts' meaning in Python, with faults on demand; it opens no connection.
+
+`MemoryServer` is the memory, `MemoryNode` one manager's connection to it, so that several managers can share a set.
+Time is the event loop's, so that a virtual-time loop drives expiry. Both keep the contract of `port.Node`: the same test
+suite runs against them and against real servers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
+from aioredlock_ng._nodes.port import NodeState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._nodes.port import NodeListener, Sink
+    from aioredlock_ng._scripts import Command
+
+__all__ = ["MemoryNode", "MemoryServer"]
+
+
+class MemoryServer:
+    """The keys of one server that lives in this process.
+
+    Args:
+        address: Its name in messages.
+
+    Attributes:
+        refuses: When set, every command is refused with these words, as a server would.
+    """
+
+    def __init__(self, address: str = "memory") -> None:
+        self.address = address
+        self.refuses: str | None = None
+        self._keys: dict[bytes, tuple[bytes, float]] = {}
+        self._trackers: dict[bytes, set[MemoryNode]] = {}
+        self._nodes: set[MemoryNode] = set()
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key that has not expired."""
+        held = self._keys.get(key)
+        if held is None:
+            return None
+        if held[1] <= asyncio.get_running_loop().time():
+            self.delete(key)
+            return None
+        return held[0]
+
+    def set(self, key: bytes, value: bytes, ttl: float, by: MemoryNode | None = None) -> None:
+        """Set a key for `ttl` seconds, as any client could."""
+        loop = asyncio.get_running_loop()
+        self._keys[key] = (value, loop.time() + ttl)
+        loop.call_later(ttl, self.get, key)
+        self._tell(key, by)
+
+    def delete(self, key: bytes, by: MemoryNode | None = None) -> bool:
+        """Delete a key, as any client could."""
+        if self._keys.pop(key, None) is None:
+            return False
+        self._tell(key, by)
+        return True
+
+    def keys(self) -> list[bytes]:
+        """The keys that have not expired."""
+        return [key for key in list(self._keys) if self.get(key) is not None]
+
+    def flush(self) -> None:
+        """Forget everything, as FLUSHALL does."""
+        self._keys.clear()
+        self._trackers.clear()
+        for node in list(self._nodes):
+            node.told(None)
+
+    def pttl(self, key: bytes) -> int:
+        """Milliseconds that a key has left; -2 without one."""
+        if self.get(key) is None:
+            return -2
+        return max(0, round((self._keys[key][1] - asyncio.get_running_loop().time()) * 1000))
+
+    def execute(self, command: Command, by: MemoryNode) -> Reply:
+        """What the script of the same name does."""
+        if self.refuses is not None:
+            return Refusal(self.refuses)
+        return getattr(self, f"_{command.script.name}")(command, by)
+
+    def attach(self, node: MemoryNode) -> None:
+        """A connection was made."""
+        self._nodes.add(node)
+
+    def detach(self, node: MemoryNode) -> None:
+        """A connection was lost; its tracking with it."""
+        self._nodes.discard(node)
+        for trackers in self._trackers.values():
+            trackers.discard(node)
+
+    def _tell(self, key: bytes, by: MemoryNode | None) -> None:
+        for node in self._trackers.pop(key, ()):
+            if node is not by:
+                node.told([key])
+
+    def _acquire(self, command: Command, by: MemoryNode) -> Reply:
+        token, ttl = command.args
+        held = [key for key in command.keys if self.get(key) is not None]
+        for key in held:
+            self._trackers.setdefault(key, set()).add(by)
+        if held:
+            return [0, max(map(self.pttl, held))]
+        for key in command.keys:
+            self.set(key, _bytes(token), int(ttl) / 1000, by)
+        return 1
+
+    def _extend(self, command: Command, by: MemoryNode) -> Reply:
+        answers = []
+        for index, key in enumerate(command.keys):
+            token, ttl = command.args[2 * index : 2 * index + 2]
+            holder = self.get(key)
+            if holder == token:
+                self.set(key, _bytes(token), int(ttl) / 1000, by)
+            answers.append(1 if holder == token else 0 if holder is None else -1)
+        return len(answers) if set(answers) == {1} else answers
+
+    def _release(self, command: Command, by: MemoryNode) -> Reply:
+        return sum(self.delete(key, by) for key in command.keys if self.get(key) == command.args[0])
+
+    def _inspect(self, command: Command, by: MemoryNode) -> Reply:
+        return [[self.pttl(key), self.get(key) or b""] for key in command.keys]
+
+    def _force_release(self, command: Command, by: MemoryNode) -> Reply:
+        return sum(self.delete(key, by) for key in command.keys)
+
+
+class MemoryNode:
+    """One manager's connection to a `MemoryServer`.
+
+    Args:
+        server: What it talks to; None: a new one.
+        latency: Called for each way of each command: seconds that it takes.
+    """
+
+    def __init__(self, server: MemoryServer | str = "memory", latency: Callable[[], float] = lambda: 0.0) -> None:
+        self.server = server if isinstance(server, MemoryServer) else MemoryServer(server)
+        self.address = self.server.address
+        self._latency = latency
+        self._arrived_at = self._answered_at = 0.0
+        self._inbox: deque[tuple[Command, Sink, int]] = deque()
+        self._waiting: dict[int, tuple[Command, Sink, int]] = {}
+        self._owed: dict[bytes, Command] = {}
+        self._sequence = 0
+        self._hung = False
+        self._connected = False
+        self._connections = 0
+        self._listener: NodeListener | None = None
+        self._drained = asyncio.Event()
+
+    def ask(self, command: Command, sink: Sink, index: int) -> None:
+        """See `Node.ask`."""
+        if not self._connected:
+            if command.owed_until is not None:
+                self._owed[command.packed] = command
+            sink.deliver(index, Unsent("not connected"))
+            return
+        self._sequence += 1
+        self._waiting[self._sequence] = (command, sink, index)
+        loop = asyncio.get_running_loop()
+        # A connection keeps order: nothing arrives before what was sent earlier.
+        self._arrived_at = max(self._arrived_at, loop.time() + self._latency())
+        loop.call_at(self._arrived_at, self._arrive, self._sequence, self._connections)
+
+    async def open(self, index: int, listener: NodeListener, clock: Callable[[], float], node_timeout: float) -> None:
+        """See `Node.open`."""
+        self._index, self._listener = index, listener
+        self.connect()
+
+    async def aclose(self, within: float) -> None:
+        """See `Node.aclose`."""
+        if self._waiting and not self._hung:
+            self._drained.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(within):
+                    await self._drained.wait()
+        self._listener = None
+        self.disconnect()
+
+    def state(self) -> NodeState:
+        """See `Node.state`."""
+        return NodeState(
+            address=self.address,
+            state="up" if self._connected else "down",
+            reason="" if self._connected else "not connected",
+            server="memory",
+            tracking=self._connected,
+            pending=len(self._waiting),
+            owed=len(self._owed),
+            connections=self._connections,
+        )
+
+    def hang(self) -> None:
+        """The server stops executing; what is sent waits for it."""
+        self._hung = True
+
+    def resume(self) -> None:
+        """The server goes on with what waited, in order."""
+        self._hung = False
+        inbox, self._inbox = self._inbox, deque()
+        for command, sink, index in inbox:
+            self._execute(command, sink, index)
+
+    def disconnect(self) -> None:
+        """The connection is cut: what was not answered has an unknown outcome."""
+        if not self._connected:
+            return
+        self._connected = False
+        self.server.detach(self)
+        self._inbox.clear()
+        waiting, self._waiting = self._waiting, {}
+        for command, sink, index in waiting.values():
+            if command.owed_until is not None:
+                self._owed[command.packed] = command
+            sink.deliver(index, Dropped("connection cut"))
+        self.told(None)
+
+    def connect(self) -> None:
+        """The connection is back; releases owed are delivered."""
+        self._connected = True
+        self._connections += 1
+        self.server.attach(self)
+        owed, self._owed = self._owed, {}
+        for command in owed.values():
+            self.server.execute(command, self)
+        self.told(None)
+
+    def told(self, keys: list[bytes] | None) -> None:
+        """The server says that keys changed."""
+        if self._listener is not None:
+            asyncio.get_running_loop().call_soon(self._pass_on, keys)
+
+    def _pass_on(self, keys: list[bytes] | None) -> None:
+        if self._listener is not None:
+            self._listener.invalidated(self._index, keys)
+
+    def _arrive(self, sequence: int, connection: int) -> None:
+        if connection != self._connections or sequence not in self._waiting:
+            return
+        command, sink, index = self._waiting[sequence]
+        if self._hung:
+            self._inbox.append((command, _Answered(self, sequence, sink), index))
+        else:
+            self._execute(command, _Answered(self, sequence, sink), index)
+
+    def _execute(self, command: Command, answered: Sink, index: int) -> None:
+        reply = self.server.execute(command, self)
+        loop = asyncio.get_running_loop()
+        self._answered_at = max(self._answered_at, loop.time() + self._latency())
+        loop.call_at(self._answered_at, answered.deliver, index, reply)
+
+    def answered(self, sequence: int) -> bool:
+        """Take a request off the waiting ones; False when the connection was cut meanwhile."""
+        was_waiting = self._waiting.pop(sequence, None) is not None
+        if not self._waiting:
+            self._drained.set()
+        return was_waiting
+
+
+class _Answered:
+    """Delivers an answer unless the connection was cut on its way."""
+
+    __slots__ = ("_node", "_sequence", "_sink", "open", "started")
+
+    def __init__(self, node: MemoryNode, sequence: int, sink: Sink) -> None:
+        self._node = node
+        self._sequence = sequence
+        self._sink = sink
+        self.open = sink.open
+        self.started = sink.started
+
+    def deliver(self, index: int, reply: Reply) -> None:
+        if self._node.answered(self._sequence):
+            self._sink.deliver(index, reply)
+
+
+def _bytes(value: bytes | int) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
