@@ -66,7 +66,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take out what cannot run here, visibly: a test that needs a Docker engine, faults, or a server built with TLS."""
     docker = docker_answers() if any(item.get_closest_marker("containers") for item in items) else False
-    kept, taken = [], []
+    kept: list[pytest.Item] = []
+    taken: list[pytest.Item] = []
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         wanted = max((_NODE_FIXTURES[name] for name in fixtures & _NODE_FIXTURES.keys()), default=0)

@@ -27,7 +27,7 @@ async def test_a_paused_container_answers_only_when_resumed(five_containers: Nod
     async with Redis.from_url(five_containers.urls[0]) as client:
         await client.ping()
         five_containers.pause(0)
-        late = asyncio.create_task(client.set("a", "1"))
+        late = asyncio.ensure_future(client.set("a", "1"))
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.shield(late), 0.1)
         five_containers.resume(0)

@@ -58,7 +58,7 @@ async def test_a_paused_node_answers_nothing_and_then_everything(three_nodes: No
     async with Redis.from_url(three_nodes.urls[1]) as client:
         await client.ping()
         three_nodes.pause(1)
-        late = asyncio.create_task(client.set("a", "1"))
+        late = asyncio.ensure_future(client.set("a", "1"))
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.shield(late), 0.1)
         three_nodes.resume(1)
@@ -103,7 +103,7 @@ async def test_the_proxy_stalls_and_flows_in_order(one_node: NodeSet) -> None:
     async with Proxy(one_node.urls[0]) as proxy, Redis.from_url(proxy.url) as client:
         await client.set("a", "1")
         proxy.to_client.stall()
-        late = asyncio.create_task(client.get("a"))
+        late = asyncio.ensure_future(client.get("a"))
         await eventually(lambda: proxy.to_client.held)
         assert not late.done()
         proxy.flow()

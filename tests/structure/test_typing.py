@@ -1,0 +1,18 @@
+"""The public API has the types that users build on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.once
+def test_the_public_api_has_the_promised_types() -> None:
+    command = [sys.executable, "-m", "mypy", "--strict", "tests/typing/api.py"]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=55)
+    assert told.returncode == 0, told.stdout + told.stderr

@@ -1,0 +1,100 @@
+"""Uses the whole public API as users do; checked by mypy --strict, never run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_type
+
+from aioredlock_ng import (
+    AcquireTimeout,
+    ConfigurationError,
+    Lease,
+    Lock,
+    LockHeld,
+    LockInfo,
+    LockLost,
+    LockNotAcquired,
+    LockReleased,
+    NodeAnswer,
+    NodeState,
+    Outcome,
+    QuorumUnreachable,
+    Redlock,
+    RedlockClosed,
+    RedlockError,
+    Stats,
+    Vote,
+)
+from aioredlock_ng.testing import LocalNodes, LocalServer
+
+if TYPE_CHECKING:
+    import redis.asyncio
+
+
+async def manager(client: redis.asyncio.Redis) -> None:
+    async with Redlock(["redis://10.0.0.1", client], ttl=10.0, node_timeout=0.1, drift_factor=0.01) as redlock:
+        assert_type(redlock, Redlock)
+    assert_type(await Redlock(["redis://10.0.0.1"], key_format="lock:{name}", max_ttl=60.0).open(), Redlock)
+    assert_type(Redlock.from_env(), Redlock)
+    assert_type(Redlock.from_env({"AIOREDLOCK_NG_NODES": "redis://10.0.0.1"}, ttl=5.0), Redlock)
+    assert_type(await redlock.aclose(), None)
+
+
+async def locks(redlock: Redlock) -> None:
+    lock = redlock.lock("orders:42", b"bytes", ttl=30, blocking_timeout=2, auto_extend=False, max_hold=60, on_lost="flag")
+    assert_type(lock, Lock)
+    async with lock as lease:
+        assert_type(lease, Lease)
+    assert_type(await lock.acquire(), Lease)
+    if (taken := await lock.try_acquire()) is not None:
+        assert_type(taken, Lease)
+    assert_type(await lock.try_acquire(), Lease | None)
+
+
+async def leases(lease: Lease) -> None:
+    assert_type(lease.resource, str)
+    assert_type(lease.resources, tuple[str | bytes, ...])
+    assert_type(lease.token, str)
+    assert_type(lease.ttl, float)
+    assert_type(lease.remaining(), float)
+    assert_type(lease.valid, bool)
+    assert_type(lease.lost, bool)
+    assert_type(lease.nodes, tuple[int, int])
+    assert_type(lease.check(), None)
+    assert_type(await lease.verify(), None)
+    assert_type(await lease.extend(), None)
+    assert_type(await lease.extend(ttl=5), None)
+    assert_type(await lease.release(), bool)
+    assert_type(lease.abandon(), None)
+    assert_type(await lease.wait_lost(), None)
+
+
+async def operators(redlock: Redlock) -> None:
+    assert_type(await redlock.locked("orders:42"), bool)
+    info = await redlock.inspect("orders:42")
+    assert_type(info, LockInfo)
+    assert_type(info.answers, tuple[NodeAnswer, ...])
+    assert_type(await redlock.force_release("orders:42"), int)
+    assert_type(redlock.nodes, tuple[NodeState, ...])
+    assert_type(redlock.leases, tuple[Lease, ...])
+    assert_type(redlock.stats(), Stats)
+
+
+def errors(error: LockNotAcquired, lost: LockLost) -> None:
+    family: list[type[RedlockError]] = [
+        ConfigurationError, LockNotAcquired, LockHeld, AcquireTimeout, QuorumUnreachable, LockLost, LockReleased, RedlockClosed,
+    ]  # fmt: skip
+    also: tuple[type[ValueError], type[TimeoutError]] = (ConfigurationError, AcquireTimeout)
+    assert family
+    assert also
+    assert_type(error.votes, tuple[Vote, ...])
+    assert_type(error.votes[0].outcome, Outcome)
+    assert_type(error.elapsed, float)
+    assert_type(lost.resource, str)
+
+
+async def testing_kit() -> None:
+    with LocalNodes(5) as nodes:
+        assert_type(nodes.urls, list[str])
+        assert_type(nodes[0], LocalServer)
+    async with LocalNodes(3) as nodes:
+        nodes.pause(0)
