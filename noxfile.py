@@ -45,7 +45,7 @@ def _runs_as(program: str, version: str) -> bool:
 PYTHONS = _interpreters()
 NEWEST = list(PYTHONS.values())[-1]
 OURS = PYTHONS.get(HERE, NEWEST)
-EAGER = [python for version, python in PYTHONS.items() if version != "3.11"][-1:]
+EAGER = next((python for version, python in reversed(PYTHONS.items()) if version != "3.11"), None)
 
 
 def _install(session: nox.Session, *more: str) -> None:
@@ -53,7 +53,7 @@ def _install(session: nox.Session, *more: str) -> None:
 
 
 def _suite(session: nox.Session, *options: str) -> None:
-    session.run("pytest", "--quiet", "--nodes=local", "-m", "not containers and not once", *options, *session.posargs)
+    session.run("pytest", "--nodes=local", "-m", "not containers and not once", *options, *session.posargs)
 
 
 def _on(python: str, version: str) -> None:
