@@ -86,6 +86,8 @@ def demo(*arguments: str) -> Iterator[Run]:
                 os.kill(pid, signal.SIGKILL)
 
 
+# A minute of real faults: Python 3.13 or uvloop change nothing about it that the first test would not show.
+once = pytest.mark.once
 needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
 
 
@@ -108,6 +110,7 @@ def test_nothing_is_lost_under_the_lock_and_nothing_stays() -> None:
     assert "nothing was lost under the lock" in out
 
 
+@once
 @needs_proc
 @pytest.mark.parametrize("ask", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_demo_leaves_nothing(ask: signal.Signals) -> None:
@@ -122,6 +125,7 @@ def test_a_stopped_demo_leaves_nothing(ask: signal.Signals) -> None:
         assert list(run.folder.iterdir()) == []
 
 
+@once
 @needs_proc
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends the children of a killed process")
 def test_a_killed_demo_leaves_no_process_not_even_a_frozen_one() -> None:
@@ -132,6 +136,7 @@ def test_a_killed_demo_leaves_no_process_not_even_a_frozen_one() -> None:
         run.nothing_stays()
 
 
+@once
 def test_given_nodes_are_not_hurt_and_what_is_left_out_is_said() -> None:
     with LocalNodes(3) as nodes, demo("--plain", *QUICK, *(word for url in nodes.urls for word in ("--url", url))) as run:
         status, out, err = run.finished()
@@ -144,6 +149,7 @@ def test_given_nodes_are_not_hurt_and_what_is_left_out_is_said() -> None:
         assert [server.command("KEYS", "demo:*") for server in nodes] == [b"0"] * 3
 
 
+@once
 def test_throw_away_nodes_are_paused_for_a_while() -> None:
     urls = ("--pause-nodes",)
     with LocalNodes(3) as nodes, demo(*urls, *QUICK, *(word for url in nodes.urls for word in ("--url", url))) as run:

@@ -183,13 +183,13 @@ class Conductor:
             worker.tell(Rival(self._contested, HOLDER_TTL))
         await self._hold()
         erased, since = await erase_majority(self._nodes, f"{self._prefix}:counter:{self._contested}")
-        how = f"its keys were deleted on {erased} of {len(self._nodes.urls)} nodes"
+        how = f"keys deleted on {erased} of {len(self._nodes.urls)} nodes"
         self.event(f"process {holder.pid}: {how}")
         await self._told(how, since, "the deletion")
 
         await self._hold()
         holder.signal(signal.SIGSTOP)
-        how = f"its process was frozen for {_FREEZE_TTLS:g} ttl"
+        how = f"process frozen for {_FREEZE_TTLS:g} ttl"
         self.event(f"process {holder.pid}: frozen (SIGSTOP), it cannot renew")
         await asyncio.sleep(_FREEZE_TTLS * HOLDER_TTL)
         since = time.monotonic()

@@ -154,7 +154,7 @@ class GivenNodes:
     async def hang(self, index: int, seconds: float) -> None:
         """Pause every client of the server for so long."""
         async with self._client(self.urls[index]) as client:
-            await client.execute_command("CLIENT PAUSE", round(seconds * 1000), "ALL")
+            await client.client_pause(round(seconds * 1000), all=True)
         self._back_at[index] = time.monotonic() + seconds
         self.views[index].state = NodeState.HUNG
 

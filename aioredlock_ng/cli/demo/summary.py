@@ -35,7 +35,7 @@ def print_summary(console: Console, board: Board, verdict: Verdict, *, ascii_onl
     console.print(phase_table(board.phases, ascii_only=ascii_only))
     for loss in board.losses:
         told = "never noticed" if loss.noticed_ms is None else f"noticed {milliseconds(loss.noticed_ms)} after {loss.since}"
-        line(f"holder lost its lock ({loss.how}; ttl {loss.ttl:g} s): {told}")
+        line(f"lock lost ({loss.how}; ttl {loss.ttl:g} s): {told}")
     if gone := sum(phase.leases_lost for phase in board.phases):
         line(f"{gone:,} more leases were lost by workers, who were told")
     if doubtful := sum(phase.in_doubt for phase in board.phases):

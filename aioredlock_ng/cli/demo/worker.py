@@ -203,7 +203,7 @@ async def _serve() -> None:
     if not isinstance(setup, Setup):
         raise ValueError("the first message must be Setup")
     with Counters(Path(setup.counters), setup.count) as counters:
-        async with Redlock(setup.nodes, ttl=setup.ttl) as redlock, asyncio.TaskGroup() as tasks:
+        async with Redlock(setup.nodes, ttl=setup.ttl, max_ttl=setup.ttl) as redlock, asyncio.TaskGroup() as tasks:
             worker = Worker(setup, redlock, counters, tasks, _send)
             _send(Ready())
             while line := await commands.readline():
