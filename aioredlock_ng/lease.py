@@ -70,7 +70,7 @@ class Lease:
     @property
     def nodes(self) -> tuple[int, int]:
         """How many nodes granted or last renewed it (late answers included), and how many there are."""
-        return self._holding.ballot.held(self._holding), len(self._engine.context.nodes)
+        return self._holding.ballot.held(self._holding), len(self._engine.context.fleet.nodes)
 
     def check(self) -> None:
         """Make sure that the lock is still ours, without I/O; the thing to call before a write, or from a thread.
@@ -98,7 +98,7 @@ class Lease:
         self._raise_if_over()
         holding, context = self._holding, self._engine.context
         replies = await self._engine.poll(holding.spec.kind.inspect, holding.spec.keys)
-        votes = tuple(self._vote(node.address, reply) for node, reply in zip(context.nodes, replies, strict=True))
+        votes = tuple(self._vote(node.address, reply) for node, reply in zip(context.fleet.nodes, replies, strict=True))
         yes = sum(vote.outcome is Outcome.GRANTED for vote in votes)
         no = sum(vote.outcome is Outcome.HELD for vote in votes)
         self.check()
@@ -132,7 +132,7 @@ class Lease:
         replies = await self._engine.extend(holding, ttl)
         self._raise_if_over()
         if replies is not None:
-            votes = tuple(acquire_vote(n.address, _plain(r)) for n, r in zip(context.nodes, replies, strict=True))
+            votes = tuple(acquire_vote(n.address, _plain(r)) for n, r in zip(context.fleet.nodes, replies, strict=True))
             raise self._unreachable(votes, "extended")
 
     async def release(self) -> bool:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import random
-import secrets
 from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
@@ -17,9 +16,11 @@ from aioredlock_ng._core.validity import ttl_ms
 from aioredlock_ng._core.votes import acquire_vote
 from aioredlock_ng._engine.engine import Engine, boottime
 from aioredlock_ng._engine.spec import LockSpec
-from aioredlock_ng._nodes.channel import Flusher
+from aioredlock_ng._engine.tokens import SystemTokens
 from aioredlock_ng._nodes.connect import Connector
+from aioredlock_ng._nodes.fleet import Fleet
 from aioredlock_ng._nodes.node import RedisNode
+from aioredlock_ng._nodes.outbox import Outbox
 from aioredlock_ng._nodes.port import NodeState
 from aioredlock_ng._scripts import FORCE_RELEASE, MUTEX
 from aioredlock_ng.errors import ConfigurationError, QuorumUnreachable, RedlockClosed
@@ -154,16 +155,16 @@ class Redlock:
         if self._engine is not None:
             raise RedlockClosed("this Redlock is open already")
         rng = self._rng
-        flusher = Flusher(asyncio.get_running_loop(), self._clock)
+        outbox = Outbox(asyncio.get_running_loop(), self._clock)
         timeout = self._options.connect_timeout
-        self._nodes = [RedisNode(given, flusher, timeout) if isinstance(given, Connector) else given for given in self._given]
+        self._nodes = [RedisNode(given, outbox, timeout) if isinstance(given, Connector) else given for given in self._given]
         engine = self._engine = Engine(
-            self._nodes,
+            Fleet(self._nodes, outbox),
             self._options,
             _log_event,
             clock=self._clock,
             draw=random.random if rng is None else rng.random,
-            new_token=_system_token if rng is None else lambda: b"%032x" % rng.getrandbits(128),
+            new_token=SystemTokens() if rng is None else lambda: b"%032x" % rng.getrandbits(128),
         )
         try:
             await engine.open()
@@ -348,10 +349,6 @@ def _checked_nodes(nodes: Iterable[object]) -> list[Connector | Node]:
             )
         seen[identity] = node.address
     return checked
-
-
-def _system_token() -> bytes:
-    return secrets.token_hex(16).encode()
 
 
 def _answer(address: str, reply: Reply) -> NodeAnswer:

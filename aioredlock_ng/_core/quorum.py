@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["Verdict", "quorum_of", "verdict"]
+__all__ = ["Verdict", "is_decided", "quorum_of", "verdict"]
 
 
 class Verdict(Enum):
@@ -32,8 +32,11 @@ def verdict(n: int, quorum: int, yes: int, no: int) -> Verdict:
     Returns:
         WON once a quorum said yes, LOST once no quorum can any more (a tie on an even `n` included), else OPEN.
     """
-    if yes >= quorum:
-        return Verdict.WON
-    if n - no < quorum:
-        return Verdict.LOST
-    return Verdict.OPEN
+    if not is_decided(n, quorum, yes, no):
+        return Verdict.OPEN
+    return Verdict.WON if yes >= quorum else Verdict.LOST
+
+
+def is_decided(n: int, quorum: int, yes: int, no: int) -> bool:
+    """True when `verdict` is no longer OPEN; the question that is asked for every answer of every node."""
+    return yes >= quorum or n - no < quorum

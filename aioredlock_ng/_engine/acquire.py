@@ -100,7 +100,7 @@ class Acquisition:
     def start(self) -> None:
         """Begin, in this very tick."""
         if self._blocking_timeout == 0:
-            self.attempt()
+            self._ask(self._called_at)
             return
         if self._blocking_timeout is not None:
             self._limit = self._context.loop.call_later(self._blocking_timeout, self._time_out)
@@ -108,13 +108,16 @@ class Acquisition:
 
     def attempt(self) -> None:
         """Ask all nodes with a fresh token (the same one over attempts gives two holders in 11 model steps)."""
+        self._ask(self._context.clock())
+
+    def _ask(self, now: float) -> None:
         context, spec = self._context, self._spec
         self._stop_timer()
         self._gone = None
         self._token = context.new_token()
         context.counters.attempts += 1
         command = Command(spec.kind.acquire, spec.keys, (self._token, spec.ttl_ms))
-        self._round = Round(context, command, GRANTED, context.quorum, self._decided)
+        self._round = Round(context, command, GRANTED, context.quorum, now, self._decided)
         self._round.ask()
 
     def wake(self) -> None:
@@ -182,7 +185,7 @@ class Acquisition:
         self.future.set_result(holding)
 
     def _undo(self, attempt: Round) -> None:
-        self._releases.send(self._spec, self._token, attempt.replies, self._spec.ttl)
+        self._releases.send(self._spec, self._token, attempt.replies, self._spec.ttl, self._context.clock())
 
     def _refused(self, attempt: Round) -> None:
         context = self._context
@@ -208,10 +211,10 @@ class Acquisition:
     def _patience(self, held: list[float | None]) -> float:
         """Seconds until asking again without being woken."""
         context = self._context
-        free_in = quorum_free_in(held, context.quorum, len(context.nodes))
+        free_in = quorum_free_in(held, context.quorum, len(context.fleet.nodes))
         if not free_in and free_in is not None:
             return split_delay(self._splits, context.draw())
-        tracking = sum(node.state().tracking for node in context.nodes) >= context.quorum
+        tracking = sum(node.state().tracking for node in context.fleet.nodes) >= context.quorum
         poll = (TRACKED_POLL if tracking else UNTRACKED_POLL) * (0.75 + context.draw() / 2)
         return poll if free_in is None else min(poll, free_in + EXPIRY_MARGIN)
 
@@ -240,7 +243,7 @@ class Acquisition:
     def _votes(self) -> tuple[Vote, ...]:
         if self._round is None:
             return ()
-        pairs = zip(self._context.nodes, self._round.replies, strict=True)
+        pairs = zip(self._context.fleet.nodes, self._round.replies, strict=True)
         return tuple(acquire_vote(node.address, reply) for node, reply in pairs)
 
     def _stop_timer(self) -> None:

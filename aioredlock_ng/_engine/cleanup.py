@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from aioredlock_ng._core.votes import may_have_set
+from aioredlock_ng._core.votes import GRANTED, may_have_set
 from aioredlock_ng._engine.round import Round
 from aioredlock_ng._scripts import Command
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.spec import LockSpec
 
-__all__ = ["Releases", "settle"]
+__all__ = ["Releases", "outlast_cancellation"]
 
 
 class Releases:
-    """Sends releases and remembers them until every node has answered or the node timeout has passed."""
+    """Sends releases behind the attempts that they undo."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    def send(self, spec: LockSpec, token: bytes, replies: list[Reply], ttl: float) -> Round:
+    def send(self, spec: LockSpec, token: bytes, replies: list[Reply], ttl: float, now: float) -> Round:
         """Release on every node that may have set the attempt's keys.
 
         Nothing is awaited: when this returns, the commands are queued behind the acquire on each connection, so no
@@ -36,31 +36,26 @@ class Releases:
             token: The attempt's token; a key that holds another is left alone.
             replies: The answers to the attempt so far; nodes that certainly set nothing are not asked.
             ttl: Seconds that the keys live at most; a release is owed to an unreachable node for so long.
+            now: The engine's clock.
         """
         context = self._context
-        command = Command(spec.kind.release, spec.keys, (token,), context.clock() + ttl)
+        command = Command(spec.kind.release, spec.keys, (token,), now + ttl)
+        if replies.count(GRANTED) == len(replies):
+            release = Round(context, command, len(spec.keys), context.quorum, now)
+            release.ask()
+            return release
         indexes = [i for i, reply in enumerate(replies) if may_have_set(reply)]
-        release = Round(context, command, len(spec.keys), min(context.quorum, len(indexes)), None)
-        release.ask(indexes)
+        release = Round(context, command, len(spec.keys), min(context.quorum, len(indexes)), now)
+        release.ask(indexes if len(indexes) < len(replies) else None)
         return release
 
 
-async def settle(release: Round) -> None:
-    """Wait until a release is decided; that takes the node timeout at most.
-
-    Safety: cancelled, natively (once or again and again) or by an anyio scope, it still waits for the decision, then
-    raises the first cancellation.
-    """
-    if not release.open:
-        return
-    try:
-        await release.decided()
-    except asyncio.CancelledError:
-        # The scope keeps anyio's level cancellation out, the loop outlives further task.cancel() calls.
-        with anyio.CancelScope(shield=True):
-            while release.open:
-                try:
-                    await release.decided()
-                except asyncio.CancelledError:
-                    continue
-        raise
+async def outlast_cancellation(release: Round) -> None:
+    """Wait until a release is decided though the task is cancelled, in any way and again; the node timeout at most."""
+    # The scope keeps anyio's level cancellation out, the loop outlives further task.cancel() calls.
+    with anyio.CancelScope(shield=True):
+        while release.open:
+            try:
+                await release.decided()
+            except asyncio.CancelledError:
+                continue

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from aioredlock_ng._engine.wheel import Wheel
-    from aioredlock_ng._nodes.port import Node
+    from aioredlock_ng._nodes.fleet import Fleet
     from aioredlock_ng.events import Event
     from aioredlock_ng.options import Options
 
@@ -48,6 +48,7 @@ class Context:
 
     Attributes:
         clock: Seconds that never jump backwards and count while the machine is suspended.
+        fleet: The nodes.
         draw: Uniform in [0, 1).
         new_token: A fresh unguessable token; called once per attempt.
         timeouts: Ends rounds whose nodes do not answer.
@@ -58,7 +59,7 @@ class Context:
     clock: Callable[[], float]
     draw: Callable[[], float]
     new_token: Callable[[], bytes]
-    nodes: Sequence[Node]
+    fleet: Fleet
     quorum: int
     options: Options
     timeouts: Wheel[Expiring]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._engine.acquire import Acquisition
-from aioredlock_ng._engine.cleanup import Releases, settle
+from aioredlock_ng._engine.cleanup import Releases, outlast_cancellation
 from aioredlock_ng._engine.context import Context, Expiring
 from aioredlock_ng._engine.extender import Extender
 from aioredlock_ng._engine.round import TIMEOUT_WIDTH, Round
@@ -20,12 +20,12 @@ from aioredlock_ng._scripts import Command
 from aioredlock_ng.errors import RedlockClosed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.holding import Holding
     from aioredlock_ng._engine.spec import LockSpec
-    from aioredlock_ng._nodes.port import Node
+    from aioredlock_ng._nodes.fleet import Fleet
     from aioredlock_ng._scripts import Script
     from aioredlock_ng.events import Event
     from aioredlock_ng.options import Options
@@ -37,7 +37,7 @@ class Engine:
     """Everything that happens between a user's call and the nodes.
 
     Args:
-        nodes: Asked in this order; decided by majority.
+        fleet: The nodes; decided by majority.
         options: Settings.
         emit: Takes events; must not raise.
         clock: Seconds; see `Context.clock`.
@@ -49,7 +49,7 @@ class Engine:
 
     def __init__(
         self,
-        nodes: Sequence[Node],
+        fleet: Fleet,
         options: Options,
         emit: Callable[[Event], None],
         *,
@@ -67,8 +67,8 @@ class Engine:
             clock=clock,
             draw=draw,
             new_token=new_token,
-            nodes=nodes,
-            quorum=quorum_of(len(nodes)),
+            fleet=fleet,
+            quorum=quorum_of(len(fleet.nodes)),
             options=options,
             timeouts=timeouts,
             emit=emit,
@@ -85,12 +85,12 @@ class Engine:
         context = self.context
         first_tries = [
             asyncio.ensure_future(node.open(index, self, context.clock, context.options.node_timeout))
-            for index, node in enumerate(context.nodes)
+            for index, node in enumerate(context.fleet.nodes)
         ]
         try:
             pending = set(first_tries)
             while pending:
-                ready = sum(node.state().state == "up" for node in context.nodes)
+                ready = sum(node.state().state == "up" for node in context.fleet.nodes)
                 patience = context.options.node_timeout if ready >= context.quorum else None
                 done, pending = await asyncio.wait(pending, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
                 for first_try in done:
@@ -143,12 +143,17 @@ class Engine:
         release = self.extender.release(holding)
         if release is None:
             return False
-        await settle(release)
+        if release.open:
+            try:
+                await release.decided()
+            except asyncio.CancelledError:
+                await outlast_cancellation(release)
+                raise
         if release.won:
             return True
         # Answered, and fewer keys than were to be deleted: they were gone. Silence is no such proof.
         gone = sum(type(reply) is int and reply < len(holding.spec.keys) for reply in release.replies)
-        return gone <= len(self.context.nodes) - self.context.quorum
+        return gone <= len(self.context.fleet.nodes) - self.context.quorum
 
     async def extend(self, holding: Holding, ttl: float) -> list[Reply] | None:
         """Renew one holding now.
@@ -167,7 +172,7 @@ class Engine:
     async def poll(self, script: Script, keys: tuple[bytes, ...]) -> list[Reply]:
         """Ask all nodes and wait for every answer, the node timeout at most; None where there is none."""
         self.usable()
-        round_ = Round(self.context, Command(script, keys), -1, 1, None)
+        round_ = Round(self.context, Command(script, keys), -1, 1, self.context.clock())
         round_.ask()
         if round_.open:
             await round_.decided()
@@ -189,7 +194,7 @@ class Engine:
             else:
                 self.extender.release(holding)
         self.extender.close()
-        nodes, timeout = self.context.nodes, self.context.options.close_timeout
+        nodes, timeout = self.context.fleet.nodes, self.context.options.close_timeout
         try:
             await asyncio.gather(*(node.aclose(timeout) for node in nodes))
         finally:
@@ -204,9 +209,13 @@ class Engine:
         """See `NodeListener.identify`."""
         for other, known in self._run_ids.items():
             if run_id and known == run_id and other != index:
-                return self.context.nodes[other].address
+                return self.context.fleet.nodes[other].address
         self._run_ids[index] = run_id
         return ""
+
+    def present(self, index: int, is_present: bool) -> None:
+        """See `NodeListener.present`."""
+        self.context.fleet.present(index, is_present)
 
     def emit(self, event: Event) -> None:
         """See `NodeListener.emit`."""

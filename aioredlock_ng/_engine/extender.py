@@ -68,7 +68,7 @@ class Renewal:
         self.ttls = ttls
         self.open = True
         self.started = context.clock()
-        self.replies: list[Reply] = [None] * len(context.nodes)
+        self.replies: list[Reply] = [None] * len(context.fleet.nodes)
         self._keys = sum(len(holding.spec.keys) for holding in holdings)
         self._full = self._answered = 0
         self._settled: set[Holding] = set()
@@ -85,8 +85,7 @@ class Renewal:
                 args += (holding.token, ttl_ms(ttl))
         command = Command(self.holdings[0].spec.kind.extend, tuple(keys), tuple(args))
         self._slot = context.timeouts.add(self, self.started + context.options.node_timeout + TIMEOUT_WIDTH)
-        for index, node in enumerate(context.nodes):
-            node.ask(command, self, index)
+        context.fleet.ask(command, self)
 
     def deliver(self, index: int, reply: Reply) -> None:
         """See `Sink.deliver`."""
@@ -182,12 +181,13 @@ class Extender:
         """
         if holding.phase is not Phase.HELD:
             return None
-        if holding.remaining(self._context.clock()) <= 0.0:
+        now = self._context.clock()
+        if holding.deadline <= now:
             self.lose(holding, _UNRENEWED)
             return None
         self._context.counters.released += 1
         holding.end(Phase.RELEASED)
-        return self._end(holding)
+        return self._end(holding, now)
 
     def abandon(self, holding: Holding) -> None:
         """Stop renewing; it expires by itself, and is not released."""
@@ -203,7 +203,7 @@ class Extender:
         context = self._context
         context.counters.lost += 1
         holding.end(Phase.LOST, reason)
-        self._end(holding)
+        self._end(holding, context.clock())
         on_lost, holding.on_lost = holding.on_lost, None
         if on_lost is not None:
             on_lost()
@@ -286,10 +286,10 @@ class Extender:
         else:
             self._watch_deadline(holding)
 
-    def _end(self, holding: Holding) -> Round:
+    def _end(self, holding: Holding, now: float) -> Round:
         self._forget(holding)
         life = max(holding.ttl, holding.spec.ttl)
-        release = self._releases.send(holding.spec, holding.token, holding.granted, life)
+        release = self._releases.send(holding.spec, holding.token, holding.granted, life, now)
         self._lines.freed(holding)
         return release
 

@@ -17,49 +17,28 @@ import hiredis
 from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from aioredlock_ng._nodes.outbox import Outbox
     from aioredlock_ng._nodes.port import Sink
     from aioredlock_ng._scripts import Command
 
-__all__ = ["Channel", "Flusher"]
+__all__ = ["Channel"]
 
 MAX_PENDING = 65_536
-"""Requests in flight on one connection: about 10 MB. Beyond that the server is hopelessly behind."""
+"""Requests in flight on one connection, about 10 MB: a server that far behind counts as silent."""
 
 _RECEIVE_BUFFER = 65_536
 
 _MORE = object()
 
 
-class Flusher:
-    """Lets commands of one loop tick leave in one write per connection."""
-
-    __slots__ = ("_channels", "_clock", "_loop")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float]) -> None:
-        self._loop = loop
-        self._clock = clock
-        self._channels: list[Channel] = []
-
-    def add(self, channel: Channel) -> None:
-        """Have `channel` flushed at the end of this tick."""
-        if not self._channels:
-            self._loop.call_soon(self._flush)
-        self._channels.append(channel)
-
-    def _flush(self) -> None:
-        channels, self._channels = self._channels, []
-        now = self._clock()
-        for channel in channels:
-            channel.flush(now)
-
-
 class Channel(asyncio.BufferedProtocol):
     """The connection, once it is made and authenticated.
 
     Args:
-        flusher: Shared by all channels of a loop.
+        index: Of its node, for the sinks.
+        outbox: Shared by the channels of a manager.
         patience: Seconds without an answer after which the server counts as silent.
         on_push: Called with the keys of an invalidation message (None: all).
         on_close: Called once when the connection is gone, with the reason and the releases whose outcome is unknown.
@@ -68,20 +47,22 @@ class Channel(asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        flusher: Flusher,
+        index: int,
+        outbox: Outbox,
         patience: float,
         on_push: Callable[[list[bytes] | None], None],
         on_close: Callable[[str, list[Command]], None],
         on_silent: Callable[[bool], None],
     ) -> None:
-        self._flusher = flusher
+        self._index = index
+        self._outbox = outbox
         self._patience = patience
         self._on_push = on_push
         self._on_close = on_close
         self._on_silent = on_silent
         self._reader: Any = hiredis.Reader(protocolError=_ProtocolError, replyError=Refusal, notEnoughData=_MORE)
         self._view = memoryview(bytearray(_RECEIVE_BUFFER))
-        self._waiting: deque[tuple[Sink, int, Command | None]] = deque()
+        self._waiting: deque[tuple[Sink, Command | None]] = deque()
         self._out: list[bytes] = []
         self._transport: asyncio.Transport | None = None
         self._doubted: object = None
@@ -104,46 +85,52 @@ class Channel(asyncio.BufferedProtocol):
 
     async def drain(self, within: float) -> None:
         """Wait until everything asked is answered, `within` seconds at most, and not at all for a silent server."""
+        self._outbox.spill()
         if self._waiting and not self.silent and self._transport is not None:
             self._drained = asyncio.get_running_loop().create_future()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(within):
                     await self._drained
 
-    def ask(self, command: Command, sink: Sink, index: int) -> None:
+    def ask(self, command: Command, sink: Sink) -> None:
         """Queue a command; its answer, or the loss of the connection, goes to `sink`."""
-        if self._transport is None:
-            sink.deliver(index, Unsent("connection closed"))
-        elif len(self._waiting) >= MAX_PENDING:
-            sink.deliver(index, Unsent(f"{MAX_PENDING} requests are waiting for an answer already"))
-        else:
-            self._send(command.packed, sink, index, command)
+        self.ask_raw(command.packed, sink, command)
 
-    def ask_raw(self, packed: bytes, sink: Sink, index: int) -> None:
-        """Queue a command that is no script call, for the handshake."""
+    def ask_raw(self, packed: bytes, sink: Sink, command: Command | None = None) -> None:
+        """Queue bytes that are one request; the handshake's are no script calls."""
         if self._transport is None:
-            sink.deliver(index, Unsent("connection closed"))
-        else:
-            self._send(packed, sink, index, None)
-
-    def _send(self, packed: bytes, sink: Sink, index: int, command: Command | None) -> None:
+            sink.deliver(self._index, Unsent("connection closed"))
+            return
         if not self._out:
-            self._flusher.add(self)
+            self._outbox.has_own(self)
         self._out.append(packed)
-        self._waiting.append((sink, index, command))
+        self._waiting.append((sink, command))
+
+    def take(self, packed: list[bytes], entries: list[tuple[Sink, Command | None]]) -> bool:
+        """Queue several commands; True when they are the first in this tick."""
+        first = not self._out
+        self._out += packed
+        self._waiting += entries
+        return first
 
     def flush(self, now: float) -> None:
-        """Write what was queued, and notice a server that has stopped answering.
+        """Write what was queued for this channel alone."""
+        out, self._out = self._out, []
+        if out:
+            self.write(b"".join(out), (), now)
 
-        The oldest request must be seen too old at two flushes: answers may be waiting in the socket after this
+    def write(self, data: bytes, entries: Iterable[tuple[Sink, Command | None]], now: float) -> None:
+        """Write commands, and notice a server that has stopped answering.
+
+        The oldest request must be seen too old at two writes: answers may be waiting in the socket after this
         process itself was busy, and are read between the two.
         """
-        out, self._out = self._out, []
-        if self._transport is None or not out:
+        if self._transport is None:
             return
-        self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        self._waiting += entries
+        self._transport.write(data)
         oldest = self._waiting[0]
-        if now - oldest[0].started > self._patience:
+        if now - oldest[0].started > self._patience or len(self._waiting) > MAX_PENDING:
             if oldest is self._doubted and not self.silent:
                 self.silent = True
                 self._on_silent(True)
@@ -162,7 +149,7 @@ class Channel(asyncio.BufferedProtocol):
         self._dispatch()
 
     def _dispatch(self) -> None:
-        gets, waiting = self._reader.gets, self._waiting
+        gets, waiting, index = self._reader.gets, self._waiting, self._index
         try:
             while (reply := gets()) is not _MORE:
                 if reply.__class__ is hiredis.PushNotification:
@@ -170,8 +157,8 @@ class Channel(asyncio.BufferedProtocol):
                     continue
                 if not waiting:
                     raise _ProtocolError("an answer that nobody asked for")
-                sink, index, command = waiting.popleft()
-                if reply.__class__ is Refusal and self._ask_in_full(reply, sink, index, command):
+                sink, command = waiting.popleft()
+                if reply.__class__ is Refusal and self._ask_in_full(reply, sink, command):
                     continue
                 sink.deliver(index, reply)
         except _ProtocolError as error:
@@ -179,7 +166,7 @@ class Channel(asyncio.BufferedProtocol):
         if self._drained is not None and not waiting and not self._drained.done():
             self._drained.set_result(None)
 
-    def _ask_in_full(self, refusal: Refusal, sink: Sink, index: int, command: Command | None) -> bool:
+    def _ask_in_full(self, refusal: Refusal, sink: Sink, command: Command | None) -> bool:
         """After NOSCRIPT: send the source, unless nobody would own what it sets.
 
         An acquire that was given up has its release queued behind it already; sent again it would set a key after
@@ -189,7 +176,7 @@ class Channel(asyncio.BufferedProtocol):
             return False
         if self._transport is None or not (sink.open or command.owed_until is not None):
             return False
-        self._send(command.packed_in_full(), sink, index, command)
+        self.ask_raw(command.packed_in_full(), sink, command)
         return True
 
     def _push(self, message: list[Any]) -> None:
@@ -207,9 +194,10 @@ class Channel(asyncio.BufferedProtocol):
 
     def close(self, reason: str) -> None:
         """Close, and tell everybody who still waits that the outcome is unknown. Idempotent."""
-        transport, self._transport = self._transport, None
-        if transport is None:
+        if self._transport is None:
             return
+        self._outbox.leave(self)
+        transport, self._transport = self._transport, None
         if self._out:
             transport.write(b"".join(self._out))
             self._out.clear()
@@ -220,9 +208,9 @@ class Channel(asyncio.BufferedProtocol):
             transport.close()
         waiting, self._waiting = self._waiting, deque()
         dropped = Dropped(reason)
-        self._on_close(reason, [c for _, _, c in waiting if c is not None and c.owed_until is not None])
-        for sink, index, _ in waiting:
-            sink.deliver(index, dropped)
+        self._on_close(reason, [c for _, c in waiting if c is not None and c.owed_until is not None])
+        for sink, _ in waiting:
+            sink.deliver(self._index, dropped)
 
 
 class _ProtocolError(Exception):

@@ -37,19 +37,18 @@ class Greeting:
 
 
 class _Answers:
-    """Collects all answers of the handshake."""
+    """Collects all answers of the handshake; one connection answers in the order of the questions."""
 
     def __init__(self, count: int, started: float) -> None:
         self.open = True
         self.started = started
-        self.replies: list[Any] = [None] * count
-        self._left = count
+        self.replies: list[Any] = []
+        self._count = count
         self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def deliver(self, index: int, reply: Reply) -> None:
-        self.replies[index] = reply
-        self._left -= 1
-        if not self._left and not self.complete.done():
+        self.replies.append(reply)
+        if len(self.replies) == self._count and not self.complete.done():
             self.complete.set_result(None)
 
 
@@ -66,8 +65,8 @@ async def greet(channel: Channel, resp3: bool, started: float, within: float) ->
         requests.append(("CLIENT", "TRACKING", "ON", "NOLOOP"))
     requests += [("SCRIPT", "LOAD", script.source) for script in SCRIPTS]
     answers = _Answers(len(requests), started)
-    for index, request in enumerate(requests):
-        channel.ask_raw(pack_command(request), answers, index)
+    for request in requests:
+        channel.ask_raw(pack_command(request), answers)
     try:
         async with asyncio.timeout(within):
             await answers.complete

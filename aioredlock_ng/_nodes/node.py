@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.backoff import reconnect_delay
 from aioredlock_ng._core.votes import Unsent
-from aioredlock_ng._nodes.channel import Channel, Flusher
+from aioredlock_ng._nodes.channel import Channel
 from aioredlock_ng._nodes.connect import ConnectFailed, Connector
 from aioredlock_ng._nodes.handshake import Greeting, greet
 from aioredlock_ng._nodes.port import NodeState
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._nodes.outbox import Outbox
     from aioredlock_ng._nodes.port import NodeListener, Sink
     from aioredlock_ng._scripts import Command
 
@@ -46,17 +47,17 @@ class RedisNode:
 
     Args:
         connector: How to reach it.
-        flusher: Shared by all nodes of a manager.
+        outbox: Shared by all nodes of a manager.
         connect_timeout: Seconds for connecting and the handshake together.
 
     Attributes:
         address: Where it is, without credentials.
     """
 
-    def __init__(self, connector: Connector, flusher: Flusher, connect_timeout: float) -> None:
+    def __init__(self, connector: Connector, outbox: Outbox, connect_timeout: float) -> None:
         self.address = connector.address
         self._connector = connector
-        self._flusher = flusher
+        self._outbox = outbox
         self._connect_timeout = connect_timeout
         self._channel: Channel | None = None
         self._usable: Channel | None = None
@@ -71,11 +72,11 @@ class RedisNode:
     def ask(self, command: Command, sink: Sink, index: int) -> None:
         """See `Node.ask`. A silent server is sent nothing but releases: what it has not answered yet is the probe."""
         if self._usable is not None:
-            self._usable.ask(command, sink, index)
+            self._usable.ask(command, sink)
         elif command.owed_until is None:
             sink.deliver(index, self._unsent)
         elif self._channel is not None:
-            self._channel.ask(command, sink, index)
+            self._channel.ask(command, sink)
         else:
             self._owed[command.packed] = command
             sink.deliver(index, self._unsent)
@@ -98,7 +99,8 @@ class RedisNode:
             self._task = None
         channel = self._channel
         if channel is not None:
-            self._channel = self._usable = None
+            self._channel = None
+            self._use(None)
             try:
                 await channel.drain(within)
             finally:
@@ -151,13 +153,14 @@ class RedisNode:
             for command in releases:
                 self._owed[command.packed] = command
             if self._channel is channel:
-                self._channel = self._usable = None
+                self._channel = None
+                self._use(None)
                 self._down(reason)
                 self._listener.invalidated(self._index, None)
             if not gone.done():
                 gone.set_result(None)
 
-        channel = Channel(self._flusher, self._patience, self._pushed, on_close, self._heard)
+        channel = Channel(self._index, self._outbox, self._patience, self._pushed, on_close, self._heard)
         channel.attach(wire.transport, wire.received, keep=wire)
         left = max(0.001, self._connect_timeout - (self._clock() - started))
         try:
@@ -176,7 +179,7 @@ class RedisNode:
     def _up(self, channel: Channel, greeting: Greeting) -> None:
         self._greeting = greeting
         self._connections += 1
-        self._channel = self._usable = channel
+        self._channel = channel
         self._state = "up"
         self._said.discard("down")
         self._listener.emit(NodeUp(self.address, greeting.server))
@@ -185,7 +188,17 @@ class RedisNode:
                 self._said.add(lack)
                 self._listener.emit(NodeDegraded(self.address, lack))
         self._pay(channel)
+        self._use(channel)
         self._listener.invalidated(self._index, None)
+
+    def _use(self, channel: Channel | None) -> None:
+        """From now on acquires go through `channel`; None: through none."""
+        if self._usable is not None:
+            self._outbox.leave(self._usable)
+        self._usable = channel
+        if channel is not None:
+            self._outbox.join(channel)
+        self._listener.present(self._index, channel is not None)
 
     def _pay(self, channel: Channel) -> None:
         owed, self._owed = self._owed, {}
@@ -193,7 +206,7 @@ class RedisNode:
         sink = _Forget(now)
         for command in owed.values():
             if command.owed_until is not None and command.owed_until > now:
-                channel.ask(command, sink, self._index)
+                channel.ask(command, sink)
 
     def _down(self, reason: str, *, refused: bool = False) -> None:
         self._state = "refused" if refused else "down"
@@ -206,12 +219,12 @@ class RedisNode:
         if self._channel is None:
             return
         if silent:
-            self._usable = None
+            self._use(None)
             self._state = "suspect"
             self._unsent = Unsent(f"suspect, no answer for {self._patience:g} s or more")
             self._listener.emit(NodeSuspect(self.address, self._patience))
         else:
-            self._usable = self._channel
+            self._use(self._channel)
             self._state = "up"
             self._listener.invalidated(self._index, None)
 

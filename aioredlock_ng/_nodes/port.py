@@ -39,6 +39,9 @@ class NodeListener(Protocol):
     def identify(self, index: int, run_id: str) -> str:
         """Node `index` is now server process `run_id`; returns the address of another node that is the same, or ""."""
 
+    def present(self, index: int, is_present: bool) -> None:
+        """Node `index` is (or is no longer) asked through the shared outbox; without one it is never told."""
+
     def emit(self, event: Event) -> None:
         """Something happened."""
 

@@ -1,0 +1,49 @@
+"""All nodes of a manager as one: what goes to every node is queued once, not node by node. It decides nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aioredlock_ng._nodes.outbox import Outbox
+    from aioredlock_ng._nodes.port import Node, Sink
+    from aioredlock_ng._scripts import Command
+
+__all__ = ["Fleet"]
+
+
+class Fleet:
+    """The nodes, in the order given.
+
+    Args:
+        nodes: Any kind of node.
+        outbox: Through which those nodes that have a live channel are asked all at once; None: each by itself.
+
+    Attributes:
+        absent: Indexes of the nodes that must be asked by themselves now.
+    """
+
+    __slots__ = ("_outbox", "absent", "nodes")
+
+    def __init__(self, nodes: Sequence[Node], outbox: Outbox | None = None) -> None:
+        self.nodes = nodes
+        self._outbox = outbox
+        self.absent = list(range(len(nodes)))
+
+    def ask(self, command: Command, sink: Sink) -> None:
+        """Ask every node; see `Node.ask`."""
+        if self._outbox is not None:
+            self._outbox.ask_all(command, sink)
+        for index in self.absent:
+            self.nodes[index].ask(command, sink, index)
+
+    def present(self, index: int, is_present: bool) -> None:
+        """Node `index` has joined or left the outbox."""
+        if is_present != (index in self.absent):
+            return
+        if is_present:
+            self.absent = [i for i in self.absent if i != index]
+        else:
+            self.absent = [*self.absent, index]

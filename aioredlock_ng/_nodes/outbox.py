@@ -1,0 +1,91 @@
+"""What leaves in one loop tick leaves in one write per connection, and what goes to all nodes is joined once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from aioredlock_ng._nodes.channel import Channel
+    from aioredlock_ng._nodes.port import Sink
+    from aioredlock_ng._scripts import Command
+
+__all__ = ["Outbox"]
+
+
+class Outbox:
+    """Shared by the channels of one manager.
+
+    Commands for all live channels are collected here; commands for one channel are collected there. Each channel sees
+    both kinds in the order in which they were asked: before a channel takes one of its own, what was collected for all
+    is handed to all.
+    """
+
+    __slots__ = ("_clock", "_entries", "_live", "_loop", "_packed", "_scheduled", "_single")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float]) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._live: list[Channel] = []
+        self._single: list[Channel] = []
+        self._packed: list[bytes] = []
+        self._entries: list[tuple[Sink, Command | None]] = []
+        self._scheduled = False
+
+    def join(self, channel: Channel) -> None:
+        """From now on `channel` gets what goes to all."""
+        self.spill()
+        self._live.append(channel)
+
+    def leave(self, channel: Channel) -> None:
+        """`channel` gets no more than what was asked before."""
+        if channel in self._live:
+            self.spill()
+            self._live.remove(channel)
+
+    def ask_all(self, command: Command, sink: Sink) -> None:
+        """Queue a command on every live channel."""
+        if self._single:
+            for channel in self._live:
+                channel.ask(command, sink)
+            return
+        self._packed.append(command.packed)
+        self._entries.append((sink, command))
+        if not self._scheduled:
+            self._schedule()
+
+    def has_own(self, channel: Channel) -> None:
+        """`channel` is about to queue a command of its own, its first in this tick."""
+        self.spill()
+        self._single.append(channel)
+        if not self._scheduled:
+            self._schedule()
+
+    def spill(self) -> None:
+        """Hand what was collected for all to each channel, as if it had been asked one by one."""
+        if self._packed:
+            packed, self._packed = self._packed, []
+            entries, self._entries = self._entries, []
+            for channel in self._live:
+                if channel.take(packed, entries):
+                    self._single.append(channel)
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        now = self._clock()
+        if self._packed:
+            packed, self._packed = self._packed, []
+            entries, self._entries = self._entries, []
+            data = packed[0] if len(packed) == 1 else b"".join(packed)
+            # A copy: a write that fails takes its channel out.
+            for channel in tuple(self._live):
+                channel.write(data, entries, now)
+        single, self._single = self._single, []
+        for channel in single:
+            channel.flush(now)
