@@ -91,7 +91,9 @@ print("\\n".join([*sys.modules, *found]))
 def test_importing_opens_nothing_and_imports_nothing_optional(statement: str) -> None:
     told = imported_by(statement)
     assert [line for line in told if line.startswith("deed:")] == []
-    assert sorted({line.split(".")[0] for line in told} & OPTIONAL) == []
+    # redis-py looks for OpenTelemetry itself.
+    anyway = {line.split(".")[0] for line in imported_by("import anyio, hiredis, redis.asyncio")}
+    assert sorted(({line.split(".")[0] for line in told} - anyway) & OPTIONAL) == []
 
 
 def test_importing_the_package_does_not_import_its_top_floor() -> None:

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
 
 __all__ = ["Deadlock", "VirtualLoop"]
 
 # A thread that the test started may be about to wake the loop: only after this is there nothing left to wait for.
 _GRACE = 1.0
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class Deadlock(RuntimeError):
@@ -19,6 +27,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """Virtual time starts at 1000.0 and passes only while nothing can run."""
 
     def __init__(self) -> None:
+        # Work in threads, whose end takes real time: the clock stands still until it comes.
+        self.threads = 0
         # Not 0: code that takes 0.0 for "no time" would not be noticed.
         self._now = 1000.0
         super().__init__(_Jumping(self))
@@ -30,6 +40,24 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def advance(self, seconds: float) -> None:
         """Let time pass at once, as if the process had been stopped for so long: timers fire late."""
         self._now += seconds
+
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        """Run `func` in a thread, while the clock stands still."""
+        future = super().run_in_executor(executor, func, *args)
+        self.threads += 1
+        future.add_done_callback(self._thread_done)
+        return future
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Wait for the threads, while the clock stands still."""
+        self.threads += 1
+        try:
+            await super().shutdown_default_executor()
+        finally:
+            self.threads -= 1
+
+    def _thread_done(self, _: object) -> None:
+        self.threads -= 1
 
 
 class _Jumping(selectors.DefaultSelector):
@@ -43,7 +71,7 @@ class _Jumping(selectors.DefaultSelector):
             if not ready:
                 raise Deadlock(_who_waits(self._loop))
             return ready
-        ready = super().select(0)
+        ready = super().select(min(timeout, _GRACE) if self._loop.threads else 0)
         if not ready and timeout > 0:
             self._loop.advance(timeout)
         return ready
