@@ -46,7 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    config.stash[pool_key].close()
+    if (pool := config.stash.get(pool_key, None)) is not None:
+        pool.close()
 
 
 def pytest_asyncio_loop_factories(

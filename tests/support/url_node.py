@@ -23,8 +23,7 @@ class UrlNode:
         raise _cannot("pause")
 
     def resume(self) -> None:
-        """Refuse."""
-        raise _cannot("resume")
+        """It was never paused."""
 
     def crash(self) -> None:
         """Refuse."""
