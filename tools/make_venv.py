@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
+import urllib.parse
 import urllib.request
 import venv
 from pathlib import Path
 
-INDEX = "https://pypi.org/pypi/pip/json"
+INDEX = "https://pypi.org/simple/pip/"
+WHEEL = re.compile(r'href="(?P<url>[^"#]*/pip-(?P<version>[\d.]+)-py3-none-any\.whl)#sha256=(?P<sha256>[0-9a-f]{64})"')
 
 
 def main() -> None:
@@ -39,13 +41,16 @@ def main() -> None:
 
 def _pip_wheel(folder: Path) -> Path:
     with urllib.request.urlopen(INDEX, timeout=60) as answer:
-        files = json.load(answer)["urls"]
-    wheel = next(file for file in files if file["filename"].endswith(".whl"))
-    with urllib.request.urlopen(wheel["url"], timeout=60) as answer:
+        page, base = answer.read().decode(), answer.url
+    version, url, sha256 = max(
+        (tuple(map(int, match["version"].split("."))), urllib.parse.urljoin(base, match["url"]), match["sha256"])
+        for match in WHEEL.finditer(page)
+    )
+    with urllib.request.urlopen(url, timeout=60) as answer:
         content = answer.read()
-    if hashlib.sha256(content).hexdigest() != wheel["digests"]["sha256"]:
-        raise SystemExit(f"{wheel['url']} is not what the index says it is")
-    path = folder / str(wheel["filename"])
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise SystemExit(f"{url} is not what the index says it is")
+    path = folder / f"pip-{'.'.join(map(str, version))}-py3-none-any.whl"
     path.write_bytes(content)
     return path
 
