@@ -12,6 +12,7 @@ from aioredlock_ng.testing import LocalServer, TLSFiles
 from tests.support import loops, server_versions
 from tests.support.backends import choose, docker_answers
 from tests.support.pool import Pool, VersionPools
+from tests.support.sentinel import SentinelSet
 
 if TYPE_CHECKING:
     import asyncio
@@ -164,6 +165,13 @@ def other_tls_files(tmp_path_factory: pytest.TempPathFactory) -> TLSFiles:
 def tls_server(start_server: Callable[..., LocalServer], tls_files: TLSFiles) -> LocalServer:
     """A server that speaks TLS only, with the certificate of `tls_files`."""
     return start_server(tls=tls_files, binary=server_versions.with_tls())
+
+
+@pytest.fixture
+def sentinel_set() -> Iterator[SentinelSet]:
+    """A primary, its replica and a Sentinel, of the test's own."""
+    with SentinelSet() as watched:
+        yield watched
 
 
 def _tls_files(folder: Path) -> TLSFiles:

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from redis.asyncio import Redis
+from redis.asyncio import Redis, Sentinel
 from redis.exceptions import RedisError
 
 from tests.support.eventually import eventually
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng.testing import LocalServer, TLSFiles
     from tests.support.node_set import NodeSet
+    from tests.support.sentinel import SentinelSet
 
 
 @pytest.mark.virtual_time
@@ -144,3 +145,16 @@ async def test_a_server_of_the_tests_own_takes_settings(start_server: Callable[.
     server = start_server(["--maxmemory", "5mb"], password="p:w/d")
     async with Redis.from_url(server.url) as client:
         assert (await client.config_get("maxmemory"))["maxmemory"] == "5242880"
+
+
+async def test_a_sentinel_names_the_replica_after_a_failover(sentinel_set: SentinelSet) -> None:
+    sentinel = Sentinel([sentinel_set.address])  # type: ignore[no-untyped-call]
+    try:
+        assert (await sentinel.discover_master(sentinel_set.name))[1] == sentinel_set.primary.port
+        sentinel_set.failover()
+        assert (await sentinel.discover_master(sentinel_set.name))[1] == sentinel_set.replica.port
+        async with sentinel.master_for(sentinel_set.name) as client:
+            assert await client.set("a", "1")
+    finally:
+        for client in sentinel.sentinels:
+            await client.aclose()
