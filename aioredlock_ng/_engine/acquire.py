@@ -133,12 +133,21 @@ class Acquisition:
     def changed(self, index: int) -> None:
         """A node says that a key changed: ask once so many did that a quorum may be free."""
         attempt = self._round
-        if self._timer is None or attempt is None or attempt.replies[index] is None:
+        if attempt is None or attempt.replies[index] is None:
             return
+        # Also while the round is open: a key that goes between this node's answer and the last one is told only once.
         if self._gone is None:
-            self._gone = {i for i, reply in enumerate(attempt.replies) if reply == GRANTED}
+            self._gone = set()
         self._gone.add(index)
-        if len(self._gone) >= self._context.quorum:
+        self._look()
+
+    def _look(self) -> None:
+        """Wake up when a quorum may be free: nodes that said "gone", and those whose grant was taken back."""
+        attempt, gone = self._round, self._gone
+        if self._timer is None or attempt is None or not gone:
+            return
+        granted = {index for index, reply in enumerate(attempt.replies) if reply == GRANTED}
+        if len(gone | granted) >= self._context.quorum:
             self._gone = None
             self.wake()
 
@@ -207,6 +216,7 @@ class Acquisition:
             self._failures = 0
             self._splits = self._splits + 1 if attempt.yes else 0
             self._ask_in(self._patience(held))
+            self._look()
 
     def _patience(self, held: list[float | None]) -> float:
         """Seconds until asking again without being woken."""

@@ -32,6 +32,8 @@ _RECEIVE_BUFFER = 65_536
 
 _MORE = object()
 
+_Push = hiredis.PushNotification
+
 
 class Channel(asyncio.BufferedProtocol):
     """The connection, once it is made and authenticated.
@@ -152,13 +154,14 @@ class Channel(asyncio.BufferedProtocol):
         gets, waiting, index = self._reader.gets, self._waiting, self._index
         try:
             while (reply := gets()) is not _MORE:
-                if reply.__class__ is hiredis.PushNotification:
+                kind = reply.__class__
+                if kind is _Push:
                     self._push(reply)
                     continue
                 if not waiting:
                     raise _ProtocolError("an answer that nobody asked for")
                 sink, command = waiting.popleft()
-                if reply.__class__ is Refusal and self._ask_in_full(reply, sink, command):
+                if kind is Refusal and self._ask_in_full(reply, sink, command):
                     continue
                 sink.deliver(index, reply)
         except _ProtocolError as error:

@@ -195,13 +195,16 @@ def _address_of(pool: Any) -> tuple[str, object]:
 
 
 def _without_secrets(url: str) -> str:
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        return url.rpartition("@")[2][:80]
-    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"[:80]
+    """Scheme and place; not even the place where an "@" behind a "?" leaves open what is part of a password."""
+    scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
+    place, _, query = rest.partition("?")
+    shown = "…" if "@" in query else place.rpartition("@")[2]
+    return f"{scheme}{separator}{shown}"[:80]
 
 
 def _plain(error: Exception) -> str:
     text = str(error)
+    if text.startswith("Port could not be cast"):  # its words quote what may be the beginning of a password
+        return "its port is no number; percent-encode '/', '?' and '#' in a user name or password"
     marker = "unexpected keyword argument "
     return f"unknown option {text.split(marker)[1]}" if marker in text else text

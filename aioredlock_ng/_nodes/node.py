@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from typing import TYPE_CHECKING
 
@@ -94,8 +93,8 @@ class RedisNode:
         self._state, self._unsent = "down", Unsent("closed")
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            # wait, not await: that would take a cancellation of this call for the task's own.
+            await asyncio.wait([self._task])
             self._task = None
         channel = self._channel
         if channel is not None:
@@ -211,7 +210,7 @@ class RedisNode:
     def _down(self, reason: str, *, refused: bool = False) -> None:
         self._state = "refused" if refused else "down"
         self._unsent = Unsent(reason, permanent=refused)
-        if "down" not in self._said:
+        if "down" not in self._said and self._task is not None:
             self._said.add("down")
             self._listener.emit(NodeDown(self.address, reason))
 
