@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["quorum_free_in", "reconnect_delay", "split_delay", "unreachable_delay"]
+__all__ = ["quorum_free_in", "reconnect_delay", "split_delay", "unreachable_delay", "wake_delay"]
 
 SPLIT_BASE = 0.001
 """First window after a split vote: a few loopback round trips."""
@@ -20,6 +20,20 @@ def split_delay(tries: int, draw: float) -> float:
     """Seconds to stand back after the `tries`-th split vote in a row: full jitter over a doubling window."""
     window = min(SPLIT_CAP, SPLIT_BASE * 2.0 ** min(tries, 16))
     return window * draw
+
+
+WAKE_BASE = 0.00025
+WAKE_CAP = 0.001
+"""Widest deliberate delay after a wake-up; `turns.STAND_BACK` must be longer."""
+
+
+def wake_delay(in_vain: int, draw: float) -> float:
+    """Seconds between a wake-up and asking, after `in_vain` wake-ups in quick succession that led to a refusal.
+
+    A process that hands on within itself wakes the others with each hand-over. Asking each time would cost both more
+    than the hand-overs themselves; so they look now and then, spread out, until it stands back.
+    """
+    return min(WAKE_CAP, WAKE_BASE * 2.0 ** min(in_vain, 8)) * draw if in_vain else 0.0
 
 
 def unreachable_delay(tries: int, draw: float) -> float:

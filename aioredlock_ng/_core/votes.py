@@ -90,6 +90,9 @@ GRANTED: Final = 1
 _PERMANENT: Final = ("WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "ERR unknown command")
 """Refusals that waiting does not cure: a person has to change something."""
 
+_PERMANENT_IN_SCRIPT: Final = (" WRONGTYPE ", "can't run this command or subcommand", "ACL failure in script")
+"""The same where a command inside a script was refused: Redis 6.2 wraps them all, every version those by ACL."""
+
 
 def acquire_vote(node: str, reply: Reply) -> Vote:
     """Name what a reply to the acquire script means."""
@@ -126,4 +129,7 @@ def is_permanent(reply: Reply) -> bool:
     """True when asking this node again cannot help until somebody changes its settings or data."""
     if isinstance(reply, Unsent):
         return reply.permanent
-    return isinstance(reply, Refusal) and str(reply).startswith(_PERMANENT)
+    if not isinstance(reply, Refusal):
+        return False
+    words = str(reply)
+    return words.startswith(_PERMANENT) or (words.startswith("ERR ") and any(part in words for part in _PERMANENT_IN_SCRIPT))

@@ -7,8 +7,9 @@ no await at all. `give_up` undoes everything in the tick in which it is called, 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from zlib import crc32
 
-from aioredlock_ng._core.backoff import quorum_free_in, split_delay, unreachable_delay
+from aioredlock_ng._core.backoff import quorum_free_in, split_delay, unreachable_delay, wake_delay
 from aioredlock_ng._core.validity import deadline_of
 from aioredlock_ng._core.votes import GRANTED, acquire_vote, held_for, is_held, is_permanent
 from aioredlock_ng._engine.holding import Holding
@@ -18,6 +19,7 @@ from aioredlock_ng.errors import AcquireTimeout, LockHeld, QuorumUnreachable, Re
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from aioredlock_ng._core.votes import Vote
     from aioredlock_ng._engine.cleanup import Releases
@@ -33,6 +35,9 @@ TRACKED_POLL = 2.0
 
 UNTRACKED_POLL = 0.1
 """Seconds between looks where they do not: a release before expiry can only be seen by asking."""
+
+QUICK = 0.02
+"""Seconds between an attempt and the next wake-up by which a hand-over inside another process is recognised."""
 
 EXPIRY_MARGIN = 0.002
 """Seconds after the computed expiry at which to ask: servers round remaining times to milliseconds."""
@@ -60,8 +65,11 @@ class Acquisition:
         "_extender",
         "_failures",
         "_gone",
+        "_in_vain",
+        "_lead_index",
         "_limit",
         "_lines",
+        "_reachable",
         "_releases",
         "_round",
         "_spec",
@@ -93,7 +101,9 @@ class Acquisition:
         self._timer: asyncio.TimerHandle | None = None
         self._limit: asyncio.TimerHandle | None = None
         self._gone: set[int] | None = None
-        self._splits = self._failures = 0
+        self._splits = self._failures = self._in_vain = 0
+        self._lead_index: int | None = None
+        self._reachable = False
         self.keys = spec.keys
         self.future: asyncio.Future[Holding] = context.loop.create_future()
 
@@ -106,29 +116,23 @@ class Acquisition:
             self._limit = self._context.loop.call_later(self._blocking_timeout, self._time_out)
         self._lines.join(self)
 
-    def attempt(self) -> None:
-        """Ask all nodes with a fresh token (the same one over attempts gives two holders in 11 model steps)."""
-        self._ask(self._context.clock())
-
-    def _ask(self, now: float) -> None:
-        context, spec = self._context, self._spec
-        self._stop_timer()
-        self._gone = None
-        self._token = context.new_token()
-        context.counters.attempts += 1
-        command = Command(spec.kind.acquire, spec.keys, (self._token, spec.ttl_ms))
-        self._round = Round(context, command, GRANTED, context.quorum, now, self._decided)
-        self._round.ask()
+    def attempt(self, *, rivals: bool) -> None:
+        """Ask the nodes: all at once, or, where rivals would split the votes, one before the others."""
+        now = self._context.clock()
+        lead = self._lead() if rivals else None
+        if lead is None:
+            self._ask(now)
+        else:
+            self._begin(now, self._led).ask_lead(lead)
 
     def wake(self) -> None:
-        """The resource may be free: ask now, or a moment later after split votes, so that contenders part."""
-        if self._timer is None:
+        """The resource may be free: ask now, or in a moment where others were faster before."""
+        context, attempt = self._context, self._round
+        if self._timer is None or attempt is None:
             return
-        self._context.counters.wakeups += 1
-        if self._splits:
-            self._ask_in(split_delay(self._splits, self._context.draw()))
-        else:
-            self.attempt()
+        context.counters.wakeups += 1
+        self._in_vain = self._in_vain + 1 if context.clock() - attempt.started < QUICK else 0
+        self._ask_in(max(wake_delay(self._in_vain, context.draw()), split_delay(self._splits, context.draw())))
 
     def changed(self, index: int) -> None:
         """A node says that a key changed: ask once so many did that a quorum may be free."""
@@ -146,10 +150,45 @@ class Acquisition:
         attempt, gone = self._round, self._gone
         if self._timer is None or attempt is None or not gone:
             return
-        granted = {index for index, reply in enumerate(attempt.replies) if reply == GRANTED}
-        if len(gone | granted) >= self._context.quorum:
+        free = gone | {index for index, reply in enumerate(attempt.replies) if reply == GRANTED}
+        only_lead = self._lead_index is not None and self._lead_index in gone
+        if only_lead or len(free) >= self._context.quorum:
             self._gone = None
             self.wake()
+
+    def _ask(self, now: float) -> None:
+        self._lead_index = None
+        self._begin(now, self._decided).ask()
+
+    def _begin(self, now: float, on_decided: Callable[[Round], None]) -> Round:
+        """A new attempt with a fresh token (the same one over attempts gives two holders in 11 model steps)."""
+        context, spec = self._context, self._spec
+        self._stop_timer()
+        self._gone = None
+        self._token = context.new_token()
+        context.counters.attempts += 1
+        command = Command(spec.kind.acquire, spec.keys, (self._token, spec.ttl_ms))
+        self._round = attempt = Round(context, command, GRANTED, context.quorum, now, on_decided)
+        return attempt
+
+    def _lead(self) -> int | None:
+        """The node that all contenders ask first: by the name, the first of those that answer."""
+        nodes = self._context.fleet.nodes
+        first = crc32(self.keys[0]) % len(nodes)
+        order = [*range(first, len(nodes)), *range(first)]
+        self._lead_index = next((index for index in order if nodes[index].ready), None)
+        return self._lead_index
+
+    def _led(self, attempt: Round) -> None:
+        """The lead has answered, or has not in time."""
+        assert self._lead_index is not None
+        reply = attempt.replies[self._lead_index]
+        if is_held(reply):
+            self._context.counters.refused += 1
+            self._wait_for_holder([held_for(reply)])
+        else:
+            self._lead_index = None
+            attempt.widen(self._decided)
 
     def give_up(self, error: BaseException | None) -> None:
         """End it in any state: nothing of it stays on the nodes, the next in line goes on.
@@ -209,33 +248,48 @@ class Acquisition:
             else:
                 self.give_up(self._error(QuorumUnreachable, "no quorum could be asked"))
         elif not reachable:
+            self._reachable = False
             self._failures += 1
             context.counters.unreachable += 1
             self._ask_in(unreachable_delay(self._failures, context.draw()))
         else:
-            self._failures = 0
             self._splits = self._splits + 1 if attempt.yes else 0
-            self._ask_in(self._patience(held))
-            self._look()
+            self._wait_for_holder(held)
+
+    def _wait_for_holder(self, held: list[float | None]) -> None:
+        """Another holds it: sleep until it may be free, by what the nodes tell or by what the holder has left."""
+        self._failures = 0
+        self._reachable = True
+        self._lines.refused(self)
+        self._ask_in(self._patience(held))
+        self._look()
 
     def _patience(self, held: list[float | None]) -> float:
         """Seconds until asking again without being woken."""
         context = self._context
-        free_in = quorum_free_in(held, context.quorum, len(context.fleet.nodes))
-        if not free_in and free_in is not None:
+        nodes = context.fleet.nodes
+        led = self._lead_index is not None
+        free_in = held[0] if led else quorum_free_in(held, context.quorum, len(nodes))
+        if free_in == 0:
             return split_delay(self._splits, context.draw())
-        tracking = sum(node.state().tracking for node in context.fleet.nodes) >= context.quorum
+        tracking = sum(node.state().tracking for node in nodes) >= context.quorum
         poll = (TRACKED_POLL if tracking else UNTRACKED_POLL) * (0.75 + context.draw() / 2)
         return poll if free_in is None else min(poll, free_in + EXPIRY_MARGIN)
 
     def _ask_in(self, delay: float) -> None:
         self._stop_timer()
-        self._timer = self._context.loop.call_later(delay, self.attempt)
+        if delay > 0:
+            self._timer = self._context.loop.call_later(delay, self._ask_again)
+        else:
+            self._ask_again()
+
+    def _ask_again(self) -> None:
+        """After a refusal there are rivals; after silence all must be asked."""
+        self.attempt(rivals=self._failures == 0)
 
     def _time_out(self) -> None:
         self._context.counters.timeouts += 1
-        attempt = self._round
-        if attempt is not None and sum(is_held(r) or r == GRANTED for r in attempt.replies) < self._context.quorum:
+        if self._round is not None and not self._reachable:
             self.give_up(self._error(QuorumUnreachable, f"no quorum answered within {self._blocking_timeout:g} s"))
         else:
             self.give_up(self._error(AcquireTimeout, f"still held by another after {self._blocking_timeout:g} s"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.quorum import is_decided
+from aioredlock_ng._core.votes import Unsent
 
 if TYPE_CHECKING:
     import asyncio
@@ -14,10 +15,16 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._scripts import Command
 
-__all__ = ["TIMEOUT_WIDTH", "Round"]
+__all__ = ["LEAD_SHARE", "TIMEOUT_WIDTH", "Round"]
 
 TIMEOUT_WIDTH = 0.005
 """Seconds by which a round's timeout may be late: one timer then serves all rounds of a slot."""
+
+
+LEAD_SHARE = 0.25
+"""Share of the node timeout that a lead node may take before the others are asked without its answer."""
+
+_NOT_ASKED = Unsent("not asked: another node was asked first")
 
 
 class Round:
@@ -47,6 +54,7 @@ class Round:
         "_on_decided",
         "_quorum",
         "_slot",
+        "_wanted",
         "command",
         "open",
         "replies",
@@ -86,6 +94,30 @@ class Round:
         for index in indexes:
             context.fleet.nodes[index].ask(command, self, index)
         if not indexes:
+            self._decide()
+
+    def ask_lead(self, lead: int) -> None:
+        """Ask one node, and decide by its answer alone; the others count as not asked until `widen`."""
+        self._wanted, self._quorum = self._quorum, 1
+        self.replies = [_NOT_ASKED] * len(self.replies)
+        self.replies[lead] = None
+        at = self.started + self._context.options.node_timeout * LEAD_SHARE
+        self._slot = self._context.timeouts.add(self, at)
+        self._asked = 1
+        self._context.fleet.nodes[lead].ask(self.command, self, lead)
+
+    def widen(self, on_decided: Callable[[Round], None]) -> None:
+        """After the lead: ask all others the same, still one attempt. A lead that is silent may answer later."""
+        self._quorum, self._asked, self.open = self._wanted, len(self.replies), True
+        self._on_decided = on_decided
+        at = self.started + self._context.options.node_timeout * (1 + LEAD_SHARE) + TIMEOUT_WIDTH
+        self._slot = self._context.timeouts.add(self, at)
+        others = [index for index, reply in enumerate(self.replies) if reply is _NOT_ASKED]
+        for index in others:
+            self.replies[index] = None
+        for index in others:
+            self._context.fleet.nodes[index].ask(self.command, self, index)
+        if not others:
             self._decide()
 
     def deliver(self, index: int, reply: Reply) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
+from aioredlock_ng._core.turns import STAND_BACK, Turns
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -12,6 +14,9 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.holding import Holding
 
 __all__ = ["Contender", "Lines"]
+
+LINGER = 1.0
+"""Seconds for which it is remembered that other processes compete for a resource that this one has left."""
 
 
 class Contender(Protocol):
@@ -23,8 +28,8 @@ class Contender(Protocol):
 
     keys: tuple[bytes, ...]
 
-    def attempt(self) -> None:
-        """It is its turn: ask the nodes."""
+    def attempt(self, *, rivals: bool) -> None:
+        """It is its turn: ask the nodes; where other processes compete, one node before the others."""
 
     def wake(self) -> None:
         """The resource may be free now."""
@@ -39,12 +44,15 @@ class Contender(Protocol):
 class _Line:
     """The acquisitions of one resource in this process (the first contends) and its local holder."""
 
-    __slots__ = ("holder", "keys", "queue")
+    __slots__ = ("holder", "keys", "lingering", "queue", "resting", "turns")
 
     def __init__(self, keys: tuple[bytes, ...]) -> None:
         self.keys = keys
         self.queue: deque[Contender] = deque()
         self.holder: Holding | None = None
+        self.turns = Turns()
+        self.resting = False
+        self.lingering = False
 
 
 class Lines:
@@ -59,15 +67,22 @@ class Lines:
         """Queue up; the first in line contends at once unless this process holds the resource itself."""
         line = self._line(contender.keys)
         line.queue.append(contender)
-        if line.holder is None and len(line.queue) == 1:
-            contender.attempt()
+        if line.holder is None and len(line.queue) == 1 and not line.resting:
+            contender.attempt(rivals=line.turns.rivals)
 
     def granted(self, contender: Contender, holding: Holding) -> None:
         """`contender` got the resource, in line or past it."""
         line = self._line(contender.keys)
         line.holder = holding
+        line.turns.granted()
         if line.queue and line.queue[0] is contender:
             line.queue.popleft()
+
+    def refused(self, contender: Contender) -> None:
+        """The head of a line found the resource held by another process."""
+        line = self._lines.get(contender.keys)
+        if line is not None and line.holder is None:
+            line.turns.refused()
 
     def leave(self, contender: Contender) -> None:
         """`contender` gave up, wherever it stands; the next one's turn comes in the next tick."""
@@ -86,9 +101,14 @@ class Lines:
         line = self._lines.get(keys)
         if line is not None and line.holder is holding:
             line.holder = None
-            if line.queue:
+            if line.turns.must_rest():
+                line.resting = True
+                self._context.loop.call_later(STAND_BACK, self._rested, line)
+            elif line.queue:
                 self._context.counters.handoffs += 1
-            self._next(line)
+                line.queue[0].attempt(rivals=False)
+            else:
+                self._drop(line)
         if self._wide:
             for other in list(self._touching(keys)):
                 if other is not line and other.holder is None and other.queue:
@@ -112,14 +132,32 @@ class Lines:
                 self._wide[keys] = line
         return line
 
+    def _rested(self, line: _Line) -> None:
+        line.resting = False
+        self._next(line)
+
     def _next(self, line: _Line) -> None:
-        if line.holder is not None or self._lines.get(line.keys) is not line:
+        if line.holder is not None or line.resting or self._lines.get(line.keys) is not line:
             return
         if line.queue:
-            line.queue[0].attempt()
+            line.queue[0].attempt(rivals=line.turns.rivals)
         else:
+            self._drop(line)
+
+    def _drop(self, line: _Line) -> None:
+        """Forget an idle line; one with rivals only after a while, or its run would never be counted."""
+        if not line.turns.rivals:
             del self._lines[line.keys]
             self._wide.pop(line.keys, None)
+        elif not line.lingering:
+            line.lingering = True
+            self._context.loop.call_later(LINGER, self._lingered, line)
+
+    def _lingered(self, line: _Line) -> None:
+        line.lingering = False
+        if line.holder is None and not line.queue and not line.resting:
+            line.turns.rivals = False
+            self._drop(line)
 
     def _touching(self, keys: Iterable[bytes]) -> Iterator[_Line]:
         wanted = set(keys)

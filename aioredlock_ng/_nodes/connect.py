@@ -11,6 +11,7 @@ import asyncio
 import inspect
 import socket
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import redis.asyncio as aredis
 from redis import exceptions as redis_errors
@@ -111,6 +112,12 @@ class Connector:
                     f"node {_without_secrets(node)!r} is no URL of a Redis server; use redis://, rediss:// or unix://"
                 )
             try:
+                parts = urlsplit(node)
+                # redis-py takes the one for localhost and the other for database 0.
+                if parts.scheme == "unix" and not parts.path:
+                    raise ValueError("it names no socket; write unix:///path/of/the/socket")
+                if parts.scheme != "unix" and parts.path.strip("/") and not parts.path.strip("/").isdecimal():
+                    raise ValueError("its path is no database number; percent-encode '/' in a user name or password")
                 return aredis.ConnectionPool.from_url(node)
             except (TypeError, ValueError, redis_errors.RedisError) as error:
                 raise ConfigurationError(f"node {_without_secrets(node)!r}: {_plain(error)}") from None

@@ -158,6 +158,11 @@ class MemoryNode:
         self._listener: NodeListener | None = None
         self._drained = asyncio.Event()
 
+    @property
+    def ready(self) -> bool:
+        """See `Node.ready`."""
+        return self._connected
+
     def ask(self, command: Command, sink: Sink, index: int) -> None:
         """See `Node.ask`."""
         if not self._connected:

@@ -68,6 +68,11 @@ class RedisNode:
         self._said: set[str] = set()
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def ready(self) -> bool:
+        """See `Node.ready`."""
+        return self._usable is not None
+
     def ask(self, command: Command, sink: Sink, index: int) -> None:
         """See `Node.ask`. A silent server is sent nothing but releases: what it has not answered yet is the probe."""
         if self._usable is not None:
@@ -222,6 +227,7 @@ class RedisNode:
             self._state = "suspect"
             self._unsent = Unsent(f"suspect, no answer for {self._patience:g} s or more")
             self._listener.emit(NodeSuspect(self.address, self._patience))
+            self._listener.invalidated(self._index, None)
         else:
             self._use(self._channel)
             self._state = "up"

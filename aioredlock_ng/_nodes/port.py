@@ -82,6 +82,10 @@ class Node(Protocol):
 
     address: str
 
+    @property
+    def ready(self) -> bool:
+        """True while it is connected and answering."""
+
     def ask(self, command: Command, sink: Sink, index: int) -> None:
         """Send one command; the answer goes to `sink.deliver(index, reply)`, possibly before this returns."""
 
