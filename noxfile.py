@@ -52,8 +52,9 @@ def _install(session: nox.Session, *more: str) -> None:
     session.install("--quiet", "--editable", ".[demo]", "--group", "test", *more)
 
 
-def _suite(session: nox.Session, *options: str) -> None:
-    session.run("pytest", "--nodes=local", "-m", "not containers and not once", *options, *session.posargs)
+def _suite(session: nox.Session, *options: str, python: tuple[str, ...] = ()) -> None:
+    chosen = ("--nodes=local", "-m", "not containers and not once")
+    session.run("python", *python, "-m", "pytest", *chosen, *options, *session.posargs)
 
 
 def _on(python: str, version: str) -> None:
@@ -86,8 +87,8 @@ def uvloop(session: nox.Session) -> None:
 def debug(session: nox.Session) -> None:
     """Asyncio's debug mode, and Python's own development mode."""
     _install(session)
-    session.env["PYTHONDEVMODE"] = "1"
-    _suite(session, "--loop=debug")
+    # Not by PYTHONDEVMODE, which the processes that tests start would inherit: they are tested as users run them.
+    _suite(session, "--loop=debug", python=("-X", "dev"))
 
 
 @nox.session(name="eager", python=EAGER or NEWEST)
