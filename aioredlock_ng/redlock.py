@@ -177,11 +177,16 @@ class Redlock:
     async def aclose(self) -> None:
         """Release the leases still held, end the acquisitions that wait, disconnect. Idempotent.
 
+        Raises:
+            RedlockClosed: Called from another loop or a forked process; nothing was closed or released.
+
         Safety: cancelled while it waits for the nodes (`close_timeout` at most), the releases are on their way and
         the connections are closed all the same.
         """
-        engine, self._engine = self._engine, None
+        engine = self._engine
         if engine is not None:
+            engine.usable()
+            self._engine = None
             await engine.aclose()
 
     async def __aenter__(self) -> Self:
