@@ -1,0 +1,136 @@
+"""Nodes and processes that die (SIGKILL): the rest goes on, what comes back is used again, what died is succeeded."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioredlock_ng import LockLost, QuorumUnreachable, Redlock
+from tests.integration.helpers import Witness, all_up, no_keys_left, program, state_of
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from tests.support.node_set import NodeSet
+
+pytestmark = pytest.mark.faults
+
+
+@pytest.mark.parametrize("dead", [1, 2])
+async def test_with_a_minority_killed_under_load_nobody_notices(five_nodes: NodeSet, dead: int) -> None:
+    async with Redlock(five_nodes.urls) as redlock:
+        running, witness = True, Witness()
+
+        async def work(number: int) -> None:
+            while running:
+                async with redlock.lock(f"order:{number % 5}"):
+                    with witness(str(number % 5)):
+                        await asyncio.sleep(0)
+
+        workers = [asyncio.create_task(work(number)) for number in range(15)]
+        await eventually(lambda: witness.entered > 100)
+        for index in range(dead):
+            await asyncio.to_thread(five_nodes.crash, index)
+        await eventually(lambda: all(state_of(redlock, index) == "down" for index in range(dead)))
+        entered = witness.entered
+        await eventually(lambda: witness.entered > entered + 300, 20)
+        for index in range(dead):
+            await asyncio.to_thread(five_nodes.restart, index)
+        await eventually(lambda: all(state_of(redlock, index) == "up" for index in range(5)), 20)
+        running = False
+        await asyncio.gather(*workers)
+        assert witness.overlaps == 0
+        assert all(redlock.nodes[index].connections == 2 for index in range(dead))
+        async with redlock.lock("order") as lease:
+            await eventually(lambda: lease.nodes == (5, 5))
+        await no_keys_left(five_nodes, redlock)
+
+
+async def test_a_majority_killed_is_told_with_each_nodes_address_and_reason(three_nodes: NodeSet) -> None:
+    async with Redlock(three_nodes.urls) as redlock:
+        for index in (0, 1):
+            await asyncio.to_thread(three_nodes.crash, index)
+        await eventually(lambda: state_of(redlock, 0) == state_of(redlock, 1) == "down")
+        with pytest.raises(QuorumUnreachable) as caught:
+            await redlock.lock("order").try_acquire()
+        # Decided without the third: it may have answered or not.
+        assert [vote.outcome for vote in caught.value.votes[:2]] == ["failed", "failed"]
+        for url in three_nodes.urls:
+            assert url.partition("//")[2] in str(caught.value)
+
+
+async def test_a_lease_outlives_the_crash_of_a_minority(three_nodes: NodeSet) -> None:
+    async with Redlock(three_nodes.urls) as redlock, redlock.lock("order", ttl=0.6) as lease:
+        await asyncio.to_thread(three_nodes.crash, 2)
+        renewals = redlock.stats().renewals
+        await eventually(lambda: redlock.stats().renewals > renewals + 4)
+        assert lease.valid
+        await lease.verify()
+        assert lease.nodes == (2, 3)
+
+
+async def test_a_holder_is_told_when_a_majority_comes_back_empty(three_nodes: NodeSet) -> None:
+    async def hold(redlock: Redlock) -> None:
+        async with redlock.lock("order", ttl=3):
+            for index in (0, 1):
+                await asyncio.to_thread(three_nodes.restart, index)
+            await asyncio.sleep(30)
+
+    async with Redlock(three_nodes.urls) as redlock:
+        with pytest.raises(LockLost, match="no longer holds"):
+            await hold(redlock)
+
+
+async def test_nodes_that_come_up_after_opening_are_used(five_nodes: NodeSet) -> None:
+    for index in range(5):
+        five_nodes.crash(index)
+    async with Redlock(five_nodes.urls) as redlock:
+        with pytest.raises(QuorumUnreachable):
+            await redlock.lock("order").try_acquire()
+        waiting = asyncio.create_task(redlock.lock("order").acquire())
+        for index in (4, 2):
+            await asyncio.to_thread(five_nodes.restart, index)
+        await eventually(lambda: state_of(redlock, 4) == state_of(redlock, 2) == "up", 20)
+        assert not waiting.done()
+        await asyncio.to_thread(five_nodes.restart, 0)
+        lease = await asyncio.wait_for(waiting, 20)
+        assert lease.nodes == (3, 5)
+        await lease.release()
+        for index in (1, 3):
+            await asyncio.to_thread(five_nodes.restart, index)
+        await all_up(redlock)
+        async with redlock.lock("order") as lease:
+            await eventually(lambda: lease.nodes == (5, 5))
+
+
+HOLDER = """
+import asyncio, sys
+from aioredlock_ng import Redlock
+
+async def main():
+    async with Redlock(sys.argv[1:]) as redlock, redlock.lock("order", ttl=1.0):
+        print("held", flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+async def test_after_a_holders_process_is_killed_the_next_one_gets_the_lock_by_expiry(three_nodes: NodeSet) -> None:
+    async with Redlock(three_nodes.urls) as redlock, program(HOLDER, *three_nodes.urls) as holder:
+        assert holder.stdout is not None
+        assert await asyncio.wait_for(holder.stdout.readline(), 20) == b"held\n"
+        waiting = asyncio.create_task(redlock.lock("order").acquire())
+        renewed = await eventually(lambda: int(three_nodes[0].command("PTTL", "order")) > 0)
+        assert renewed
+        holder.kill()
+        await holder.wait()
+        killed_at = time.monotonic()
+        left = min(int(node.command("PTTL", "order")) for node in three_nodes) / 1000
+        assert left > 0
+        lease = await asyncio.wait_for(waiting, 10)
+        assert time.monotonic() - killed_at >= left - 0.005
+        await lease.release()
+        await no_keys_left(three_nodes, redlock)
