@@ -14,7 +14,8 @@ from aioredlock_ng._core.keys import KeyFormat, resource_name
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.validity import ttl_ms
 from aioredlock_ng._core.votes import acquire_vote
-from aioredlock_ng._engine.engine import Engine, boottime
+from aioredlock_ng._engine.clock import boottime
+from aioredlock_ng._engine.engine import Engine
 from aioredlock_ng._engine.spec import LockSpec
 from aioredlock_ng._engine.tokens import SystemTokens
 from aioredlock_ng._nodes.connect import Connector

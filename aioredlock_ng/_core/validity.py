@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
-__all__ = ["DRIFT_FLOOR", "deadline_of", "drift_of", "least_ttl", "renew_at", "retry_at", "ttl_ms"]
+__all__ = ["DRIFT_FLOOR", "MIN_VALIDITY_SHARE", "deadline_of", "drift_of", "least_ttl", "renew_at", "retry_at", "ttl_ms"]
 
 DRIFT_FLOOR = 0.002
 """Two milliseconds for the granularity of Redis expiry (Redlock text): keys may go 1 ms early, clocks round."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
@@ -163,7 +162,7 @@ class Engine:
 
         Safety: cancelled, the renewal goes on by itself.
         """
-        renewal = self.extender.renew([holding], [ttl])
+        renewal = self.extender.renew([holding], ttl)
         if renewal.open:
             renewal.done = self.context.loop.create_future()
             await renewal.done
@@ -204,6 +203,7 @@ class Engine:
         """See `NodeListener.invalidated`."""
         if not self._closed:
             self.lines.changed(index, keys)
+            self.extender.watcher.changed(index, keys)
 
     def identify(self, index: int, run_id: str) -> str:
         """See `NodeListener.identify`."""
@@ -225,11 +225,3 @@ class Engine:
 def _expire_all(waiting: set[Expiring]) -> None:
     for asker in list(waiting):
         asker.expire()
-
-
-def boottime() -> float:
-    """Seconds that go on during suspend, as the servers' expiry does; monotonic time where the system has no such clock."""
-    return time.clock_gettime(_CLOCK)
-
-
-_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

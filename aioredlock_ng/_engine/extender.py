@@ -10,152 +10,25 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.validity import deadline_of, renew_at, retry_at, ttl_ms
-from aioredlock_ng._engine.round import TIMEOUT_WIDTH
+from aioredlock_ng._engine.batch import BATCH, Batch
+from aioredlock_ng._engine.watcher import WATCH_AFTER, Watcher
 from aioredlock_ng._engine.wheel import Wheel
 from aioredlock_ng._scripts import Command
 from aioredlock_ng.events import LeaseLost
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.cleanup import Releases
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.holding import Holding
     from aioredlock_ng._engine.round import Round
     from aioredlock_ng._engine.waiting import Lines
 
-__all__ = ["Extender", "Renewal"]
+__all__ = ["Extender"]
 
 RENEW_WIDTH = 0.02
 """Seconds of renewals that leave together."""
-
-BATCH = 64
-"""Leases per command: a server is busy with it for less than 0.2 ms."""
-
-
-class Renewal:
-    """One batch of leases asked to live on; see `Sink`.
-
-    Attributes:
-        holdings: The batch; each with the ttl it is renewed to.
-        ttls: Seconds, one per holding.
-        replies: Per node: the number of keys when it renewed them all, else an answer per key, or a mark (`votes.py`).
-        done: When set, resolved once the batch is decided.
-    """
-
-    __slots__ = (
-        "_answered",
-        "_context",
-        "_extender",
-        "_full",
-        "_keys",
-        "_settled",
-        "_slot",
-        "done",
-        "holdings",
-        "open",
-        "replies",
-        "started",
-        "ttls",
-    )
-
-    def __init__(self, context: Context, extender: Extender, holdings: Sequence[Holding], ttls: Sequence[float]) -> None:
-        self._context = context
-        self._extender = extender
-        self.holdings = holdings
-        self.ttls = ttls
-        self.open = True
-        self.started = context.clock()
-        self.replies: list[Reply] = [None] * len(context.fleet.nodes)
-        self._keys = sum(len(holding.spec.keys) for holding in holdings)
-        self._full = self._answered = 0
-        self._settled: set[Holding] = set()
-        self.done: asyncio.Future[None] | None = None
-
-    def ask(self) -> None:
-        """Queue the batch on all nodes."""
-        context = self._context
-        keys: list[bytes] = []
-        args: list[bytes | int] = []
-        for holding, ttl in zip(self.holdings, self.ttls, strict=True):
-            for key in holding.spec.keys:
-                keys.append(key)
-                args += (holding.token, ttl_ms(ttl))
-        command = Command(self.holdings[0].spec.kind.extend, tuple(keys), tuple(args))
-        self._slot = context.timeouts.add(self, self.started + context.options.node_timeout + TIMEOUT_WIDTH)
-        context.fleet.ask(command, self)
-
-    def deliver(self, index: int, reply: Reply) -> None:
-        """See `Sink.deliver`."""
-        self.replies[index] = reply
-        self._answered += 1
-        if reply == self._keys:
-            self._full += 1
-        if not self.open:
-            return
-        if self._full >= self._context.quorum or self._answered == len(self.replies):
-            self._close()
-        elif self._answered - self._full and self._answered >= self._context.quorum:
-            self._judge(final=False)
-
-    def expire(self) -> None:
-        """The node timeout has passed."""
-        if self.open:
-            self._close()
-
-    def held(self, holding: object) -> int:
-        """See `Ballot.held`."""
-        for position, candidate in self._positions():
-            if candidate is holding:
-                return self._count(position, candidate)[0]
-        return 0
-
-    def _close(self) -> None:
-        self.open = False
-        self._slot.discard(self)
-        self._judge(final=True)
-        if self.done is not None and not self.done.done():
-            self.done.set_result(None)
-
-    def _judge(self, *, final: bool) -> None:
-        quorum, total = self._context.quorum, len(self.replies)
-        certain = self._full >= quorum
-        ttls = iter(self.ttls)
-        for position, holding in self._positions():
-            ttl = next(ttls)
-            if holding in self._settled or holding.phase is not Phase.HELD:
-                continue
-            yes, no = (quorum, 0) if certain else self._count(position, holding)
-            if yes >= quorum:
-                self._settled.add(holding)
-                self._extender.renewed(self, holding, ttl)
-            elif total - no < quorum:
-                self._settled.add(holding)
-                self._extender.lose(holding, "a quorum of nodes no longer holds its key")
-            elif final:
-                self._extender.failed(holding)
-
-    def _positions(self) -> Iterator[tuple[int, Holding]]:
-        position = 0
-        for holding in self.holdings:
-            yield position, holding
-            position += len(holding.spec.keys)
-
-    def _count(self, position: int, holding: Holding) -> tuple[int, int]:
-        """How many nodes renewed it, and how many certainly do not hold it."""
-        yes = no = 0
-        end = position + len(holding.spec.keys)
-        for reply in self.replies:
-            if reply == self._keys:
-                yes += 1
-            elif type(reply) is list and len(reply) == self._keys:
-                if all(answer == 1 for answer in reply[position:end]):
-                    yes += 1
-                else:
-                    no += 1
-        return yes, no
 
 
 class Extender:
@@ -165,6 +38,7 @@ class Extender:
         self._context = context
         self._releases = releases
         self._lines = lines
+        self.watcher = Watcher(context, self._vanished)
         self._wheel: Wheel[Holding] = Wheel(context.loop, context.clock, RENEW_WIDTH, self._due)
         self.holdings: set[Holding] = set()
 
@@ -215,26 +89,46 @@ class Extender:
         if holding.phase is Phase.HELD and holding.remaining(self._context.clock()) <= 0.0:
             self.lose(holding, _UNRENEWED)
 
-    def renew(self, holdings: Sequence[Holding], ttls: Sequence[float]) -> Renewal:
-        """Send one batch now; the outcome comes through `renewed`, `failed` and `lose`."""
-        renewal = Renewal(self._context, self, holdings, ttls)
-        for holding, ttl in zip(holdings, ttls, strict=True):
-            if ttl < holding.ttl:
-                holding.shorten(deadline_of(renewal.started, ttl, self._context.options.drift(ttl)))
+    def renew(self, holdings: Sequence[Holding], ttl: float | None = None) -> Batch:
+        """Send one batch now; the outcome moves deadlines, schedules another try, or declares a loss.
+
+        Args:
+            holdings: Whom to renew.
+            ttl: A new ttl for all of them; None: each its own.
+        """
+        context = self._context
+        keys: list[bytes] = []
+        args: list[bytes | int] = []
+        ttls = {holding: holding.ttl if ttl is None else ttl for holding in holdings}
+        for holding, seconds in ttls.items():
+            for key in holding.spec.keys:
+                keys.append(key)
+                args += (holding.token, ttl_ms(seconds))
+
+        def renewed(batch: Batch, holding: Holding) -> None:
+            context.counters.renewals += 1
+            seconds = ttls[holding]
+            deadline = deadline_of(batch.started, seconds, context.options.drift(seconds))
+            if holding.renew(batch.started, seconds, deadline):
+                holding.ballot = batch
+                self._schedule(holding)
+
+        command = Command(holdings[0].spec.kind.extend, tuple(keys), tuple(args))
+        batch = Batch(context, command, holdings, on_yes=renewed, on_no=self._vanished, on_unsure=self._failed)
+        for holding, seconds in ttls.items():
+            if seconds < holding.ttl:
+                holding.shorten(deadline_of(batch.started, seconds, context.options.drift(seconds)))
+            holding.longest_ttl = max(holding.longest_ttl, seconds)
+            self.watcher.heard(holding)
             # Whatever becomes of the batch, the deadline is watched meanwhile.
             self._put(holding, holding.deadline)
-        renewal.ask()
-        return renewal
+        batch.ask()
+        return batch
 
-    def renewed(self, renewal: Renewal, holding: Holding, ttl: float) -> None:
-        """A quorum renewed it."""
-        self._context.counters.renewals += 1
-        drift = self._context.options.drift(ttl)
-        if holding.renew(renewal.started, ttl, deadline_of(renewal.started, ttl, drift)):
-            holding.ballot = renewal
-            self._schedule(holding)
+    def _vanished(self, holding: Holding) -> None:
+        self.lose(holding, "a quorum of nodes no longer holds its key")
 
-    def failed(self, holding: Holding) -> None:
+    def _failed(self, holding: Holding) -> None:
         """No quorum renewed it in time: again, faster, until the deadline."""
         self._context.counters.renewals_failed += 1
         if holding.spec.auto_extend:
@@ -245,11 +139,12 @@ class Extender:
         self._wheel.stop()
 
     def _schedule(self, holding: Holding) -> None:
+        at = holding.deadline
         if holding.spec.auto_extend:
-            at = renew_at(holding.started, holding.ttl, self._context.draw())
-            self._put(holding, min(at, holding.deadline))
-        else:
-            self._put(holding, holding.deadline)
+            at = min(at, renew_at(holding.started, holding.ttl, self._context.draw()))
+        if not holding.watched:
+            at = min(at, holding.since + WATCH_AFTER)
+        self._put(holding, at)
 
     def _put(self, holding: Holding, at: float) -> None:
         holding.unschedule()
@@ -257,18 +152,25 @@ class Extender:
 
     def _due(self, holdings: set[Holding]) -> None:
         now = self._context.clock()
-        batch = []
+        unwatched, due = [], []
         for holding in list(holdings):
             holding.slot = None
             if holding.deadline <= now:
                 self.lose(holding, _UNRENEWED)
-            elif holding.deadline - now <= RENEW_WIDTH or holding.deadline == holding.ends_at or not holding.spec.auto_extend:
+            elif holding.deadline - now <= RENEW_WIDTH:
                 self._watch_deadline(holding)
+            elif not holding.watched:
+                unwatched.append(holding)
+            elif holding.deadline == holding.ends_at or not holding.spec.auto_extend:
+                self._put(holding, holding.deadline)
             else:
-                batch.append(holding)
-        for start in range(0, len(batch), BATCH):
-            part = batch[start : start + BATCH]
-            self.renew(part, [holding.ttl for holding in part])
+                due.append(holding)
+        self.watcher.watch(unwatched)
+        for holding in unwatched:
+            if holding.phase is Phase.HELD:
+                self._schedule(holding)
+        for start in range(0, len(due), BATCH):
+            self.renew(due[start : start + BATCH])
 
     def _watch_deadline(self, holding: Holding) -> None:
         """An exact timer: the wheel may be a slot early, and a loss must not be."""
@@ -288,14 +190,14 @@ class Extender:
 
     def _end(self, holding: Holding, now: float) -> Round:
         self._forget(holding)
-        life = max(holding.ttl, holding.spec.ttl)
-        release = self._releases.send(holding.spec, holding.token, holding.granted, life, now)
+        release = self._releases.send(holding.spec, holding.token, holding.granted, holding.longest_ttl, now)
         self._lines.freed(holding)
         return release
 
     def _forget(self, holding: Holding) -> None:
         holding.unschedule()
         self.holdings.discard(holding)
+        self.watcher.forget(holding)
         holding.wake_waiters()
 
 

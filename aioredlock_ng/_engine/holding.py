@@ -33,10 +33,27 @@ class Holding(LeaseState):
         granted: Per node: True where a key of ours may be.
         on_lost: Called once on loss, synchronously.
         waiters: Futures to resolve when the lease is over.
+        timer: Set near the deadline.
+        longest_ttl: The longest life that any node may have given its keys.
+        watched: True once its keys are tracked.
+        changed_on: Bit per node that reported a change since all were last asked.
         slot: Where the extender has scheduled it.
     """
 
-    __slots__ = ("ballot", "granted", "on_lost", "since", "slot", "spec", "timer", "token", "waiters")
+    __slots__ = (
+        "ballot",
+        "changed_on",
+        "granted",
+        "longest_ttl",
+        "on_lost",
+        "since",
+        "slot",
+        "spec",
+        "timer",
+        "token",
+        "waiters",
+        "watched",
+    )
 
     def __init__(
         self,
@@ -57,6 +74,9 @@ class Holding(LeaseState):
         self.waiters: list[asyncio.Future[None]] | None = None
         self.slot: set[Holding] | None = None
         self.timer: asyncio.TimerHandle | None = None
+        self.longest_ttl = spec.ttl
+        self.watched = False
+        self.changed_on = 0
 
     def unschedule(self) -> None:
         """Stop renewing and watching."""

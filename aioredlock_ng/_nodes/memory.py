@@ -122,6 +122,15 @@ class MemoryServer:
             holder = self.get(key)
             if holder == token:
                 self.set(key, _bytes(token), int(ttl) / 1000, by)
+                self._trackers.setdefault(key, set()).add(by)
+            answers.append(1 if holder == token else 0 if holder is None else -1)
+        return len(answers) if set(answers) == {1} else answers
+
+    def _watch(self, command: Command, by: MemoryNode) -> Reply:
+        answers = []
+        for key, token in zip(command.keys, command.args, strict=True):
+            holder = self.get(key)
+            self._trackers.setdefault(key, set()).add(by)
             answers.append(1 if holder == token else 0 if holder is None else -1)
         return len(answers) if set(answers) == {1} else answers
 

@@ -62,18 +62,19 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class LockKind:
-    """A kind of lock is data: the scripts that take, keep, give up and show its keys."""
+    """A kind of lock is data: the scripts that take, keep, watch, give up and show its keys."""
 
     acquire: Script
     extend: Script
+    watch: Script
     release: Script
     inspect: Script
 
 
-MUTEX: Final = LockKind(Script("acquire"), Script("extend"), Script("release"), Script("inspect"))
+MUTEX: Final = LockKind(Script("acquire"), Script("extend"), Script("watch"), Script("release"), Script("inspect"))
 """One holder at a time."""
 
 FORCE_RELEASE: Final = Script("force_release")
 
-SCRIPTS: Final = (MUTEX.acquire, MUTEX.extend, MUTEX.release, MUTEX.inspect, FORCE_RELEASE)
+SCRIPTS: Final = (MUTEX.acquire, MUTEX.extend, MUTEX.watch, MUTEX.release, MUTEX.inspect, FORCE_RELEASE)
 """Everything that a new connection loads."""

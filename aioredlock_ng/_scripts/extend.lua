@@ -3,12 +3,14 @@
 -- ARGV[2i-1]    token that KEYS[i] must hold
 -- ARGV[2i]      ttl in milliseconds for KEYS[i]
 -- Returns       #KEYS when every key was renewed, else an array per key: 1 renewed, 0 missing, -1 another's.
+-- The last GET is for tracking, which one's own PEXPIRE ends.
 -- pcall: a key that somebody overwrote with another type must not fail the rest of the batch.
 local renewed, answers = 0, {}
 for i, key in ipairs(KEYS) do
   local holder = redis.pcall('GET', key)
   if holder == ARGV[2 * i - 1] then
     redis.call('PEXPIRE', key, ARGV[2 * i])
+    redis.call('GET', key)
     renewed = renewed + 1
     answers[i] = 1
   else

@@ -1,0 +1,154 @@
+"""Many leases asked after in one command per node, and judged one by one; it decides nothing about what follows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.lease_state import Phase
+from aioredlock_ng._engine.round import TIMEOUT_WIDTH
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterator, Sequence
+
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._engine.context import Context
+    from aioredlock_ng._engine.holding import Holding
+    from aioredlock_ng._scripts import Command
+
+__all__ = ["BATCH", "Batch"]
+
+BATCH = 64
+"""Leases per command: a server is busy with it for less than 0.2 ms."""
+
+
+class Batch:
+    """One command about the keys of several holdings; see `Sink`.
+
+    The script answers with the number of keys when all of them are ours, else with an array: 1 ours, 0 none, -1 another's.
+
+    Args:
+        context: The engine's surroundings.
+        command: What to ask; its keys are those of the holdings, in order.
+        holdings: Whom it is about.
+        on_yes: Called for each holding that a quorum of nodes has.
+        on_no: Called for each that a quorum can no longer have.
+        on_unsure: Called at the end for each of which neither is certain.
+
+    Attributes:
+        started: Instant before the first byte is queued.
+        replies: Per node: the script's answer, or a mark (`votes.py`).
+        done: When set, resolved once the batch is decided.
+    """
+
+    __slots__ = (
+        "_answered",
+        "_command",
+        "_context",
+        "_full",
+        "_holdings",
+        "_on_no",
+        "_on_unsure",
+        "_on_yes",
+        "_settled",
+        "_slot",
+        "done",
+        "open",
+        "replies",
+        "started",
+    )
+
+    def __init__(
+        self,
+        context: Context,
+        command: Command,
+        holdings: Sequence[Holding],
+        *,
+        on_yes: Callable[[Batch, Holding], None],
+        on_no: Callable[[Holding], None],
+        on_unsure: Callable[[Holding], None],
+    ) -> None:
+        self._context = context
+        self._command = command
+        self._holdings = holdings
+        self._on_yes = on_yes
+        self._on_no = on_no
+        self._on_unsure = on_unsure
+        self.open = True
+        self.started = context.clock()
+        self.replies: list[Reply] = [None] * len(context.fleet.nodes)
+        self._full = self._answered = 0
+        self._settled: set[Holding] = set()
+        self.done: asyncio.Future[None] | None = None
+
+    def ask(self) -> None:
+        """Queue the command on all nodes in this very tick."""
+        context = self._context
+        self._slot = context.timeouts.add(self, self.started + context.options.node_timeout + TIMEOUT_WIDTH)
+        context.fleet.ask(self._command, self)
+
+    def deliver(self, index: int, reply: Reply) -> None:
+        """See `Sink.deliver`."""
+        self.replies[index] = reply
+        self._answered += 1
+        if reply == len(self._command.keys):
+            self._full += 1
+        if not self.open:
+            return
+        if self._full >= self._context.quorum or self._answered == len(self.replies):
+            self._close()
+        elif self._answered > self._full and self._answered >= self._context.quorum:
+            self._judge(final=False)
+
+    def expire(self) -> None:
+        """The node timeout has passed."""
+        if self.open:
+            self._close()
+
+    def held(self, holding: object) -> int:
+        """See `Ballot.held`."""
+        return next((self._count(at, known)[0] for at, known in self._positions() if known is holding), 0)
+
+    def _close(self) -> None:
+        self.open = False
+        self._slot.discard(self)
+        self._judge(final=True)
+        if self.done is not None and not self.done.done():
+            self.done.set_result(None)
+
+    def _judge(self, *, final: bool) -> None:
+        quorum, total = self._context.quorum, len(self.replies)
+        certain = self._full >= quorum
+        for position, holding in self._positions():
+            if holding.phase is not Phase.HELD or holding in self._settled:
+                continue
+            yes, no = (quorum, 0) if certain else self._count(position, holding)
+            if yes >= quorum:
+                self._settled.add(holding)
+                self._on_yes(self, holding)
+            elif total - no < quorum:
+                self._settled.add(holding)
+                self._on_no(holding)
+            elif final:
+                self._on_unsure(holding)
+
+    def _positions(self) -> Iterator[tuple[int, Holding]]:
+        position = 0
+        for holding in self._holdings:
+            yield position, holding
+            position += len(holding.spec.keys)
+
+    def _count(self, position: int, holding: Holding) -> tuple[int, int]:
+        """How many nodes have it, and how many certainly do not."""
+        yes = no = 0
+        asked = len(self._command.keys)
+        end = position + len(holding.spec.keys)
+        for reply in self.replies:
+            if reply == asked:
+                yes += 1
+            elif type(reply) is list and len(reply) == asked:
+                if all(answer == 1 for answer in reply[position:end]):
+                    yes += 1
+                else:
+                    no += 1
+        return yes, no

@@ -1,0 +1,15 @@
+"""The real clock; nothing else here reads one."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+__all__ = ["boottime"]
+
+_CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def boottime() -> float:
+    """Seconds that go on during suspend, as the servers' expiry does; monotonic time where the system has no such clock."""
+    return time.clock_gettime(_CLOCK)
