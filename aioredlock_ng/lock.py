@@ -84,7 +84,8 @@ class Lock:
         The lease only flags its loss: `lease.lost`, `lease.check()`, `await lease.wait_lost()`; nothing is cancelled.
 
         Raises:
-            LockHeld: Held by another, and `blocking_timeout` is 0.
+            LockHeld: Held by another, and `blocking_timeout` is 0; or held by this very task in an enclosing `async with`
+                while `blocking_timeout` is None: it would wait for itself for ever.
             AcquireTimeout: Still held by another after `blocking_timeout`.
             QuorumUnreachable: Too few nodes could be asked, or too many refuse for reasons that waiting does not cure.
             RedlockClosed: The manager is not open, belongs to another event loop or to the process before a fork.
@@ -123,6 +124,7 @@ class Lock:
         holding = await engine.acquire(self._spec, self._blocking_timeout)
         task = asyncio.current_task()
         assert task is not None
+        holding.task = task
         body = _Body(engine, holding, task)
         if self._on_lost == "cancel":
             holding.on_lost = body.lost
@@ -145,7 +147,7 @@ class Lock:
         """
         body = self._body_of_this_task()
         holding = body.holding
-        holding.on_lost = None
+        holding.on_lost = holding.task = None
         lease = Lease(body.engine, holding)
         lost = lease.lost
         ours = body.leave() and isinstance(exc, asyncio.CancelledError)

@@ -6,6 +6,7 @@ no await at all. `give_up` undoes everything in the tick in which it is called, 
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -18,7 +19,6 @@ from aioredlock_ng._scripts import Command
 from aioredlock_ng.errors import AcquireTimeout, LockHeld, QuorumUnreachable, RedlockError
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from aioredlock_ng._core.votes import Vote
@@ -108,13 +108,24 @@ class Acquisition:
         self.future: asyncio.Future[Holding] = context.loop.create_future()
 
     def start(self) -> None:
-        """Begin, in this very tick."""
+        """Begin, in this very tick.
+
+        Raises:
+            LockHeld: The task holds it itself through an enclosing `async with` and would wait for itself for ever.
+        """
         if self._blocking_timeout == 0:
             self._ask(self._called_at)
             return
-        if self._blocking_timeout is not None:
+        if self._blocking_timeout is None:
+            self._refuse_deadlock()
+        else:
             self._limit = self._context.loop.call_later(self._blocking_timeout, self._time_out)
         self._lines.join(self)
+
+    def _refuse_deadlock(self) -> None:
+        holders = self._lines.holders(self.keys)
+        if holders and asyncio.current_task() in [holding.task for holding in holders]:
+            raise self._error(LockHeld, "this very task holds it in an enclosing `async with` and would wait for ever")
 
     def attempt(self, *, rivals: bool) -> None:
         """Ask the nodes: all at once, or, where rivals would split the votes, one before the others."""

@@ -31,6 +31,7 @@ class Holding(LeaseState):
         since: Instant at which the granting attempt began.
         ballot: See `Ballot`.
         granted: Per node: True where a key of ours may be.
+        task: The task inside its `async with`, if any.
         on_lost: Called once on loss, synchronously.
         waiters: Futures to resolve when the lease is over.
         timer: Set near the deadline.
@@ -49,6 +50,7 @@ class Holding(LeaseState):
         "since",
         "slot",
         "spec",
+        "task",
         "timer",
         "token",
         "waiters",
@@ -70,6 +72,7 @@ class Holding(LeaseState):
         self.since = started
         self.ballot = ballot
         self.granted = granted
+        self.task: asyncio.Task[Any] | None = None
         self.on_lost: Callable[[], None] | None = None
         self.waiters: list[asyncio.Future[None]] | None = None
         self.slot: set[Holding] | None = None

@@ -114,6 +114,13 @@ class Lines:
                 if other is not line and other.holder is None and other.queue:
                     other.queue[0].wake()
 
+    def holders(self, keys: tuple[bytes, ...]) -> list[Holding]:
+        """Holdings of this process that stand in the way of `keys`."""
+        if len(keys) == 1 and not self._wide:
+            line = self._lines.get(keys)
+            return [line.holder] if line is not None and line.holder is not None else []
+        return [line.holder for line in self._touching(keys) if line.holder is not None]
+
     def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
         """Node `index` says that `keys` changed, or that any may have (None)."""
         for line in list(self._lines.values() if keys is None else self._touching(keys)):
