@@ -61,7 +61,7 @@ def pytest_asyncio_loop_factories(
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if _VERSION_FIXTURES.keys() & set(metafunc.fixturenames):
         versions = server_versions.at_hand()
-        metafunc.parametrize("server_version", versions, ids=[version.id for version in versions], scope="session")
+        metafunc.parametrize("server_version", versions, ids=[version.id for version in versions])
 
 
 @pytest.hookimpl(trylast=True)

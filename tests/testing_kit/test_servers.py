@@ -1,0 +1,191 @@
+"""Servers of a test's own: they come up ready, fail loudly, suffer what they are told to, and never outlive us."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from redis.asyncio import Redis
+
+from aioredlock_ng.testing import LocalNodes, LocalServer, ServerFailed, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def state(pid: int) -> str:
+    """Return the kernel's letter for a process: R, S, T (stopped), Z, or "" when there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def await_gone(pid: int) -> None:
+    end = time.monotonic() + 10
+    while state(pid) not in {"", "Z"}:
+        assert time.monotonic() < end, f"process {pid} is still there"
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("settings", [{}, {"unix_socket": True}, {"password": "p:a/s@s w%"}, {"appendonly": True}], ids=str)
+async def test_the_url_is_all_that_a_client_needs(settings: dict[str, Any]) -> None:
+    async with LocalServer(**settings) as server, Redis.from_url(server.url) as client:
+        assert await client.set("a", "1")
+        server.wipe()
+        assert await client.get("a") is None
+
+
+def test_a_restart_keeps_the_address_and_forgets_the_keys(start_server: Callable[..., LocalServer]) -> None:
+    server = start_server()
+    address, pid = server.address, server.pid
+    server.command("SET", "a", "1")
+    server.command("SAVE")
+    server.restart()
+    assert server.address == address
+    assert server.pid != pid
+    assert server.command("EXISTS", "a") == b"0"
+
+
+def test_with_appendonly_the_keys_are_there_after_a_crash(start_server: Callable[..., LocalServer]) -> None:
+    server = start_server(appendonly=True)
+    server.command("SET", "a", "1")
+    server.crash()
+    assert not server.running
+    server.start()
+    assert server.command("GET", "a") == b"1"
+
+
+def test_when_pause_returns_the_process_has_stopped(start_server: Callable[..., LocalServer]) -> None:
+    server = start_server()
+    for _ in range(50):
+        server.pause()
+        assert state(server.pid) == "T"
+        server.resume()
+    assert server.command("PING") == b"PONG"
+
+
+def test_a_paused_server_can_be_stopped(start_server: Callable[..., LocalServer]) -> None:
+    server = start_server()
+    pid = server.pid
+    server.pause()
+    server.stop()
+    assert state(pid) == ""
+
+
+def test_a_server_that_cannot_start_says_why_in_its_own_words() -> None:
+    with pytest.raises(ServerFailed, match=r"(?s)last words.*no-such-setting"):
+        LocalServer(["--no-such-setting", "1"]).start()
+
+
+def test_a_fixed_port_that_is_taken_is_an_error(start_server: Callable[..., LocalServer]) -> None:
+    taken = start_server().port
+    with pytest.raises(ServerFailed, match="already in use"):
+        LocalServer(port=taken).start()
+
+
+def test_a_chosen_port_that_is_taken_meanwhile_is_chosen_anew(
+    start_server: Callable[..., LocalServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken, free = start_server().port, free_port()
+    choices = iter([taken, free])
+    monkeypatch.setattr("aioredlock_ng.testing.servers.free_port", lambda: next(choices))
+    assert start_server().port == free
+
+
+def test_what_a_server_is_asked_before_its_start_is_refused() -> None:
+    server = LocalServer()
+    for ask in (lambda: server.port, lambda: server.pid, lambda: server.socket_path, server.pause, server.crash):
+        with pytest.raises(RuntimeError, match=r"before its first start|not running"):
+            ask()
+    server.stop()
+
+
+def test_starting_twice_is_refused(start_server: Callable[..., LocalServer]) -> None:
+    with pytest.raises(RuntimeError, match="running already"):
+        start_server().start()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can tie a child's life to its parent's")
+@pytest.mark.parametrize("frozen", [False, True])
+def test_servers_die_with_the_process_that_started_them_however_it_ends(frozen: bool) -> None:
+    program = (
+        "import sys, time\n"
+        "from aioredlock_ng.testing import LocalServer\n"
+        "server = LocalServer().start()\n"
+        f"{'server.pause()' if frozen else ''}\n"
+        "print(server.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert state(pid)
+        os.kill(parent.pid, signal.SIGKILL)
+    await_gone(pid)
+
+
+def test_a_server_outlives_the_thread_that_started_it() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    server = LocalServer()
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(server.start).result()
+    try:
+        assert server.command("PING") == b"PONG"
+    finally:
+        server.close()
+
+
+def test_nodes_are_independent_and_mended_by_restore() -> None:
+    with LocalNodes(5) as nodes:
+        assert len(nodes) == len(set(nodes.urls)) == 5
+        nodes[0].command("SET", "a", "1")
+        assert [node.command("DBSIZE") for node in nodes] == [b"1", b"0", b"0", b"0", b"0"]
+        nodes.pause(0)
+        nodes.crash(1)
+        nodes.restore()
+        assert [node.command("PING") for node in nodes] == [b"PONG"] * 5
+        nodes.wipe(0)
+        nodes.restart(2)
+        nodes.wipe()
+        assert [node.command("DBSIZE") for node in nodes] == [b"0"] * 5
+        pids = [node.pid for node in nodes]
+    assert [state(pid) for pid in pids] == [""] * 5
+
+
+async def test_nodes_serve_an_async_with_too() -> None:
+    async with LocalNodes(2, unix_socket=True) as nodes:
+        nodes.pause(0)
+        nodes.resume(0)
+        assert all(url.startswith("unix://") for url in nodes.urls)
+
+
+def test_when_one_node_cannot_start_none_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = LocalNodes(3)
+    start, pids = LocalServer.start, []
+
+    def fails_at_the_third(server: LocalServer) -> LocalServer:
+        if server is nodes[2]:
+            raise ServerFailed("no")
+        started = start(server)
+        pids.append(server.pid)
+        return started
+
+    monkeypatch.setattr(LocalServer, "start", fails_at_the_third)
+    with pytest.raises(ServerFailed), nodes:
+        pytest.fail("entered without all nodes")
+    assert len(pids) == 2
+    assert [state(pid) for pid in pids] == ["", ""]
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_no_nodes_are_refused(count: int) -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        LocalNodes(count)
