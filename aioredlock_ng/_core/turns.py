@@ -1,57 +1,58 @@
-"""When a process that hands a resource on within itself must stand back for others; pure counting, no clock.
+"""When a process that keeps a resource to itself must stand back for others; pure, instants are arguments.
 
-Handing on inside a process costs one round trip and leaves other processes no gap. So a run of local grants is
-bounded; then the process stands back for a moment. If nobody took the resource meanwhile, the bound doubles, and a
-process alone hardly ever pauses; if somebody did, it starts small again.
+Handing on inside a process costs one round trip and leaves other processes no gap. So a run of grants without a gap is
+bounded in time; then the process stands back for a moment. If nobody took the resource meanwhile, the bound doubles, and
+a process alone hardly ever pauses; if somebody did, it starts small again.
 """
 
 from __future__ import annotations
 
 __all__ = ["FIRST_BOUND", "LAST_BOUND", "STAND_BACK", "Turns"]
 
-FIRST_BOUND = 32
-"""Grants in a row while others compete: about 8 ms over loopback."""
+FIRST_BOUND = 0.008
+"""Seconds of a run while others compete: some forty hand-overs over loopback, so that a pause costs a sixth at most."""
 
-LAST_BOUND = 512
-"""Grants in a row while nobody else seems to: the longest that a newcomer waits for its first turn, about 0.1 s."""
+LAST_BOUND = 0.25
+"""Seconds of a run while nobody else seems to: what a newcomer waits at most, besides one hold, for its first turn."""
+
+MEMORY = 2.0
+"""Seconds for which a process that held the resource is taken to be still interested: on a busy machine it may be too
+slow to use the first gap that it is left."""
 
 STAND_BACK = 0.0015
-"""Seconds: a wake-up, its longest deliberate delay (`wake_delay`) and a round trip to the lead node."""
+"""Seconds: a wake-up, its longest deliberate delay (`backoff.wake_delay`) and a round trip to the lead node."""
 
 
 class Turns:
-    """One resource's grants to this process.
+    """One resource's grants to this process."""
 
-    Attributes:
-        rivals: True once another process was seen to hold the resource.
-    """
-
-    __slots__ = ("_bound", "_rested", "_run", "rivals")
+    __slots__ = ("_bound", "_freed_at", "_refused_at", "_rested", "_run_from")
 
     def __init__(self) -> None:
-        self._run = 0
         self._bound = FIRST_BOUND
         self._rested = False
-        self.rivals = False
+        self._run_from = self._freed_at = self._refused_at = float("-inf")
 
-    def granted(self) -> None:
+    def granted(self, now: float) -> None:
         """This process got the resource."""
-        self._run += 1
+        if self._rested or now - self._freed_at > STAND_BACK:
+            self._run_from = now
         if self._rested:
             self._rested = False
-            self._bound = min(LAST_BOUND, 2 * self._bound)
+            if now - self._refused_at > MEMORY:
+                self._bound = min(LAST_BOUND, 2 * self._bound)
 
-    def refused(self) -> None:
+    def refused(self, now: float) -> None:
         """Another process holds it."""
-        self._run = 0
+        self._refused_at = now
         self._bound = FIRST_BOUND
         self._rested = False
-        self.rivals = True
+        self._freed_at = float("-inf")
 
-    def must_rest(self) -> bool:
-        """True when it is time to stand back; the next run is counted from here."""
-        if self._run < self._bound:
+    def freed(self, now: float) -> bool:
+        """This process gave it up; True when it is time to stand back."""
+        self._freed_at = now
+        if now - self._run_from < self._bound:
             return False
-        self._run = 0
         self._rested = True
         return True

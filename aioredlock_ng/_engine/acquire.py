@@ -127,10 +127,10 @@ class Acquisition:
         if holders and asyncio.current_task() in [holding.task for holding in holders]:
             raise self._error(LockHeld, "this very task holds it in an enclosing `async with` and would wait for ever")
 
-    def attempt(self, *, rivals: bool) -> None:
+    def attempt(self, *, lead_first: bool) -> None:
         """Ask the nodes: all at once, or, where rivals would split the votes, one before the others."""
         now = self._context.clock()
-        lead = self._lead() if rivals else None
+        lead = self._lead() if lead_first else None
         if lead is None:
             self._ask(now)
         else:
@@ -228,19 +228,20 @@ class Acquisition:
         context, spec = self._context, self._spec
         if attempt.won:
             deadline = deadline_of(attempt.started, spec.ttl, spec.drift)
-            if deadline - context.clock() >= spec.least_validity:
-                self._grant(attempt)
+            now = context.clock()
+            if deadline - now >= spec.least_validity:
+                self._grant(attempt, now)
                 return
         self._undo(attempt)
         self._refused(attempt)
 
-    def _grant(self, attempt: Round) -> None:
+    def _grant(self, attempt: Round, now: float) -> None:
         holding = Holding(self._spec, self._token, attempt.started, attempt, attempt.replies)
         self._stop()
         self._round = None
         self._context.counters.acquired += 1
         self._extender.adopt(holding)
-        self._lines.granted(self, holding)
+        self._lines.granted(self, holding, now)
         self.future.set_result(holding)
 
     def _undo(self, attempt: Round) -> None:
@@ -296,7 +297,7 @@ class Acquisition:
 
     def _ask_again(self) -> None:
         """After a refusal there are rivals; after silence all must be asked."""
-        self.attempt(rivals=self._failures == 0)
+        self.attempt(lead_first=self._failures == 0)
 
     def _time_out(self) -> None:
         self._context.counters.timeouts += 1

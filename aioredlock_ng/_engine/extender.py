@@ -68,7 +68,7 @@ class Extender:
         if holding.phase is Phase.HELD:
             holding.end(Phase.ABANDONED)
             self._forget(holding)
-            self._lines.freed(holding)
+            self._lines.freed(holding, self._context.clock())
 
     def lose(self, holding: Holding, reason: str) -> None:
         """Declare it lost, once: tell the holder, release what may be left, let the next one try."""
@@ -191,7 +191,7 @@ class Extender:
     def _end(self, holding: Holding, now: float) -> Round:
         self._forget(holding)
         release = self._releases.send(holding.spec, holding.token, holding.granted, holding.longest_ttl, now)
-        self._lines.freed(holding)
+        self._lines.freed(holding, now)
         return release
 
     def _forget(self, holding: Holding) -> None:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Contender", "Lines"]
 
-LINGER = 1.0
-"""Seconds for which it is remembered that other processes compete for a resource that this one has left."""
+ROOM = 1024
+"""Lines kept before the idle ones are swept out: some 0.5 MB."""
 
 
 class Contender(Protocol):
@@ -28,8 +28,8 @@ class Contender(Protocol):
 
     keys: tuple[bytes, ...]
 
-    def attempt(self, *, rivals: bool) -> None:
-        """It is its turn: ask the nodes; where other processes compete, one node before the others."""
+    def attempt(self, *, lead_first: bool) -> None:
+        """It is its turn: ask all nodes at once, or, where other processes compete, one before the others."""
 
     def wake(self) -> None:
         """The resource may be free now."""
@@ -44,7 +44,7 @@ class Contender(Protocol):
 class _Line:
     """The acquisitions of one resource in this process (the first contends) and its local holder."""
 
-    __slots__ = ("holder", "keys", "lingering", "queue", "resting", "turns")
+    __slots__ = ("holder", "keys", "queue", "resting", "turns")
 
     def __init__(self, keys: tuple[bytes, ...]) -> None:
         self.keys = keys
@@ -52,7 +52,11 @@ class _Line:
         self.holder: Holding | None = None
         self.turns = Turns()
         self.resting = False
-        self.lingering = False
+
+    @property
+    def idle(self) -> bool:
+        """True when nobody would miss it."""
+        return self.holder is None and not self.queue and not self.resting
 
 
 class Lines:
@@ -62,19 +66,20 @@ class Lines:
         self._context = context
         self._lines: dict[tuple[bytes, ...], _Line] = {}
         self._wide: dict[tuple[bytes, ...], _Line] = {}
+        self._room = ROOM
 
     def join(self, contender: Contender) -> None:
         """Queue up; the first in line contends at once unless this process holds the resource itself."""
         line = self._line(contender.keys)
         line.queue.append(contender)
         if line.holder is None and len(line.queue) == 1 and not line.resting:
-            contender.attempt(rivals=line.turns.rivals)
+            contender.attempt(lead_first=False)
 
-    def granted(self, contender: Contender, holding: Holding) -> None:
+    def granted(self, contender: Contender, holding: Holding, now: float) -> None:
         """`contender` got the resource, in line or past it."""
         line = self._line(contender.keys)
         line.holder = holding
-        line.turns.granted()
+        line.turns.granted(now)
         if line.queue and line.queue[0] is contender:
             line.queue.popleft()
 
@@ -82,7 +87,7 @@ class Lines:
         """The head of a line found the resource held by another process."""
         line = self._lines.get(contender.keys)
         if line is not None and line.holder is None:
-            line.turns.refused()
+            line.turns.refused(self._context.clock())
 
     def leave(self, contender: Contender) -> None:
         """`contender` gave up, wherever it stands; the next one's turn comes in the next tick."""
@@ -95,20 +100,18 @@ class Lines:
             # Not at once: a thousand waiters that fail one after the other would be a thousand calls deep.
             self._context.loop.call_soon(self._next, line)
 
-    def freed(self, holding: Holding) -> None:
-        """A local holding is over: hand on within this tick."""
+    def freed(self, holding: Holding, now: float) -> None:
+        """A local holding is over: hand on within this tick, or stand back for other processes."""
         keys = holding.spec.keys
         line = self._lines.get(keys)
         if line is not None and line.holder is holding:
             line.holder = None
-            if line.turns.must_rest():
+            if line.turns.freed(now):
                 line.resting = True
                 self._context.loop.call_later(STAND_BACK, self._rested, line)
             elif line.queue:
                 self._context.counters.handoffs += 1
-                line.queue[0].attempt(rivals=False)
-            else:
-                self._drop(line)
+                line.queue[0].attempt(lead_first=False)
         if self._wide:
             for other in list(self._touching(keys)):
                 if other is not line and other.holder is None and other.queue:
@@ -134,37 +137,27 @@ class Lines:
     def _line(self, keys: tuple[bytes, ...]) -> _Line:
         line = self._lines.get(keys)
         if line is None:
+            if len(self._lines) >= self._room:
+                self._sweep()
             line = self._lines[keys] = _Line(keys)
             if len(keys) > 1:
                 self._wide[keys] = line
         return line
 
-    def _rested(self, line: _Line) -> None:
-        line.resting = False
-        self._next(line)
-
-    def _next(self, line: _Line) -> None:
-        if line.holder is not None or line.resting or self._lines.get(line.keys) is not line:
-            return
-        if line.queue:
-            line.queue[0].attempt(rivals=line.turns.rivals)
-        else:
-            self._drop(line)
-
-    def _drop(self, line: _Line) -> None:
-        """Forget an idle line; one with rivals only after a while, or its run would never be counted."""
-        if not line.turns.rivals:
+    def _sweep(self) -> None:
+        """Idle lines are kept, for they know whose turn it was, until there are too many."""
+        for line in [line for line in self._lines.values() if line.idle]:
             del self._lines[line.keys]
             self._wide.pop(line.keys, None)
-        elif not line.lingering:
-            line.lingering = True
-            self._context.loop.call_later(LINGER, self._lingered, line)
+        self._room = max(ROOM, 2 * len(self._lines))
 
-    def _lingered(self, line: _Line) -> None:
-        line.lingering = False
-        if line.holder is None and not line.queue and not line.resting:
-            line.turns.rivals = False
-            self._drop(line)
+    def _rested(self, line: _Line) -> None:
+        line.resting = False
+        self._next(line, lead_first=True)
+
+    def _next(self, line: _Line, lead_first: bool = False) -> None:
+        if line.holder is None and not line.resting and line.queue:
+            line.queue[0].attempt(lead_first=lead_first)
 
     def _touching(self, keys: Iterable[bytes]) -> Iterator[_Line]:
         wanted = set(keys)
