@@ -24,6 +24,10 @@ TIMEOUT_WIDTH = 0.005
 LEAD_SHARE = 0.25
 """Share of the node timeout that a lead node may take before the others are asked without its answer."""
 
+_STILL_ASKING = 1 << 30
+"""Stands for the number of nodes while they are asked: were the round lost to those that are down (they answer at
+once), its release would be queued on the others before the acquire."""
+
 _NOT_ASKED = Unsent("not asked: another node was asked first")
 
 
@@ -87,8 +91,9 @@ class Round:
         context, command = self._context, self.command
         self._slot = context.timeouts.add(self, self.started + context.options.node_timeout + TIMEOUT_WIDTH)
         if indexes is None:
-            self._asked = len(self.replies)
+            self._asked = _STILL_ASKING
             context.fleet.ask(command, self)
+            self._all_asked()
             return
         self._asked = len(indexes)
         for index in indexes:
@@ -108,7 +113,7 @@ class Round:
 
     def widen(self, on_decided: Callable[[Round], None]) -> None:
         """After the lead: ask all others the same, still one attempt. A lead that is silent may answer later."""
-        self._quorum, self._asked, self.open = self._wanted, len(self.replies), True
+        self._quorum, self._asked, self.open = self._wanted, _STILL_ASKING, True
         self._on_decided = on_decided
         at = self.started + self._context.options.node_timeout * (1 + LEAD_SHARE) + TIMEOUT_WIDTH
         self._slot = self._context.timeouts.add(self, at)
@@ -117,7 +122,11 @@ class Round:
             self.replies[index] = None
         for index in others:
             self._context.fleet.nodes[index].ask(self.command, self, index)
-        if not others:
+        self._all_asked()
+
+    def _all_asked(self) -> None:
+        self._asked = len(self.replies)
+        if self.open and self._no and is_decided(self._asked, self._quorum, self.yes, self._no):
             self._decide()
 
     def deliver(self, index: int, reply: Reply) -> None:
