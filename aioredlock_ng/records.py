@@ -65,6 +65,8 @@ class Stats:
         renewals_failed: Renewals that no quorum confirmed in time.
         handoffs: Leases handed to the next waiter of this process within the releasing tick.
         wakeups: Waiters woken by the servers or by an overlapping local lock.
+        looks: Attempts after waiting, whether woken or because a timer (expiry, fallback) said so; `looks - wakeups`
+            or more of them came from timers.
         held: Leases held now.
         waiting: Acquisitions that contend or wait now.
     """
@@ -81,5 +83,6 @@ class Stats:
     renewals_failed: int
     handoffs: int
     wakeups: int
+    looks: int
     held: int
     waiting: int

@@ -233,7 +233,7 @@ class Acquisition:
                 self._grant(attempt, now)
                 return
         self._undo(attempt)
-        self._refused(attempt)
+        self._refused(attempt, too_late=attempt.won)
 
     def _grant(self, attempt: Round, now: float) -> None:
         holding = Holding(self._spec, self._token, attempt.started, attempt, attempt.replies)
@@ -247,18 +247,19 @@ class Acquisition:
     def _undo(self, attempt: Round) -> None:
         self._releases.send(self._spec, self._token, attempt.replies, self._spec.ttl, self._context.clock())
 
-    def _refused(self, attempt: Round) -> None:
+    def _refused(self, attempt: Round, *, too_late: bool) -> None:
         context = self._context
         context.counters.refused += 1
         held = [held_for(reply) for reply in attempt.replies if is_held(reply)]
-        reachable = len(held) + attempt.yes >= context.quorum
+        reachable = len(held) + attempt.yes >= context.quorum and not too_late
         if sum(map(is_permanent, attempt.replies)) > len(attempt.replies) - context.quorum:
             self.give_up(self._error(QuorumUnreachable, "waiting does not cure what the nodes refuse"))
         elif self._blocking_timeout == 0:
             if reachable:
                 self.give_up(self._error(LockHeld, "held by another"))
             else:
-                self.give_up(self._error(QuorumUnreachable, "no quorum could be asked"))
+                why = "granted so late that too little of the ttl was left" if too_late else "no quorum could be asked"
+                self.give_up(self._error(QuorumUnreachable, why))
         elif not reachable:
             self._reachable = False
             self._failures += 1
@@ -280,11 +281,11 @@ class Acquisition:
         """Seconds until asking again without being woken."""
         context = self._context
         nodes = context.fleet.nodes
-        led = self._lead_index is not None
-        free_in = held[0] if led else quorum_free_in(held, context.quorum, len(nodes))
+        lead = self._lead_index
+        free_in = held[0] if lead is not None else quorum_free_in(held, context.quorum, len(nodes))
         if free_in == 0:
             return split_delay(self._splits, context.draw())
-        tracking = sum(node.state().tracking for node in nodes) >= context.quorum
+        tracking = nodes[lead].tracking if lead is not None else sum(n.tracking for n in nodes) >= context.quorum
         poll = (TRACKED_POLL if tracking else UNTRACKED_POLL) * (0.75 + context.draw() / 2)
         return poll if free_in is None else min(poll, free_in + EXPIRY_MARGIN)
 
@@ -297,6 +298,7 @@ class Acquisition:
 
     def _ask_again(self) -> None:
         """After a refusal there are rivals; after silence all must be asked."""
+        self._context.counters.looks += 1
         self.attempt(lead_first=self._failures == 0)
 
     def _time_out(self) -> None:

@@ -40,6 +40,7 @@ class Counters:
     renewals_failed: int = 0
     handoffs: int = 0
     wakeups: int = 0
+    looks: int = 0
 
 
 @dataclass(slots=True, kw_only=True)

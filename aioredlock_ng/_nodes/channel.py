@@ -161,9 +161,14 @@ class Channel(asyncio.BufferedProtocol):
                 if not waiting:
                     raise _ProtocolError("an answer that nobody asked for")
                 sink, command = waiting.popleft()
-                if kind is Refusal and self._ask_in_full(reply, sink, command):
-                    continue
-                sink.deliver(index, reply)
+                if kind is not Refusal:
+                    sink.deliver(index, reply)
+                elif not self._ask_in_full(reply, sink, command):
+                    sink.deliver(index, reply)
+                    if str(reply).startswith("READONLY"):
+                        # A primary was demoted: connecting anew asks DNS or the Sentinels where it is now.
+                        self.close(str(reply))
+                        return
         except _ProtocolError as error:
             self.close(f"not the Redis protocol: {error}")
         if self._drained is not None and not waiting and not self._drained.done():

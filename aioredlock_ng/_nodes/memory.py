@@ -172,6 +172,11 @@ class MemoryNode:
         """See `Node.ready`."""
         return self._connected
 
+    @property
+    def tracking(self) -> bool:
+        """See `Node.tracking`."""
+        return self._connected
+
     def ask(self, command: Command, sink: Sink, index: int) -> None:
         """See `Node.ask`."""
         if not self._connected:
@@ -208,7 +213,7 @@ class MemoryNode:
             state="up" if self._connected else "down",
             reason="" if self._connected else "not connected",
             server="memory",
-            tracking=self._connected,
+            tracking=self.tracking,
             pending=len(self._waiting),
             owed=len(self._owed),
             connections=self._connections,

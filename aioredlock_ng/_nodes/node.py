@@ -73,6 +73,11 @@ class RedisNode:
         """See `Node.ready`."""
         return self._usable is not None
 
+    @property
+    def tracking(self) -> bool:
+        """See `Node.tracking`."""
+        return self._usable is not None and self._greeting.tracking
+
     def ask(self, command: Command, sink: Sink, index: int) -> None:
         """See `Node.ask`. A silent server is sent nothing but releases: what it has not answered yet is the probe."""
         if self._usable is not None:
@@ -119,7 +124,7 @@ class RedisNode:
             reason="" if self._state == "up" else str(self._unsent),
             server=self._greeting.server,
             run_id=self._greeting.run_id,
-            tracking=self._greeting.tracking and channel is not None,
+            tracking=self.tracking,
             pending=channel.pending if channel is not None else 0,
             owed=len(self._owed),
             connections=self._connections,

@@ -86,6 +86,10 @@ class Node(Protocol):
     def ready(self) -> bool:
         """True while it is connected and answering."""
 
+    @property
+    def tracking(self) -> bool:
+        """True while it tells about changed keys."""
+
     def ask(self, command: Command, sink: Sink, index: int) -> None:
         """Send one command; the answer goes to `sink.deliver(index, reply)`, possibly before this returns."""
 
