@@ -109,7 +109,7 @@ def wheel(session: nox.Session) -> None:
     (built,) = build.glob("*.whl")
     session.install("--quiet", "--group", "test")
     session.install("--quiet", "--reinstall-package", "aioredlock-ng", f"aioredlock-ng[demo] @ {built.as_uri()}")
-    for name in ("tests", "pyproject.toml"):
+    for name in ("tests", "examples", "README.md", "pyproject.toml"):
         copy = shutil.copytree if Path(name).is_dir() else shutil.copy
         copy(name, build / name)
     session.chdir(build)
