@@ -134,10 +134,13 @@ class Round:
         self.replies[index] = reply
         if reply == self._full:
             self.yes += 1
+            # A yes can only win.
+            if self.yes == self._quorum and self.open:
+                self._decide()
         else:
             self._no += 1
-        if self.open and is_decided(self._asked, self._quorum, self.yes, self._no):
-            self._decide()
+            if self.open and is_decided(self._asked, self._quorum, self.yes, self._no):
+                self._decide()
 
     def expire(self) -> None:
         """The node timeout has passed: what has not answered does not count."""

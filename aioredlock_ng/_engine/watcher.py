@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.holding import Holding
 
-__all__ = ["WATCH_AFTER", "Watcher"]
+__all__ = ["WATCH_AFTER", "WATCH_SHARE", "Watcher"]
 
 WATCH_AFTER = 0.1
 """Seconds after which a lease is watched. Most locks are released sooner and are spared the extra read; one that is taken
 away before is told by that first read."""
+
+WATCH_SHARE = 0.25
+"""Share of a short ttl after which it is watched: before its first renewal."""
 
 
 class Watcher:
