@@ -110,8 +110,9 @@ def wheel(session: nox.Session) -> None:
     session.install("--quiet", "--group", "test")
     session.install("--quiet", "--reinstall-package", "aioredlock-ng", f"aioredlock-ng[demo] @ {built.as_uri()}")
     for name in ("tests", "examples", "README.md", "pyproject.toml"):
-        copy = shutil.copytree if Path(name).is_dir() else shutil.copy
-        copy(name, build / name)
+        if Path(name).exists():
+            copy = shutil.copytree if Path(name).is_dir() else shutil.copy
+            copy(name, build / name)
     session.chdir(build)
     where = session.run("python", "-c", "import aioredlock_ng as a; print(a.__file__)", silent=True)
     if "site-packages" not in str(where):
