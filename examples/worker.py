@@ -1,0 +1,63 @@
+"""Any number of worker processes over one folder of jobs: each job is done by one of them at a time, and once.
+
+A job is a file NAME.todo; it is done when it is called NAME.done.
+
+    export AIOREDLOCK_NG_NODES=redis://127.0.0.1:6381,redis://127.0.0.1:6382,redis://127.0.0.1:6383
+    mkdir jobs; touch jobs/{a,b,c,d,e}.todo
+    python examples/worker.py jobs & python examples/worker.py jobs
+"""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from aioredlock_ng import LockHeld, LockLost, Redlock
+
+Do = Callable[[Path], Awaitable[None]]
+
+
+async def work(redlock: Redlock, folder: Path, do: Do) -> None:
+    """Do jobs until none is left, those included that another worker had begun and lost."""
+    while jobs := todo(folder):
+        for job in jobs:
+            try:
+                # One attempt: when another worker is at this job, there are others to do.
+                async with redlock.lock(f"job:{job.name}", blocking_timeout=0):
+                    if is_todo(job):  # looked at again under the lock: it may have been done meanwhile
+                        await do(job)
+                        done(job)
+            except LockHeld:
+                continue
+            except LockLost as error:
+                # `do` was cancelled on the spot. The job is still there, for whoever gets its lock next.
+                print(f"{job.stem}: not finished, {error}")
+        await asyncio.sleep(0.05)
+
+
+def todo(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.todo"))
+
+
+def is_todo(job: Path) -> bool:
+    return job.exists()
+
+
+def done(job: Path) -> None:
+    job.rename(job.with_suffix(".done"))
+
+
+async def write_a_line(job: Path) -> None:
+    await asyncio.sleep(0.02)  # the work
+    with job.open("a") as file:
+        file.write("worked on\n")
+    print(f"{job.stem}: done")
+
+
+async def main(folder: Path) -> None:
+    async with Redlock.from_env() as redlock:
+        await work(redlock, folder, write_a_line)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))
