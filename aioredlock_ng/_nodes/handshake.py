@@ -77,6 +77,9 @@ async def greet(channel: Channel, resp3: bool, started: float, within: float) ->
             raise ConnectFailed(str(reply))
         if isinstance(reply, Refusal) and str(reply).startswith(("NOAUTH", "WRONGPASS")):
             raise ConnectFailed(f"authentication failed: {reply}", permanent=True)
+        # Accepted now, it would stay without identity and tracking, and refuse the releases that it is owed.
+        if isinstance(reply, Refusal) and str(reply).startswith(("BUSY ", "LOADING ")):
+            raise ConnectFailed(str(reply))
     info = _fields(answers.replies[0])
     if info.get("role") == "slave":
         primary = f"{info.get('master_host', '?')}:{info.get('master_port', '?')}"
