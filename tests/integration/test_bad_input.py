@@ -1,0 +1,337 @@
+"""Arguments and uses that are wrong: one clear error each, before anything is sent, and never a secret in it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import redis
+
+from aioredlock_ng import ConfigurationError, Redlock, RedlockClosed, RedlockError
+from tests.integration.helpers import no_keys_left, program
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from aioredlock_ng.testing import LocalServer
+    from tests.support.node_set import NodeSet
+
+URLS = ["redis://127.0.0.1:1", "redis://127.0.0.1:2", "redis://127.0.0.1:3"]
+SECRET = "s3cr3t"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        ([], "nodes is empty"),
+        ("redis://127.0.0.1", "must be a list.*not str"),
+        (b"redis://127.0.0.1", "must be a list.*not bytes"),
+        (None, "must be a list.*not NoneType"),
+        ([None], "not NoneType"),
+        ([b"redis://127.0.0.1"], "not bytes"),
+        ([redis.Redis()], "synchronous redis.Redis"),
+        (["redis://h:1", "redis://h:1"], "same server twice: h:1 and h:1"),
+        (["redis://h:1", "redis://h:1/2"], "same server twice: h:1 and h:1/2"),
+        (["unix:///tmp/s", "unix:///tmp/s?db=1"], "same server twice: /tmp/s and /tmp/s/1"),
+        (["127.0.0.1:6379"], "'127.0.0.1:6379' is no URL"),
+        (["http://127.0.0.1"], "use redis://, rediss:// or unix://"),
+        (["redis://127.0.0.1?color=red"], "127.0.0.1:6379: unknown option 'color'"),
+        (["redis://127.0.0.1?db=red"], "'redis://127.0.0.1': Invalid value for 'db'"),
+        (["redis://127.0.0.1/red"], "no database number"),
+        (["redis://127.0.0.1:99999"], "Port out of range"),
+        (["redis://127.0.0.1:red"], "its port is no number"),
+        (["unix://"], "names no socket"),
+    ],
+)
+def test_unusable_nodes_are_refused_by_name(nodes: Any, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        Redlock(nodes)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"http://me:{SECRET}@h:1",
+        f"me:{SECRET}@h:1",
+        f"redis://:{SECRET}/x@h:1",
+        f"redis://:{SECRET}?x@h:1",
+        f"redis://:{SECRET}#x@h:1",
+        f"redis://:x/{SECRET}@h:1",
+        f"redis://:x://{SECRET}@h:1",
+        f"redis://me/x:{SECRET}@h:1",
+        f"redis://:[{SECRET}@h:1",
+        f"redis://h:99999?password=x@{SECRET}",
+        f"redis://h:99999?password={SECRET}",
+        f"redis://:{SECRET}@h?color={SECRET}",
+        f"redis://:{SECRET}@h:99999",
+    ],
+)
+def test_a_url_that_is_refused_shows_no_part_of_its_password(url: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Redlock([url])
+    assert SECRET not in str(caught.value)
+    assert SECRET not in repr(caught.value)
+
+
+@pytest.mark.parametrize("value", [0, -1, math.inf, -math.inf, math.nan, "10", None, True, b"1"])
+@pytest.mark.parametrize("option", ["ttl", "node_timeout", "max_ttl", "connect_timeout", "close_timeout"])
+def test_a_time_that_is_no_finite_positive_number_is_refused(option: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=option):
+        Redlock(URLS, **{option: value})
+
+
+@pytest.mark.parametrize("value", [0, -1, math.inf, math.nan, "10", True])
+@pytest.mark.parametrize("option", ["ttl", "max_hold"])
+def test_a_locks_time_that_is_no_finite_positive_number_is_refused(option: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=option):
+        Redlock(URLS).lock("order", **{option: value})
+
+
+@pytest.mark.parametrize("value", [-1, math.inf, math.nan, "10", True])
+def test_a_blocking_timeout_that_is_no_finite_number_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigurationError, match="blocking_timeout"):
+        Redlock(URLS).lock("order", blocking_timeout=value)
+
+
+def test_a_ttl_too_small_for_the_node_timeout_is_refused_with_the_inequality() -> None:
+    with pytest.raises(ConfigurationError, match=r"ttl - ttl \* drift_factor - 0\.002 - node_timeout >= .* ttl >= 0\.5"):
+        Redlock(URLS, node_timeout=0.5, ttl=0.5)
+    with pytest.raises(ConfigurationError, match="too small for node_timeout"):
+        Redlock(URLS, node_timeout=0.5).lock("order", ttl=0.5)
+
+
+def test_a_ttl_above_max_ttl_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="ttl=61 is above max_ttl=60"):
+        Redlock(URLS).lock("order", ttl=61)
+
+
+async def test_extending_checks_the_ttl_like_lock_does(one_node: NodeSet) -> None:
+    async with Redlock(one_node.urls) as redlock, redlock.lock("order") as lease:
+        for ttl in (0, -1, math.nan, math.inf, 61, 0.01):
+            with pytest.raises(ConfigurationError, match="ttl"):
+                await lease.extend(ttl)
+        assert lease.valid
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("", "must not be empty"),
+        (b"", "must not be empty"),
+        (None, "str or bytes, not NoneType"),
+        (7, "str or bytes, not int"),
+        (["a"], "str or bytes, not list"),
+        ("x" * 65_537, "65,537 bytes, more than 65,536"),
+        ("ü" * 40_000, "80,000 bytes"),
+        ("\ud800", "lone surrogate"),
+    ],
+)
+def test_an_unusable_name_is_refused_before_anything_is_sent(name: Any, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        Redlock(URLS).lock(name)
+    with pytest.raises(ConfigurationError, match=words):
+        Redlock(URLS).lock("fine", name)
+
+
+def test_one_name_twice_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="one name twice"):
+        Redlock(URLS).lock("order", b"order")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a\r\nb", "\r\n$3\r\nfoo\r\n", "nul\0nul", "{name}", "{}", "%s", "a b", "ümläut", "🔒", b"\xff\xfe\0", "x" * 65_536],
+    ids=lambda name: repr(name[:12]),
+)
+async def test_any_other_name_is_just_bytes(name: str | bytes, one_node: NodeSet) -> None:
+    raw = name if isinstance(name, bytes) else name.encode()
+    client = redis.asyncio.Redis.from_url(one_node.urls[0])
+    async with client, Redlock(one_node.urls) as redlock:
+        async with redlock.lock(name) as lease:
+            assert await client.get(raw) == lease.token.encode()
+            assert await redlock.lock(raw).try_acquire() is None
+        assert await client.dbsize() == 0
+    async with client, Redlock(one_node.urls, key_format="lock:{name}:1") as redlock, redlock.lock(name):
+        assert await client.keys() == [b"lock:" + raw + b":1"]
+
+
+@pytest.mark.parametrize("key_format", ["lock", "", "{name}{name}", "{other}", "{}"])
+def test_a_key_format_without_exactly_one_name_is_refused(key_format: str) -> None:
+    with pytest.raises(ConfigurationError, match="key_format"):
+        Redlock(URLS, key_format=key_format)
+
+
+async def test_the_same_server_by_two_addresses_is_refused_at_opening(start_server: Callable[..., LocalServer]) -> None:
+    server, another = start_server(), start_server()
+    urls = [server.url, another.url, server.url.replace("127.0.0.1", "localhost")]
+    with pytest.raises(ConfigurationError, match="same server") as caught:
+        await Redlock(urls).open()
+    assert server.address in str(caught.value)
+    assert f"localhost:{server.port}" in str(caught.value)
+    with pytest.raises(ConfigurationError, match="same server"):
+        await Redlock([server.url, another.url, f"unix://{server.socket_path}"]).open()
+
+
+def calls(redlock: Redlock, lease: Any) -> dict[str, Callable[[], Awaitable[object]]]:
+    async def body() -> None:
+        async with redlock.lock("other"):
+            pass
+
+    return {
+        "acquire": lambda: redlock.lock("other").acquire(),
+        "try_acquire": lambda: redlock.lock("other").try_acquire(),
+        "async with": body,
+        "locked": lambda: redlock.locked("order"),
+        "inspect": lambda: redlock.inspect("order"),
+        "force_release": lambda: redlock.force_release("order"),
+        "extend": lambda: lease.extend(),
+        "verify": lambda: lease.verify(),
+        "release": lambda: lease.release(),
+        "wait_lost": lambda: lease.wait_lost(),
+        "aclose": redlock.aclose,
+    }
+
+
+MANAGERS = ["acquire", "try_acquire", "async with", "locked", "inspect", "force_release"]
+
+
+async def test_before_opening_and_after_closing_every_call_says_so(one_node: NodeSet) -> None:
+    redlock = Redlock(one_node.urls)
+    for name in MANAGERS:
+        with pytest.raises(RedlockClosed, match="not open"):
+            await calls(redlock, None)[name]()
+    await redlock.open()
+    with pytest.raises(RedlockClosed, match="open already"):
+        await redlock.open()
+    lease = await redlock.lock("order").acquire()
+    await redlock.aclose()
+    await redlock.aclose()
+    for name in MANAGERS:
+        with pytest.raises(RedlockClosed, match="not open"):
+            await calls(redlock, None)[name]()
+    assert await lease.release() is False
+    for name in ("extend", "verify"):
+        with pytest.raises(RedlockError):
+            await calls(redlock, lease)[name]()
+    await no_keys_left(one_node)
+    async with redlock, redlock.lock("order"):
+        assert one_node.keys() == [{"order"}]
+
+
+async def test_from_another_loop_every_call_says_loop_and_changes_nothing(one_node: NodeSet) -> None:
+    async with Redlock(one_node.urls) as redlock:
+        lease = await redlock.lock("order").acquire()
+
+        async def elsewhere() -> dict[str, str]:
+            told = {}
+            for name, call in calls(redlock, lease).items():
+                with pytest.raises(RedlockClosed) as caught:
+                    await call()
+                told[name] = str(caught.value)
+            with pytest.raises(RedlockClosed, match="loop"):
+                lease.abandon()
+            return told
+
+        told = await asyncio.to_thread(lambda: asyncio.run(elsewhere()))
+        assert all("loop" in words for words in told.values())
+        assert redlock.nodes[0].state == "up"
+        assert one_node.keys() == [{"order"}]
+        await lease.verify()
+        assert await lease.release()
+        await no_keys_left(one_node, redlock)
+
+
+async def test_check_may_be_called_from_a_thread(one_node: NodeSet) -> None:
+    async with Redlock(one_node.urls) as redlock:
+        lease = await redlock.lock("order").acquire()
+        await asyncio.to_thread(lease.check)
+        assert await asyncio.to_thread(lease.remaining) > 0
+        await lease.release()
+        with pytest.raises(RedlockError):
+            await asyncio.to_thread(lease.check)
+
+
+async def test_two_loops_in_two_threads_each_with_its_manager_exclude_each_other(three_nodes: NodeSet) -> None:
+    inside, overlaps, entered = 0, 0, [0, 0]
+    guard = threading.Lock()
+
+    async def work(number: int) -> None:
+        nonlocal inside, overlaps
+        async with Redlock(three_nodes.urls) as redlock:
+            await asyncio.gather(*(turn(redlock, number) for _ in range(50)))
+
+    async def turn(redlock: Redlock, number: int) -> None:
+        nonlocal inside, overlaps
+        async with redlock.lock("order"):
+            with guard:
+                inside += 1
+                overlaps += inside > 1
+            await asyncio.sleep(0)
+            with guard:
+                inside -= 1
+                entered[number] += 1
+
+    await asyncio.gather(*(asyncio.to_thread(lambda n=number: asyncio.run(work(n))) for number in range(2)))
+    assert entered == [50, 50]
+    assert overlaps == 0
+    await no_keys_left(three_nodes)
+
+
+FORKS = """
+import asyncio, os, sys, traceback
+from aioredlock_ng import Redlock, RedlockClosed
+
+async def refused(call):
+    try:
+        await call()
+    except RedlockClosed as error:
+        assert "fork" in str(error), error
+    else:
+        raise AssertionError("not refused")
+
+async def in_child(redlock, lease, url):
+    for call in (redlock.lock("b").acquire, redlock.lock("b").try_acquire, lease.release, lease.extend, lease.verify,
+                 lambda: redlock.locked("order"), redlock.aclose):
+        await refused(call)
+    async with Redlock([url]) as own:
+        assert await own.lock("order").try_acquire() is None
+        async with own.lock("child"):
+            pass
+
+async def main(url):
+    async with Redlock([url]) as redlock:
+        lease = await redlock.lock("order").acquire()
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                # The child has no loop that runs: it starts one, as a worker process does.
+                asyncio._set_running_loop(None)
+                asyncio.new_event_loop().run_until_complete(in_child(redlock, lease, url))
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        pid, status = await asyncio.to_thread(os.waitpid, child, 0)
+        assert status == 0, status
+        await lease.verify()
+        assert redlock.nodes[0].connections == 1
+        assert await lease.release()
+        async with redlock.lock("order"):
+            pass
+    print("fine", flush=True)
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+async def test_after_a_fork_the_child_is_refused_and_the_parent_goes_on(one_node: NodeSet) -> None:
+    async with program(FORKS, one_node.urls[0]) as process:
+        out, errors = await asyncio.wait_for(process.communicate(), 30)
+    assert (out, process.returncode) == (b"fine\n", 0), errors.decode()
+    await eventually(lambda: one_node.keys() == [set()])

@@ -1,0 +1,363 @@
+"""Every way to name a node, each against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import pickle
+import re
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from redis.asyncio import Redis, Sentinel
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import ResponseError
+
+from aioredlock_ng import LockLost, LockNotAcquired, QuorumUnreachable, Redlock
+from tests.integration.helpers import all_up
+from tests.support import server_versions
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioredlock_ng.testing import LocalServer, TLSFiles
+    from tests.support.node_set import NodeSet
+    from tests.support.sentinel import SentinelSet
+
+VERSIONS = [pytest.param(version.binary, id=version.id) for version in server_versions.at_hand()]
+ACL_DOC = Path(__file__).parents[2] / "docs" / "acl.md"
+SECRET = "s3cr3t-w0rd"
+
+
+async def serves(redlock: Redlock, server: LocalServer, name: str = "order") -> None:
+    """The basic promises on one node."""
+    async with redlock.lock(name) as lease:
+        assert await redlock.lock(name).try_acquire() is None
+        await lease.extend(20)
+        assert await redlock.locked(name)
+    assert not await redlock.locked(name)
+    assert server.command("EXISTS", name) == b"0"
+
+
+async def test_a_plain_url(one_node: NodeSet) -> None:
+    async with Redlock(one_node.urls) as redlock:
+        await serves(redlock, one_node[0])  # type: ignore[arg-type]
+        assert redlock.nodes[0].address == one_node.urls[0].partition("//")[2]
+
+
+async def test_tls_with_an_own_authority(tls_server: LocalServer) -> None:
+    async with Redlock([tls_server.url]) as redlock:
+        assert tls_server.url.startswith("rediss://")
+        await serves(redlock, tls_server)
+        # Many at once: answers of all sizes pass through the TLS layer's buffers.
+        leases = await asyncio.gather(*(redlock.lock(f"{number}:{'x' * 2000}").acquire() for number in range(500)))
+        await asyncio.gather(*(lease.release() for lease in leases))
+        await all_up(redlock)
+        assert tls_server.command("DBSIZE") == b"0"
+
+
+async def test_tls_with_a_wrong_authority_is_refused_with_the_reason(
+    tls_server: LocalServer, other_tls_files: TLSFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    wrong = f"rediss://{tls_server.address}?ssl_ca_certs={other_tls_files.ca}"
+    async with Redlock([wrong]) as redlock:
+        with pytest.raises(QuorumUnreachable, match=r"(?i)certificate.verify.failed") as caught:
+            await redlock.lock("order").try_acquire()
+        assert tls_server.address in str(caught.value)
+    assert re.search("(?i)certificate.verify.failed", caplog.text)
+
+
+async def test_tls_of_a_file_that_is_not_there_says_so(tls_server: LocalServer) -> None:
+    async with Redlock([f"rediss://{tls_server.address}?ssl_ca_certs=/no/such/ca.pem"]) as redlock:
+        with pytest.raises(QuorumUnreachable, match=r"No such file|FileNotFoundError") as caught:
+            await redlock.lock("order").try_acquire()
+        assert tls_server.address in str(caught.value)
+
+
+async def test_plain_text_to_a_tls_server_is_an_error_in_time(tls_server: LocalServer) -> None:
+    async with Redlock([f"redis://{tls_server.address}"], connect_timeout=1) as redlock:
+        with pytest.raises(QuorumUnreachable, match=re.escape(tls_server.address)):
+            await redlock.lock("order").try_acquire()
+
+
+async def test_a_unix_socket(start_server: Callable[..., LocalServer]) -> None:
+    server = start_server(unix_socket=True)
+    async with Redlock([server.url]) as redlock:
+        await serves(redlock, server)
+        assert redlock.nodes[0].address == str(server.socket_path)
+
+
+async def test_a_unix_socket_with_a_password(start_server: Callable[..., LocalServer]) -> None:
+    server = start_server(unix_socket=True, password="p:w/d@?#")
+    async with Redlock([server.url]) as redlock:
+        await serves(redlock, server)
+
+
+async def test_a_password(start_server: Callable[..., LocalServer]) -> None:
+    server = start_server(password="p:w/d@?#")
+    async with Redlock([server.url]) as redlock:
+        await serves(redlock, server)
+
+
+async def test_a_database_number(start_server: Callable[..., LocalServer]) -> None:
+    server = start_server()
+    async with Redlock([f"{server.url}/3"]) as redlock, Redis.from_url(f"{server.url}/3") as client:
+        async with redlock.lock("order") as lease:
+            assert await client.get("order") == lease.token.encode()
+            assert server.command("EXISTS", "order") == b"0"
+            assert redlock.nodes[0].address == f"{server.address}/3"
+        assert not await client.exists("order")
+
+
+@pytest.mark.parametrize("binary", VERSIONS)
+async def test_the_rights_in_the_docs_suffice(binary: Path, start_server: Callable[..., LocalServer]) -> None:
+    server = start_server(binary=binary)
+    line = re.search(r"^ACL SETUSER .*$", ACL_DOC.read_text(), re.MULTILINE)
+    assert line is not None
+    server.command(*line[0].split())
+    url = f"redis://locks:password@{server.address}"
+    async with Redlock([url]) as redlock, Redlock([url]) as other:
+        assert redlock.nodes[0].tracking
+        assert redlock.nodes[0].run_id
+        await serves(redlock, server, "lock:order")
+        async with redlock.lock("lock:a", "lock:b"):
+            waiting = asyncio.create_task(other.lock("lock:b").acquire())
+            await eventually(lambda: other.stats().refused > 0)
+        assert await (await asyncio.wait_for(waiting, 5)).release()
+        server.command("SCRIPT", "FLUSH")
+        await serves(redlock, server, "lock:order")
+        assert await redlock.force_release("lock:order") == 0
+
+
+NEEDED = ["+evalsha", "+eval", "+set", "+get", "+pttl", "+pexpire", "+del"]
+
+
+@pytest.mark.parametrize("binary", VERSIONS)
+async def test_without_the_optional_rights_locks_work_and_the_log_says_what_is_missing(
+    binary: Path, start_server: Callable[..., LocalServer], caplog: pytest.LogCaptureFixture
+) -> None:
+    server = start_server(binary=binary)
+    server.command("ACL", "SETUSER", "locks", "on", ">password", "~lock:*", *NEEDED)
+    url = f"redis://locks:password@{server.address}"
+    async with Redlock([url]) as redlock, Redlock([url]) as other:
+        assert not redlock.nodes[0].tracking
+        assert redlock.nodes[0].run_id == ""
+        await serves(redlock, server, "lock:order")
+        async with redlock.lock("lock:order", ttl=30):
+            waiting = asyncio.create_task(other.lock("lock:order").acquire())
+            await eventually(lambda: other.stats().refused > 0)
+        assert await (await asyncio.wait_for(waiting, 5)).release()
+    assert "INFO refused" in caplog.text
+    assert "no client tracking" in caplog.text
+
+
+@pytest.mark.parametrize("binary", VERSIONS)
+@pytest.mark.parametrize("missing", ["+evalsha", "+eval", "+set", "+pttl"])
+async def test_without_a_needed_right_the_caller_is_told_at_once(
+    binary: Path, missing: str, start_server: Callable[..., LocalServer]
+) -> None:
+    server = start_server(binary=binary)
+    server.command("SET", "lock:order", "another's")
+    if missing == "+set":
+        server.command("DEL", "lock:order")
+    rights = [right for right in NEEDED if right != missing]
+    server.command("ACL", "SETUSER", "locks", "on", ">password", "~lock:*", *rights)
+    async with Redlock([f"redis://locks:password@{server.address}"]) as redlock:
+        # No blocking_timeout: what waiting does not cure must not be waited for.
+        with pytest.raises(QuorumUnreachable, match="does not cure") as caught:
+            await asyncio.wait_for(redlock.lock("lock:order").acquire(), 10)
+        assert server.address in str(caught.value)
+
+
+async def test_a_key_outside_the_users_pattern_is_told_at_once(start_server: Callable[..., LocalServer]) -> None:
+    server = start_server()
+    server.command("ACL", "SETUSER", "locks", "on", ">password", "~lock:*", "+@all")
+    async with Redlock([f"redis://locks:password@{server.address}"]) as redlock:
+        with pytest.raises(QuorumUnreachable, match="NOPERM"):
+            await asyncio.wait_for(redlock.lock("order").acquire(), 10)
+        await serves(redlock, server, "lock:order")
+
+
+async def test_without_the_right_to_renew_the_loss_is_told_by_the_deadline(start_server: Callable[..., LocalServer]) -> None:
+    server = start_server()
+    rights = [right for right in NEEDED if right != "+pexpire"]
+    server.command("ACL", "SETUSER", "locks", "on", ">password", "~lock:*", *rights)
+
+    async def hold(redlock: Redlock) -> None:
+        async with redlock.lock("lock:order", ttl=0.5):
+            await asyncio.sleep(30)
+
+    async with Redlock([f"redis://locks:password@{server.address}"]) as redlock:
+        with pytest.raises(LockLost, match="deadline"):
+            await asyncio.wait_for(hold(redlock), 10)
+
+
+def assert_nowhere(secret: str, error: Exception, redlock: Redlock, log: str) -> None:
+    assert secret not in str(error)
+    assert secret not in repr(error)
+    assert secret not in "".join(traceback.format_exception(error))
+    assert secret.encode() not in pickle.dumps(error)
+    assert secret not in repr(getattr(error, "votes", ()))
+    assert secret not in repr(redlock.nodes)
+    assert secret not in repr(redlock)
+    assert secret not in log
+
+
+@pytest.mark.parametrize("given", ["url", "user", "query", "client"])
+async def test_a_wrong_password_is_told_with_the_address_and_never_shown(
+    given: str, start_server: Callable[..., LocalServer], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    server = start_server(password="another")
+    client = Redis(host="127.0.0.1", port=server.port, password=SECRET)
+    node = {
+        "url": f"redis://:{SECRET}@{server.address}",
+        "user": f"redis://{SECRET}-user:{SECRET}@{server.address}",
+        "query": f"redis://{server.address}?password={SECRET}",
+        "client": client,
+    }[given]
+    async with client, Redlock([node]) as redlock:
+        assert redlock.nodes[0].state == "refused"
+        # Waiting does not cure it, so there is no waiting.
+        with pytest.raises(QuorumUnreachable, match="authentication failed") as caught:
+            await asyncio.wait_for(redlock.lock("order").acquire(), 10)
+        assert server.address in str(caught.value)
+        assert_nowhere(SECRET, caught.value, redlock, caplog.text)
+    assert server.address in caplog.text
+
+
+async def test_no_password_where_one_is_required_is_told(start_server: Callable[..., LocalServer]) -> None:
+    server = start_server(password="another")
+    async with Redlock([f"redis://{server.address}"]) as redlock:
+        with pytest.raises(QuorumUnreachable, match="authentication failed") as caught:
+            await asyncio.wait_for(redlock.lock("order").acquire(), 10)
+        assert server.address in str(caught.value)
+
+
+async def test_a_password_that_is_corrected_on_the_server_is_tried_again(start_server: Callable[..., LocalServer]) -> None:
+    server = start_server()
+    server.command("ACL", "SETUSER", "locks", "on", ">other", "~*", "+@all")
+    async with Redlock([f"redis://locks:{SECRET}@{server.address}"]) as redlock:
+        assert redlock.nodes[0].state == "refused"
+        server.command("ACL", "SETUSER", "locks", f">{SECRET}")
+        await eventually(lambda: redlock.nodes[0].state == "up")
+        await serves(redlock, server)
+
+
+async def test_a_clients_own_settings_do_not_matter_and_it_is_left_alone(one_node: NodeSet) -> None:
+    client = Redis.from_url(
+        one_node.urls[0],
+        decode_responses=True,
+        protocol=2,
+        retry=Retry(ExponentialBackoff(), 5),
+        retry_on_timeout=True,
+        socket_timeout=0.05,
+        socket_connect_timeout=0.05,
+        health_check_interval=1,
+        client_name="mine",
+        max_connections=1,
+    )
+    async with client:
+        await client.set("mine", "ä")
+        pool = client.connection_pool
+        settings = {name: repr(value) for name, value in pool.connection_kwargs.items()}
+        connection = pool._available_connections[0]  # type: ignore[attr-defined,unused-ignore]
+        async with Redlock([client], node_timeout=2.0) as redlock, Redlock([client]) as other:
+            async with redlock.lock("order", ttl=20) as lease:
+                assert await client.get("order") == lease.token
+                # Longer than its socket_timeout: waiting for another must break no connection.
+                with pytest.raises(LockNotAcquired):
+                    await other.lock("order", blocking_timeout=0.3).acquire()
+            assert redlock.nodes[0].connections == other.nodes[0].connections == 1
+            assert redlock.nodes[0].tracking, "RESP3 whatever the client speaks"
+            assert await client.get("mine") == "ä"
+        assert {name: repr(value) for name, value in pool.connection_kwargs.items()} == settings
+        assert pool._available_connections == [connection]  # type: ignore[attr-defined,unused-ignore]
+        assert await client.get("mine") == "ä"
+        assert await client.delete("mine") == 1
+
+
+@pytest.mark.faults
+async def test_a_clients_retries_and_timeouts_do_not_reach_a_hung_node(one_node: NodeSet) -> None:
+    client = Redis.from_url(one_node.urls[0], socket_timeout=0.02, retry=Retry(ExponentialBackoff(), 5), retry_on_timeout=True)
+    async with client, Redlock([client], node_timeout=0.05) as redlock:
+        one_node.pause(0)
+        with pytest.raises(QuorumUnreachable):
+            await redlock.lock("order", ttl=30, blocking_timeout=0.5).acquire()
+        one_node.resume(0)
+        await all_up(redlock)
+        assert redlock.nodes[0].connections == 1
+        assert one_node.keys() == [set()]
+
+
+async def begun_failover(sentinel: Sentinel, name: str) -> bool:
+    ask = sentinel.sentinels[0].execute_command
+    # It has to hear from the replica first, which it asks every ten seconds unless told otherwise (Redis 7 and newer).
+    with contextlib.suppress(ResponseError):
+        await ask("SENTINEL", "DEBUG", "INFO-PERIOD", "100")
+    try:
+        await ask("SENTINEL", "FAILOVER", name)
+    except ResponseError as error:
+        if not str(error).startswith("NOGOODSLAVE"):
+            raise
+        return False
+    return True
+
+
+@pytest.mark.parametrize("planned", [False, True], ids=["killed", "planned"])
+async def test_locks_go_on_after_a_sentinels_failover(sentinel_set: SentinelSet, planned: bool) -> None:
+    sentinel = Sentinel([sentinel_set.address])
+    client = sentinel.master_for(sentinel_set.name)
+    try:
+        async with Redlock([client]) as redlock:
+            assert redlock.nodes[0].address == f"{sentinel_set.name}@sentinel"
+            await serves(redlock, sentinel_set.primary)
+            before = redlock.nodes[0].run_id
+            if planned:
+                await eventually(lambda: begun_failover(sentinel, sentinel_set.name), 15)
+            else:
+                await asyncio.to_thread(sentinel_set.failover)
+            lease = await asyncio.wait_for(redlock.lock("order").acquire(), 15)
+            await eventually(lambda: redlock.nodes[0].run_id not in ("", before), 15)
+            await lease.release()
+            await eventually(lambda: redlock.nodes[0].state == "up", 15)
+            assert redlock.nodes[0].run_id == sentinel_set.replica.info()["run_id"]
+            await serves(redlock, sentinel_set.replica)
+        assert await client.set("mine", "1"), "the client itself must still work"
+    finally:
+        await client.aclose()
+        for one in sentinel.sentinels:
+            await one.aclose()
+
+
+async def test_a_sentinels_replica_is_no_node(sentinel_set: SentinelSet) -> None:
+    sentinel = Sentinel([sentinel_set.address])
+    client = sentinel.slave_for(sentinel_set.name)
+    try:
+        async with Redlock([client]) as redlock:
+            with pytest.raises(QuorumUnreachable, match=r"is a replica of 127\.0\.0\.1"):
+                await asyncio.wait_for(redlock.lock("order").acquire(), 10)
+    finally:
+        await client.aclose()
+        for one in sentinel.sentinels:
+            await one.aclose()
+
+
+async def test_a_set_of_all_kinds_together(
+    one_node: NodeSet, start_server: Callable[..., LocalServer], tls_server: LocalServer
+) -> None:
+    local, secured = start_server(unix_socket=True), start_server(password=SECRET)
+    nodes = [one_node.urls[0], local.url, f"{secured.url}/7", tls_server.url]
+    async with Redlock(nodes) as redlock:
+        began = time.monotonic()
+        async with redlock.lock("order") as lease:
+            await eventually(lambda: lease.nodes == (4, 4))
+        assert time.monotonic() - began < 5
+        await all_up(redlock)
+    assert one_node.keys() == [set()]
