@@ -66,14 +66,18 @@ async def _drive(connect: Callable[[dict[str, Any]], Awaitable[Any]], task: dict
     took = time.perf_counter() - started
     _say({"ready": True, "pid": os.getpid(), "python": sys.version.split()[0], "versions": client.versions, "took": took})
 
-    await loop.run_in_executor(None, sys.stdin.readline)
+    if not await loop.run_in_executor(None, sys.stdin.readline):
+        # Whoever started this is gone.
+        return
     await asyncio.sleep(task["settle"])
     started, cpu = time.perf_counter(), _cpu_seconds()
     await asyncio.sleep(task["seconds"])
     seconds, cpu = time.perf_counter() - started, _cpu_seconds() - cpu
     _say({"seconds": seconds, "cpu_seconds": cpu, "cpu_share": cpu / seconds, "valid": client.valid()})
 
-    await loop.run_in_executor(None, sys.stdin.readline)
+    if not await loop.run_in_executor(None, sys.stdin.readline):
+        # Whoever started this is gone.
+        return
     probe = _Probe()
     await asyncio.sleep(task["probe_seconds"])
     probe.stop()

@@ -140,7 +140,9 @@ async def _drive(connect: Callable[[dict[str, Any]], Awaitable[Any]], task: dict
     keys = [f"{task.get('prefix', 'bench')}:{index}" for index in range(task["coroutines"])]
     loop = asyncio.get_running_loop()
     for phase in task["phases"]:
-        await loop.run_in_executor(None, sys.stdin.readline)
+        if not await loop.run_in_executor(None, sys.stdin.readline):
+            # Whoever started this is gone.
+            return
         _say(await Loop(client, keys, phase).run())
     await asyncio.wait([asyncio.ensure_future(client.close())], timeout=_CLOSE_SECONDS)
 

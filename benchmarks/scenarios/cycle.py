@@ -40,7 +40,7 @@ def run(settings: Settings) -> Outcome:
     for coroutines in COROUTINES:
         outcome.medians.extend(_medians(outcome.raw, coroutines, settings))
     outcome.rows.extend(_rows(outcome.medians))
-    outcome.bars.extend(_bars(outcome.raw))
+    outcome.bars.extend(_bars(outcome.raw, {client.name for client in settings.clients}))
     outcome.notes.extend(f"{client.name}: {client.note}" for client in settings.clients if client.note)
     outcome.notes.extend(
         f"{row['client']} at {row['coroutines']} coroutines: {row['failed'] or row['first_error']}"
@@ -109,12 +109,16 @@ def _rows(medians: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _bars(raw: list[dict[str, Any]]) -> Iterator[Bar]:
+def _bars(raw: list[dict[str, Any]], asked: set[str]) -> Iterator[Bar]:
+    """Yield the bars against those who were asked to take part."""
+
     def ratio(peer: str, coroutines: int, *path: str) -> float | None:
         return paired_ratio(by_round(raw, "ours", coroutines, *path), by_round(raw, peer, coroutines, *path))
 
-    yield at_most("cycle p50 at 1 coroutine / aioredlock's", ratio("aioredlock", 1, "cycle", "p50"), 0.5)
-    for coroutines, limit in _AT_LEAST_AIOREDLOCK.items():
-        text = f"throughput at {coroutines} coroutines / aioredlock's"
-        yield at_least(text, ratio("aioredlock", coroutines, "per_second"), limit)
-    yield at_least("throughput at 100 coroutines / the floor's", ratio("floor", 100, "per_second"), _AT_LEAST_FLOOR)
+    if {"ours", "aioredlock"} <= asked:
+        yield at_most("cycle p50 at 1 coroutine / aioredlock's", ratio("aioredlock", 1, "cycle", "p50"), 0.5)
+        for coroutines, limit in _AT_LEAST_AIOREDLOCK.items():
+            text = f"throughput at {coroutines} coroutines / aioredlock's"
+            yield at_least(text, ratio("aioredlock", coroutines, "per_second"), limit)
+    if {"ours", "floor"} <= asked:
+        yield at_least("throughput at 100 coroutines / the floor's", ratio("floor", 100, "per_second"), _AT_LEAST_FLOOR)
