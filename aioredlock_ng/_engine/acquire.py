@@ -68,7 +68,6 @@ class Acquisition:
         "_in_vain",
         "_lead_index",
         "_limit",
-        "_look_again",
         "_lines",
         "_reachable",
         "_releases",
@@ -76,6 +75,7 @@ class Acquisition:
         "_spec",
         "_splits",
         "_timer",
+        "_token",
         "future",
         "keys",
     )
@@ -97,12 +97,13 @@ class Acquisition:
         self._blocking_timeout = blocking_timeout
         self._called_at = context.clock()
         self._round: Round | None = None
+        self._token = b""
         self._timer: asyncio.TimerHandle | None = None
         self._limit: asyncio.TimerHandle | None = None
         self._gone: set[int] | None = None
         self._splits = self._failures = self._in_vain = 0
         self._lead_index: int | None = None
-        self._reachable = self._look_again = False
+        self._reachable = False
         self.keys = spec.keys
         self.future: asyncio.Future[Holding] = context.loop.create_future()
 
@@ -138,11 +139,7 @@ class Acquisition:
     def wake(self) -> None:
         """The resource may be free: ask now, or in a moment where others were faster before."""
         context, attempt = self._context, self._round
-        if attempt is None:
-            return
-        if self._timer is None:
-            # Still asking, and what was freed may be freed behind our question: look again after the refusal.
-            self._look_again = True
+        if self._timer is None or attempt is None:
             return
         context.counters.wakeups += 1
         self._in_vain = self._in_vain + 1 if context.clock() - attempt.started < QUICK else 0
@@ -179,9 +176,9 @@ class Acquisition:
         context, spec = self._context, self._spec
         self._stop_timer()
         self._gone = None
-        self._look_again = False
+        self._token = context.new_token()
         context.counters.attempts += 1
-        command = Command(spec.kind.acquire, spec.keys, (context.new_token(), spec.ttl_ms))
+        command = Command(spec.kind.acquire, spec.keys, (self._token, spec.ttl_ms))
         self._round = attempt = Round(context, command, GRANTED, context.quorum, now, on_decided)
         return attempt
 
@@ -197,9 +194,6 @@ class Acquisition:
         """The lead has answered, or has not in time."""
         assert self._lead_index is not None
         reply = attempt.replies[self._lead_index]
-        if self.future.cancelled():
-            self._decided(attempt)
-            return
         if is_held(reply):
             self._context.counters.refused += 1
             self._wait_for_holder([held_for(reply)])
@@ -225,20 +219,13 @@ class Acquisition:
             attempt.open = False
             self._undo(attempt)
         self._lines.leave(self)
-        if future.done():
-            return
-        if error is None:
-            future.cancel()
-        else:
+        if error is not None:
             future.set_exception(error)
+        elif not future.done():
+            future.cancel()
 
     def _decided(self, attempt: Round) -> None:
         context, spec = self._context, self._spec
-        if self.future.cancelled():
-            # The caller was cancelled earlier in this tick, and has not come round to `give_up` yet.
-            self._undo(attempt)
-            self.give_up(None)
-            return
         if attempt.won:
             deadline = deadline_of(attempt.started, spec.ttl, spec.drift)
             now = context.clock()
@@ -249,7 +236,7 @@ class Acquisition:
         self._refused(attempt, too_late=attempt.won)
 
     def _grant(self, attempt: Round, now: float) -> None:
-        holding = Holding(self._spec, attempt.token, attempt.started, attempt, attempt.replies)
+        holding = Holding(self._spec, self._token, attempt.started, attempt, attempt.replies)
         self._stop()
         self._round = None
         self._context.counters.acquired += 1
@@ -258,7 +245,7 @@ class Acquisition:
         self.future.set_result(holding)
 
     def _undo(self, attempt: Round) -> None:
-        self._releases.send(self._spec, attempt.token, attempt.replies, self._spec.ttl, self._context.clock())
+        self._releases.send(self._spec, self._token, attempt.replies, self._spec.ttl, self._context.clock())
 
     def _refused(self, attempt: Round, *, too_late: bool) -> None:
         context = self._context
@@ -288,10 +275,7 @@ class Acquisition:
         self._reachable = True
         self._lines.refused(self)
         self._ask_in(self._patience(held))
-        if self._look_again:
-            self.wake()
-        else:
-            self._look()
+        self._look()
 
     def _patience(self, held: list[float | None]) -> float:
         """Seconds until asking again without being woken."""
