@@ -157,7 +157,10 @@ class MemoryNode:
         self.address = self.server.address
         self._latency = latency
         self._arrived_at = self._answered_at = 0.0
-        self._inbox: deque[tuple[Command, Sink, int]] = deque()
+        # Each way is a queue: timers of one instant fire in any order, a connection does not.
+        self._travelling: deque[int] = deque()
+        self._inbox: deque[int] = deque()
+        self._answers: deque[tuple[int, Reply]] = deque()
         self._waiting: dict[int, tuple[Command, Sink, int]] = {}
         self._owed: dict[bytes, Command] = {}
         self._sequence = 0
@@ -186,10 +189,11 @@ class MemoryNode:
             return
         self._sequence += 1
         self._waiting[self._sequence] = (command, sink, index)
+        self._travelling.append(self._sequence)
         loop = asyncio.get_running_loop()
         # A connection keeps order: nothing arrives before what was sent earlier.
         self._arrived_at = max(self._arrived_at, loop.time() + self._latency())
-        loop.call_at(self._arrived_at, self._arrive, self._sequence, self._connections)
+        loop.call_at(self._arrived_at, self._arrive, self._connections)
 
     async def open(self, index: int, listener: NodeListener, clock: Callable[[], float], node_timeout: float) -> None:
         """See `Node.open`."""
@@ -226,9 +230,8 @@ class MemoryNode:
     def resume(self) -> None:
         """The server goes on with what waited, in order."""
         self._hung = False
-        inbox, self._inbox = self._inbox, deque()
-        for command, sink, index in inbox:
-            self._execute(command, sink, index)
+        while self._inbox:
+            self._execute(self._inbox.popleft())
 
     def disconnect(self) -> None:
         """The connection is cut: what was not answered has an unknown outcome."""
@@ -236,7 +239,8 @@ class MemoryNode:
             return
         self._connected = False
         self.server.detach(self)
-        self._inbox.clear()
+        for way in (self._travelling, self._inbox, self._answers):
+            way.clear()
         waiting, self._waiting = self._waiting, {}
         for command, sink, index in waiting.values():
             if command.owed_until is not None:
@@ -263,44 +267,29 @@ class MemoryNode:
         if self._listener is not None:
             self._listener.invalidated(self._index, keys)
 
-    def _arrive(self, sequence: int, connection: int) -> None:
-        if connection != self._connections or sequence not in self._waiting:
+    def _arrive(self, connection: int) -> None:
+        if connection != self._connections or not self._travelling:
             return
-        command, sink, index = self._waiting[sequence]
+        sequence = self._travelling.popleft()
         if self._hung:
-            self._inbox.append((command, _Answered(self, sequence, sink), index))
+            self._inbox.append(sequence)
         else:
-            self._execute(command, _Answered(self, sequence, sink), index)
+            self._execute(sequence)
 
-    def _execute(self, command: Command, answered: Sink, index: int) -> None:
-        reply = self.server.execute(command, self)
+    def _execute(self, sequence: int) -> None:
+        self._answers.append((sequence, self.server.execute(self._waiting[sequence][0], self)))
         loop = asyncio.get_running_loop()
         self._answered_at = max(self._answered_at, loop.time() + self._latency())
-        loop.call_at(self._answered_at, answered.deliver, index, reply)
+        loop.call_at(self._answered_at, self._answer, self._connections)
 
-    def answered(self, sequence: int) -> bool:
-        """Take a request off the waiting ones; False when the connection was cut meanwhile."""
-        was_waiting = self._waiting.pop(sequence, None) is not None
+    def _answer(self, connection: int) -> None:
+        if connection != self._connections or not self._answers:
+            return
+        sequence, reply = self._answers.popleft()
+        _, sink, index = self._waiting.pop(sequence)
         if not self._waiting:
             self._drained.set()
-        return was_waiting
-
-
-class _Answered:
-    """Delivers an answer unless the connection was cut on its way."""
-
-    __slots__ = ("_node", "_sequence", "_sink", "open", "started")
-
-    def __init__(self, node: MemoryNode, sequence: int, sink: Sink) -> None:
-        self._node = node
-        self._sequence = sequence
-        self._sink = sink
-        self.open = sink.open
-        self.started = sink.started
-
-    def deliver(self, index: int, reply: Reply) -> None:
-        if self._node.answered(self._sequence):
-            self._sink.deliver(index, reply)
+        sink.deliver(index, reply)
 
 
 def _bytes(value: bytes | int) -> bytes:
