@@ -68,6 +68,7 @@ class Acquisition:
         "_in_vain",
         "_lead_index",
         "_limit",
+        "_look_again",
         "_lines",
         "_reachable",
         "_releases",
@@ -75,7 +76,6 @@ class Acquisition:
         "_spec",
         "_splits",
         "_timer",
-        "_token",
         "future",
         "keys",
     )
@@ -97,13 +97,12 @@ class Acquisition:
         self._blocking_timeout = blocking_timeout
         self._called_at = context.clock()
         self._round: Round | None = None
-        self._token = b""
         self._timer: asyncio.TimerHandle | None = None
         self._limit: asyncio.TimerHandle | None = None
         self._gone: set[int] | None = None
         self._splits = self._failures = self._in_vain = 0
         self._lead_index: int | None = None
-        self._reachable = False
+        self._reachable = self._look_again = False
         self.keys = spec.keys
         self.future: asyncio.Future[Holding] = context.loop.create_future()
 
@@ -139,7 +138,11 @@ class Acquisition:
     def wake(self) -> None:
         """The resource may be free: ask now, or in a moment where others were faster before."""
         context, attempt = self._context, self._round
-        if self._timer is None or attempt is None:
+        if attempt is None:
+            return
+        if self._timer is None:
+            # Still asking, and what was freed may be freed behind our question: look again after the refusal.
+            self._look_again = True
             return
         context.counters.wakeups += 1
         self._in_vain = self._in_vain + 1 if context.clock() - attempt.started < QUICK else 0
@@ -176,9 +179,9 @@ class Acquisition:
         context, spec = self._context, self._spec
         self._stop_timer()
         self._gone = None
-        self._token = context.new_token()
+        self._look_again = False
         context.counters.attempts += 1
-        command = Command(spec.kind.acquire, spec.keys, (self._token, spec.ttl_ms))
+        command = Command(spec.kind.acquire, spec.keys, (context.new_token(), spec.ttl_ms))
         self._round = attempt = Round(context, command, GRANTED, context.quorum, now, on_decided)
         return attempt
 
@@ -194,6 +197,9 @@ class Acquisition:
         """The lead has answered, or has not in time."""
         assert self._lead_index is not None
         reply = attempt.replies[self._lead_index]
+        if self.future.cancelled():
+            self._decided(attempt)
+            return
         if is_held(reply):
             self._context.counters.refused += 1
             self._wait_for_holder([held_for(reply)])
@@ -219,13 +225,20 @@ class Acquisition:
             attempt.open = False
             self._undo(attempt)
         self._lines.leave(self)
-        if error is not None:
-            future.set_exception(error)
-        elif not future.done():
+        if future.done():
+            return
+        if error is None:
             future.cancel()
+        else:
+            future.set_exception(error)
 
     def _decided(self, attempt: Round) -> None:
         context, spec = self._context, self._spec
+        if self.future.cancelled():
+            # The caller was cancelled earlier in this tick, and has not come round to `give_up` yet.
+            self._undo(attempt)
+            self.give_up(None)
+            return
         if attempt.won:
             deadline = deadline_of(attempt.started, spec.ttl, spec.drift)
             now = context.clock()
@@ -236,7 +249,7 @@ class Acquisition:
         self._refused(attempt, too_late=attempt.won)
 
     def _grant(self, attempt: Round, now: float) -> None:
-        holding = Holding(self._spec, self._token, attempt.started, attempt, attempt.replies)
+        holding = Holding(self._spec, attempt.token, attempt.started, attempt, attempt.replies)
         self._stop()
         self._round = None
         self._context.counters.acquired += 1
@@ -245,13 +258,17 @@ class Acquisition:
         self.future.set_result(holding)
 
     def _undo(self, attempt: Round) -> None:
-        self._releases.send(self._spec, self._token, attempt.replies, self._spec.ttl, self._context.clock())
+        self._releases.send(self._spec, attempt.token, attempt.replies, self._spec.ttl, self._context.clock())
 
     def _refused(self, attempt: Round, *, too_late: bool) -> None:
         context = self._context
         context.counters.refused += 1
+        n, silent = len(attempt.replies), attempt.replies.count(None)
         held = [held_for(reply) for reply in attempt.replies if is_held(reply)]
-        reachable = len(held) + attempt.yes >= context.quorum and not too_late
+        failed = n - len(held) - attempt.yes - silent
+        if len(held) + failed <= n - context.quorum:
+            failed += silent  # time ran out; else it was decided before they had to answer
+        reachable = failed <= n - context.quorum and bool(held or attempt.yes) and not too_late
         if sum(map(is_permanent, attempt.replies)) > len(attempt.replies) - context.quorum:
             self.give_up(self._error(QuorumUnreachable, "waiting does not cure what the nodes refuse"))
         elif self._blocking_timeout == 0:
@@ -267,22 +284,25 @@ class Acquisition:
             self._ask_in(unreachable_delay(self._failures, context.draw()))
         else:
             self._splits = self._splits + 1 if attempt.yes else 0
-            self._wait_for_holder(held)
+            self._wait_for_holder(held, failed)
 
-    def _wait_for_holder(self, held: list[float | None]) -> None:
+    def _wait_for_holder(self, held: list[float | None], failed: int = 0) -> None:
         """Another holds it: sleep until it may be free, by what the nodes tell or by what the holder has left."""
         self._failures = 0
         self._reachable = True
         self._lines.refused(self)
-        self._ask_in(self._patience(held))
-        self._look()
+        self._ask_in(self._patience(held, failed))
+        if self._look_again:
+            self.wake()
+        else:
+            self._look()
 
-    def _patience(self, held: list[float | None]) -> float:
+    def _patience(self, held: list[float | None], failed: int) -> float:
         """Seconds until asking again without being woken."""
         context = self._context
         nodes = context.fleet.nodes
         lead = self._lead_index
-        free_in = held[0] if lead is not None else quorum_free_in(held, context.quorum, len(nodes))
+        free_in = held[0] if lead is not None else quorum_free_in(held, context.quorum, len(nodes) - failed)
         if free_in == 0:
             return split_delay(self._splits, context.draw())
         tracking = nodes[lead].tracking if lead is not None else sum(n.tracking for n in nodes) >= context.quorum

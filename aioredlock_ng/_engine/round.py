@@ -152,6 +152,13 @@ class Round:
         """True when a quorum said yes."""
         return self.yes >= self._quorum
 
+    @property
+    def token(self) -> bytes:
+        """Of an acquire: the attempt's token."""
+        token = self.command.args[0]
+        assert isinstance(token, bytes)
+        return token
+
     def held(self, _holding: object) -> int:
         """How many nodes said yes, late ones included."""
         return self.yes

@@ -44,7 +44,7 @@ class Contender(Protocol):
 class _Line:
     """The acquisitions of one resource in this process (the first contends) and its local holder."""
 
-    __slots__ = ("holder", "keys", "queue", "resting", "turns")
+    __slots__ = ("contender", "holder", "keys", "queue", "resting", "turns")
 
     def __init__(self, keys: tuple[bytes, ...]) -> None:
         self.keys = keys
@@ -52,6 +52,8 @@ class _Line:
         self.holder: Holding | None = None
         self.turns = Turns()
         self.resting = False
+        # The head of the queue once it has begun to ask; it goes on by itself.
+        self.contender: Contender | None = None
 
     @property
     def idle(self) -> bool:
@@ -72,15 +74,15 @@ class Lines:
         """Queue up; the first in line contends at once unless this process holds the resource itself."""
         line = self._line(contender.keys)
         line.queue.append(contender)
-        if line.holder is None and len(line.queue) == 1 and not line.resting:
-            contender.attempt(lead_first=False)
+        self._next(line)
 
     def granted(self, contender: Contender, holding: Holding, now: float) -> None:
         """`contender` got the resource, in line or past it."""
         line = self._line(contender.keys)
         line.holder = holding
         line.turns.granted(now)
-        if line.queue and line.queue[0] is contender:
+        if line.contender is contender:
+            line.contender = None
             line.queue.popleft()
 
     def refused(self, contender: Contender) -> None:
@@ -94,9 +96,9 @@ class Lines:
         line = self._lines.get(contender.keys)
         if line is None or contender not in line.queue:
             return
-        was_head = line.queue[0] is contender
         line.queue.remove(contender)
-        if was_head:
+        if line.contender is contender:
+            line.contender = None
             # Not at once: a thousand waiters that fail one after the other would be a thousand calls deep.
             self._context.loop.call_soon(self._next, line)
 
@@ -109,13 +111,16 @@ class Lines:
             if line.turns.freed(now):
                 line.resting = True
                 self._context.loop.call_later(STAND_BACK, self._rested, line)
+            elif line.contender is not None:
+                # It asked while somebody else of this process went past the queue.
+                line.contender.wake()
             elif line.queue:
                 self._context.counters.handoffs += 1
-                line.queue[0].attempt(lead_first=False)
+                self._next(line)
         if self._wide:
             for other in list(self._touching(keys)):
-                if other is not line and other.holder is None and other.queue:
-                    other.queue[0].wake()
+                if other is not line and other.holder is None and other.contender is not None:
+                    other.contender.wake()
 
     def holders(self, keys: tuple[bytes, ...]) -> list[Holding]:
         """Holdings of this process that stand in the way of `keys`."""
@@ -127,8 +132,8 @@ class Lines:
     def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
         """Node `index` says that `keys` changed, or that any may have (None)."""
         for line in list(self._lines.values() if keys is None else self._touching(keys)):
-            if line.queue and line.holder is None:
-                line.queue[0].changed(index)
+            if line.contender is not None:
+                line.contender.changed(index)
 
     def contenders(self) -> list[Contender]:
         """Everybody who contends or waits."""
@@ -156,8 +161,9 @@ class Lines:
         self._next(line, lead_first=True)
 
     def _next(self, line: _Line, lead_first: bool = False) -> None:
-        if line.holder is None and not line.resting and line.queue:
-            line.queue[0].attempt(lead_first=lead_first)
+        if line.contender is None and line.holder is None and not line.resting and line.queue:
+            line.contender = line.queue[0]
+            line.contender.attempt(lead_first=lead_first)
 
     def _touching(self, keys: Iterable[bytes]) -> Iterator[_Line]:
         wanted = set(keys)
