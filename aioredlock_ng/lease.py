@@ -64,8 +64,9 @@ class Lease:
     @property
     def lost(self) -> bool:
         """True once the lease ended without being released."""
-        self._engine.extender.check(self._holding)
-        return self._holding.phase is Phase.LOST
+        if self._engine.on_loop():
+            self._engine.extender.check(self._holding)
+        return self._holding.phase is Phase.LOST or (self._holding.phase is Phase.HELD and self.remaining() <= 0.0)
 
     @property
     def nodes(self) -> tuple[int, int]:
@@ -81,8 +82,10 @@ class Lease:
         """
         if self.remaining() > 0.0:
             return
-        self._engine.extender.check(self._holding)
+        if self._engine.on_loop():
+            self._engine.extender.check(self._holding)
         self._raise_if_over()
+        raise self.lost_error()
 
     async def verify(self) -> None:
         """Ask the nodes whether a quorum still holds this lease's token.
@@ -169,8 +172,12 @@ class Lease:
         if holding.phase is not Phase.HELD:
             return
         waiter: asyncio.Future[None] = self._engine.context.loop.create_future()
-        holding.waiters = [*(holding.waiters or ()), waiter]
-        await waiter
+        waiters = holding.waiters = holding.waiters or []
+        waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            waiters.remove(waiter)
 
     def __eq__(self, other: object) -> bool:
         """Equal when they are the same grant."""
@@ -205,8 +212,9 @@ class Lease:
     def lost_error(self, votes: tuple[Vote, ...] = ()) -> LockLost:
         """The error that tells how this lease was lost; for those who raise it."""
         elapsed = self._engine.context.clock() - self._holding.since
+        reason = self._holding.reason or "its deadline passed"
         return LockLost(
-            f"the lock {self.resource!r} was lost after {elapsed:.3f} s: {self._holding.reason}",
+            f"the lock {self.resource!r} was lost after {elapsed:.3f} s: {reason}",
             resource=self.resource,
             votes=votes,
             elapsed=elapsed,

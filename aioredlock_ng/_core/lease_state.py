@@ -38,10 +38,23 @@ class IllegalMove(Exception):
 class LeaseState:
     """What is known locally about one lease.
 
-    Instants are seconds of the engine's clock. `deadline` only ever moves by `renew` and `shorten`.
+    Instants are seconds of the engine's clock. `deadline` only ever moves by `asked` and `renewed`. Renewals are numbered
+    in the order in which they are sent, which is the order in which each node executes them; their answers may be read
+    in any order.
     """
 
-    __slots__ = ("deadline", "ends_at", "phase", "reason", "started", "ttl")
+    __slots__ = (
+        "_cap",
+        "_capped_at",
+        "_last_asked",
+        "_last_renewed",
+        "deadline",
+        "ends_at",
+        "phase",
+        "reason",
+        "started",
+        "ttl",
+    )
 
     def __init__(self, started: float, ttl: float, deadline: float, ends_at: float | None) -> None:
         self.started = started
@@ -50,6 +63,8 @@ class LeaseState:
         self.deadline = deadline if ends_at is None else min(deadline, ends_at)
         self.phase = Phase.HELD
         self.reason = ""
+        self._last_asked = self._last_renewed = self._capped_at = 0
+        self._cap = deadline
 
     def remaining(self, now: float) -> float:
         """Seconds of validity left at `now`; 0.0 when over."""
@@ -57,18 +72,33 @@ class LeaseState:
             return 0.0
         return max(0.0, self.deadline - now)
 
-    def renew(self, started: float, ttl: float, deadline: float) -> bool:
-        """Take over a renewal whose round began at `started`; False when a later one was already taken over."""
-        if self.phase is not Phase.HELD or started < self.started:
+    def asked(self, ttl: float, deadline: float) -> int:
+        """A renewal to `ttl` is about to be sent; returns its number.
+
+        A shorter ttl counts from here: some node may apply it though no quorum ever confirms it. It also caps every
+        renewal sent before, which the nodes have executed before it and which may be answered after it.
+        """
+        self._last_asked += 1
+        if ttl < self.ttl or deadline < self.deadline:
+            self.deadline = min(self.deadline, deadline)
+            self._cap, self._capped_at = deadline, self._last_asked
+        return self._last_asked
+
+    def renewed(self, number: int, started: float, ttl: float, deadline: float) -> bool:
+        """A quorum confirmed renewal `number`; False when a later one was confirmed before, or the lease is over."""
+        if self.phase is not Phase.HELD or number < self._last_renewed:
             return False
+        if number < self._capped_at:
+            deadline = min(deadline, self._cap)
+        self._last_renewed = number
         self.started = started
         self.ttl = ttl
         self.deadline = deadline if self.ends_at is None else min(deadline, self.ends_at)
         return True
 
-    def shorten(self, deadline: float) -> None:
-        """Before a renewal to a shorter ttl is sent: some node may apply it though no quorum confirms it."""
-        self.deadline = min(self.deadline, deadline)
+    def is_latest(self, number: int) -> bool:
+        """True while no renewal was sent after `number`."""
+        return number == self._last_asked
 
     def end(self, phase: Phase, reason: str = "") -> None:
         """Move to a final phase.

@@ -68,8 +68,8 @@ class Acquisition:
         "_in_vain",
         "_lead_index",
         "_limit",
-        "_look_again",
         "_lines",
+        "_look_again",
         "_reachable",
         "_releases",
         "_round",
@@ -146,7 +146,8 @@ class Acquisition:
             return
         context.counters.wakeups += 1
         self._in_vain = self._in_vain + 1 if context.clock() - attempt.started < QUICK else 0
-        self._ask_in(max(wake_delay(self._in_vain, context.draw()), split_delay(self._splits, context.draw())))
+        delay = max(wake_delay(self._in_vain, context.draw()), split_delay(self._splits, context.draw()))
+        self._ask_in(delay, lead_first=True)
 
     def changed(self, index: int) -> None:
         """A node says that a key changed: ask once so many did that a quorum may be free."""
@@ -281,7 +282,7 @@ class Acquisition:
             self._reachable = False
             self._failures += 1
             context.counters.unreachable += 1
-            self._ask_in(unreachable_delay(self._failures, context.draw()))
+            self._ask_in(unreachable_delay(self._failures, context.draw()), lead_first=False)
         else:
             self._splits = self._splits + 1 if attempt.yes else 0
             self._wait_for_holder(held, failed)
@@ -291,35 +292,38 @@ class Acquisition:
         self._failures = 0
         self._reachable = True
         self._lines.refused(self)
-        self._ask_in(self._patience(held, failed))
+        self._wait(held, failed)
         if self._look_again:
             self.wake()
         else:
             self._look()
 
-    def _patience(self, held: list[float | None], failed: int) -> float:
-        """Seconds until asking again without being woken."""
+    def _wait(self, held: list[float | None], failed: int) -> None:
+        """Until a wake-up, but not for ever: expiry and a slow look at all nodes are the safety net.
+
+        That look asks all nodes, for a key that stays on the lead alone must not stop a majority.
+        """
         context = self._context
         nodes = context.fleet.nodes
         lead = self._lead_index
         free_in = held[0] if lead is not None else quorum_free_in(held, context.quorum, len(nodes) - failed)
         if free_in == 0:
-            return split_delay(self._splits, context.draw())
+            self._ask_in(split_delay(self._splits, context.draw()), lead_first=lead is None)
+            return
         tracking = nodes[lead].tracking if lead is not None else sum(n.tracking for n in nodes) >= context.quorum
         poll = (TRACKED_POLL if tracking else UNTRACKED_POLL) * (0.75 + context.draw() / 2)
-        return poll if free_in is None else min(poll, free_in + EXPIRY_MARGIN)
+        self._ask_in(poll if free_in is None else min(poll, free_in + EXPIRY_MARGIN), lead_first=False)
 
-    def _ask_in(self, delay: float) -> None:
+    def _ask_in(self, delay: float, *, lead_first: bool) -> None:
         self._stop_timer()
         if delay > 0:
-            self._timer = self._context.loop.call_later(delay, self._ask_again)
+            self._timer = self._context.loop.call_later(delay, self._ask_again, lead_first)
         else:
-            self._ask_again()
+            self._ask_again(lead_first)
 
-    def _ask_again(self) -> None:
-        """After a refusal there are rivals; after silence all must be asked."""
+    def _ask_again(self, lead_first: bool) -> None:
         self._context.counters.looks += 1
-        self.attempt(lead_first=self._failures == 0)
+        self.attempt(lead_first=lead_first)
 
     def _time_out(self) -> None:
         self._context.counters.timeouts += 1

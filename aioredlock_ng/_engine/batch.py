@@ -31,12 +31,14 @@ class Batch:
         context: The engine's surroundings.
         command: What to ask; its keys are those of the holdings, in order.
         holdings: Whom it is about.
+        started: Instant before the first byte is queued.
         on_yes: Called for each holding that a quorum of nodes has.
         on_no: Called for each that a quorum can no longer have.
         on_unsure: Called at the end for each of which neither is certain.
+        stands: False once the command must not be sent again.
 
     Attributes:
-        started: Instant before the first byte is queued.
+        started: See above.
         replies: Per node: the script's answer, or a mark (`votes.py`).
         done: When set, resolved once the batch is decided.
     """
@@ -44,6 +46,7 @@ class Batch:
     __slots__ = (
         "_answered",
         "_command",
+        "_confirmed",
         "_context",
         "_full",
         "_holdings",
@@ -52,6 +55,7 @@ class Batch:
         "_on_yes",
         "_settled",
         "_slot",
+        "_stands",
         "done",
         "open",
         "replies",
@@ -63,10 +67,12 @@ class Batch:
         context: Context,
         command: Command,
         holdings: Sequence[Holding],
+        started: float,
         *,
         on_yes: Callable[[Batch, Holding], None],
         on_no: Callable[[Holding], None],
         on_unsure: Callable[[Holding], None],
+        stands: Callable[[], bool] = lambda: True,
     ) -> None:
         self._context = context
         self._command = command
@@ -74,11 +80,13 @@ class Batch:
         self._on_yes = on_yes
         self._on_no = on_no
         self._on_unsure = on_unsure
+        self._stands = stands
         self.open = True
-        self.started = context.clock()
+        self.started = started
         self.replies: list[Reply] = [None] * len(context.fleet.nodes)
         self._full = self._answered = 0
         self._settled: set[Holding] = set()
+        self._confirmed: set[Holding] = set()
         self.done: asyncio.Future[None] | None = None
 
     def ask(self) -> None:
@@ -99,6 +107,14 @@ class Batch:
             self._close()
         elif self._answered > self._full and self._answered >= self._context.quorum:
             self._judge(final=False)
+
+    def stands(self) -> bool:
+        """See `Sink.stands`."""
+        return self.open and self._stands()
+
+    def has(self, holding: Holding) -> bool:
+        """True when a quorum said yes about it in time."""
+        return holding in self._confirmed
 
     def expire(self) -> None:
         """The node timeout has passed."""
@@ -125,6 +141,7 @@ class Batch:
             yes, no = (quorum, 0) if certain else self._count(position, holding)
             if yes >= quorum:
                 self._settled.add(holding)
+                self._confirmed.add(holding)
                 self._on_yes(self, holding)
             elif total - no < quorum:
                 self._settled.add(holding)

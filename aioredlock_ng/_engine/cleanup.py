@@ -12,6 +12,8 @@ from aioredlock_ng._engine.round import Round
 from aioredlock_ng._scripts import Command
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.spec import LockSpec
@@ -50,12 +52,12 @@ class Releases:
         return release
 
 
-async def outlast_cancellation(release: Round) -> None:
-    """Wait until a release is decided though the task is cancelled, in any way and again; the node timeout at most."""
+async def outlast_cancellation(unfinished: Callable[[], bool], wait: Callable[[], Awaitable[object]]) -> None:
+    """Go on waiting though the task is cancelled, in any way and again; what is waited for must be bounded in time."""
     # The scope keeps anyio's level cancellation out, the loop outlives further task.cancel() calls.
     with anyio.CancelScope(shield=True):
-        while release.open:
+        while unfinished():
             try:
-                await release.decided()
+                await wait()
             except asyncio.CancelledError:
                 continue

@@ -59,6 +59,7 @@ class Engine:
         loop = asyncio.get_running_loop()
         self._pid = os.getpid()
         self._closed = False
+        self._past_the_lines: set[Acquisition] = set()
         self._run_ids: dict[int, str] = {}
         timeouts: Wheel[Expiring] = Wheel(loop, clock, TIMEOUT_WIDTH, _expire_all)
         self.context = Context(
@@ -119,6 +120,13 @@ class Engine:
         if self._closed:
             raise RedlockClosed("this Redlock is closed; open a new one")
 
+    def on_loop(self) -> bool:
+        """True on the event loop that this belongs to, False in other threads."""
+        try:
+            return asyncio.get_running_loop() is self.context.loop
+        except RuntimeError:
+            return False
+
     async def acquire(self, spec: LockSpec, blocking_timeout: float | None) -> Holding:
         """Get a holding or raise; see `Lock.acquire`.
 
@@ -126,13 +134,21 @@ class Engine:
         """
         self.usable()
         acquisition = Acquisition(self.context, self.lines, self._releases, self.extender, spec, blocking_timeout)
+        if blocking_timeout == 0:
+            self._past_the_lines.add(acquisition)
         acquisition.start()
         try:
-            return await acquisition.future
+            holding = await acquisition.future
         except asyncio.CancelledError:
             self.context.counters.cancelled += 1
             acquisition.give_up(None)
             raise
+        finally:
+            if blocking_timeout == 0:
+                self._past_the_lines.discard(acquisition)
+        if holding.phase is Phase.RELEASED:
+            raise RedlockClosed("the Redlock was closed in the instant in which this acquisition was granted")
+        return holding
 
     async def release(self, holding: Holding) -> bool:
         """Give a holding up; True when it was ours to the end.
@@ -146,7 +162,7 @@ class Engine:
             try:
                 await release.decided()
             except asyncio.CancelledError:
-                await outlast_cancellation(release)
+                await outlast_cancellation(lambda: release.open, release.decided)
                 raise
         if release.won:
             return True
@@ -166,7 +182,7 @@ class Engine:
         if renewal.open:
             renewal.done = self.context.loop.create_future()
             await renewal.done
-        return None if holding.ballot is renewal or holding.phase is not Phase.HELD else renewal.replies
+        return None if renewal.has(holding) or holding.phase is not Phase.HELD else renewal.replies
 
     async def poll(self, script: Script, keys: tuple[bytes, ...]) -> list[Reply]:
         """Ask all nodes and wait for every answer, the node timeout at most; None where there is none."""
@@ -180,22 +196,27 @@ class Engine:
     async def aclose(self) -> None:
         """Release what is held, end what waits, disconnect.
 
-        Safety: cancelled while waiting, what was queued is still on its way; the connections are closed all the same.
+        Safety: everything is released before the first await. Cancelled, in any way, it still waits for the nodes
+        (`close_timeout` at most) and closes the connections, then raises the cancellation.
         """
         if self._closed:
             return
         self._closed = True
-        for contender in self.lines.contenders():
+        for contender in [*self.lines.contenders(), *self._past_the_lines]:
             contender.give_up(RedlockClosed("the Redlock was closed while this acquisition waited"))
         for holding in list(self.extender.holdings):
-            if holding.on_lost is not None:
+            if holding.task is not None:
                 self.extender.lose(holding, "its Redlock was closed")
             else:
                 self.extender.release(holding)
         self.extender.close()
-        nodes, timeout = self.context.fleet.nodes, self.context.options.close_timeout
+        within = self.context.options.close_timeout
+        closing = [self.context.loop.create_task(node.aclose(within)) for node in self.context.fleet.nodes]
         try:
-            await asyncio.gather(*(node.aclose(timeout) for node in nodes))
+            await asyncio.wait(closing)
+        except asyncio.CancelledError:
+            await outlast_cancellation(lambda: not all(task.done() for task in closing), lambda: asyncio.wait(closing))
+            raise
         finally:
             self.context.timeouts.stop()
 

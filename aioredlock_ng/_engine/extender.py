@@ -85,7 +85,10 @@ class Extender:
         context.emit(LeaseLost(holding.spec.resource, prefix, reason, context.clock() - holding.since))
 
     def check(self, holding: Holding) -> None:
-        """Declare the loss of a holding whose deadline has passed though its timer has not come round yet."""
+        """Declare the loss of a holding whose deadline has passed though its timer has not come round yet.
+
+        Only on the event loop.
+        """
         if holding.phase is Phase.HELD and holding.remaining(self._context.clock()) <= 0.0:
             self.lose(holding, _UNRENEWED)
 
@@ -105,23 +108,35 @@ class Extender:
                 keys.append(key)
                 args += (holding.token, ttl_ms(seconds))
 
-        def renewed(batch: Batch, holding: Holding) -> None:
-            context.counters.renewals += 1
-            seconds = ttls[holding]
-            deadline = deadline_of(batch.started, seconds, context.options.drift(seconds))
-            if holding.renew(batch.started, seconds, deadline):
-                holding.ballot = batch
-                self._schedule(holding)
-
-        command = Command(holdings[0].spec.kind.extend, tuple(keys), tuple(args))
-        batch = Batch(context, command, holdings, on_yes=renewed, on_no=self._vanished, on_unsure=self._failed)
+        started = context.clock()
+        options = context.options
+        numbers: dict[Holding, int] = {}
         for holding, seconds in ttls.items():
-            if seconds < holding.ttl:
-                holding.shorten(deadline_of(batch.started, seconds, context.options.drift(seconds)))
+            numbers[holding] = holding.asked(seconds, deadline_of(started, seconds, options.drift(seconds)))
             holding.longest_ttl = max(holding.longest_ttl, seconds)
             self.watcher.heard(holding)
             # Whatever becomes of the batch, the deadline is watched meanwhile.
             self._put(holding, holding.deadline)
+
+        def renewed(batch: Batch, holding: Holding) -> None:
+            context.counters.renewals += 1
+            seconds = ttls[holding]
+            deadline = deadline_of(started, seconds, options.drift(seconds))
+            if holding.renewed(numbers[holding], started, seconds, deadline):
+                holding.ballot = batch
+                self._schedule(holding)
+
+        batch = Batch(
+            context,
+            Command(holdings[0].spec.kind.extend, tuple(keys), tuple(args)),
+            holdings,
+            started,
+            on_yes=renewed,
+            on_no=self._vanished,
+            on_unsure=self._failed,
+            # Sent again behind a later renewal it would undo that one.
+            stands=lambda: all(holding.is_latest(number) for holding, number in numbers.items()),
+        )
         batch.ask()
         return batch
 

@@ -142,6 +142,10 @@ class Round:
             if self.open and is_decided(self._asked, self._quorum, self.yes, self._no):
                 self._decide()
 
+    def stands(self) -> bool:
+        """See `Sink.stands`."""
+        return self.open
+
     def expire(self) -> None:
         """The node timeout has passed: what has not answered does not count."""
         if self.open:

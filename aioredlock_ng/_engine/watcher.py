@@ -54,7 +54,8 @@ class Watcher:
             keys = tuple(key for holding in part for key in holding.spec.keys)
             tokens = tuple(holding.token for holding in part for _ in holding.spec.keys)
             command = Command(part[0].spec.kind.watch, keys, tokens)
-            Batch(self._context, command, part, on_yes=_nothing, on_no=self._lose, on_unsure=_unsure).ask()
+            started = self._context.clock()
+            Batch(self._context, command, part, started, on_yes=_nothing, on_no=self._lose, on_unsure=_unsure).ask()
 
     def heard(self, holding: Holding) -> None:
         """All nodes are asked about the holding now: what they reported before counts no more."""

@@ -182,7 +182,7 @@ class Channel(asyncio.BufferedProtocol):
         """
         if command is None or not str(refusal).startswith("NOSCRIPT"):
             return False
-        if self._transport is None or not (sink.open or command.owed_until is not None):
+        if self._transport is None or not (sink.stands() or command.owed_until is not None):
             return False
         self.ask_raw(command.packed_in_full(), sink, command)
         return True

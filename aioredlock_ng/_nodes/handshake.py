@@ -40,11 +40,14 @@ class _Answers:
     """Collects all answers of the handshake; one connection answers in the order of the questions."""
 
     def __init__(self, count: int, started: float) -> None:
-        self.open = True
         self.started = started
         self.replies: list[Any] = []
         self._count = count
         self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def stands(self) -> bool:
+        """See `Sink.stands`."""
+        return False
 
     def deliver(self, index: int, reply: Reply) -> None:
         self.replies.append(reply)

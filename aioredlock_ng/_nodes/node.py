@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RedisNode"]
 
+STEADY = 5.0
+"""Seconds that a connection must have lasted for the next reconnect to be tried at once."""
+
 SUSPECT_AFTER = 3
 """Node timeouts without any answer after which a node is suspect. A hung node costs no round anything (the others
 decide it); this only bounds the backlog, so it need not be hasty."""
@@ -32,10 +35,12 @@ decide it); this only bounds the backlog, so it need not be hasty."""
 class _Forget:
     """Takes the answer to an owed release, which nobody waits for."""
 
-    open = False
-
     def __init__(self, started: float) -> None:
         self.started = started
+
+    def stands(self) -> bool:
+        """See `Sink.stands`."""
+        return False
 
     def deliver(self, index: int, reply: Reply) -> None:
         """Nothing to do: a lost one is owed again by the channel's `on_close`."""
@@ -101,18 +106,19 @@ class RedisNode:
     async def aclose(self, within: float) -> None:
         """See `Node.aclose`."""
         self._state, self._unsent = "down", Unsent("closed")
-        if self._task is not None:
-            self._task.cancel()
-            # wait, not await: that would take a cancellation of this call for the task's own.
-            await asyncio.wait([self._task])
-            self._task = None
-        channel = self._channel
-        if channel is not None:
-            self._channel = None
-            self._use(None)
-            try:
+        task, self._task = self._task, None
+        channel, self._channel = self._channel, None
+        if task is not None:
+            task.cancel()
+        try:
+            if channel is not None:
+                self._use(None)
                 await channel.drain(within)
-            finally:
+            if task is not None:
+                # wait, not await: that would take a cancellation of this call for the task's own.
+                await asyncio.wait([task])
+        finally:
+            if channel is not None:
                 channel.close("closed by this process")
 
     def state(self) -> NodeState:
@@ -139,10 +145,13 @@ class RedisNode:
                 except ConnectFailed as error:
                     self._down(str(error), refused=error.permanent)
                 else:
-                    failures = 0
                     if not settled.done():
                         settled.set_result(None)
+                    connected_at = self._clock()
                     await gone
+                    # One that is closed again and again (a replica that hides what it is) is not hammered.
+                    if self._clock() - connected_at > STEADY:
+                        failures = 0
                 if not settled.done():
                     settled.set_result(None)
                 # Jitter needs no seed here: the simulated network has nodes of its own.
@@ -218,6 +227,7 @@ class RedisNode:
                 channel.ask(command, sink)
 
     def _down(self, reason: str, *, refused: bool = False) -> None:
+        self._listener.identify(self._index, "")
         self._state = "refused" if refused else "down"
         self._unsent = Unsent(reason, permanent=refused)
         if "down" not in self._said and self._task is not None:

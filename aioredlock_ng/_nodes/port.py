@@ -19,12 +19,13 @@ class Sink(Protocol):
     """Who gets the answer.
 
     Attributes:
-        open: True while an answer can still change anything for the asker.
         started: Instant at which it began asking, by the engine's clock.
     """
 
-    open: bool
     started: float
+
+    def stands(self) -> bool:
+        """True while the asker wants its request executed, even if that happens after what it asked later."""
 
     def deliver(self, index: int, reply: Reply) -> None:
         """Take the answer of node `index`. Called exactly once per `ask`; must not raise and must not block."""
