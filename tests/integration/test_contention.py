@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 from zlib import crc32
 
 import pytest
 
-from aioredlock_ng import Redlock
-from tests.integration.helpers import state_of
+from aioredlock_ng import AcquireTimeout, LockHeld, Redlock
+from tests.integration.helpers import Witness, no_keys_left, state_of
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
@@ -34,3 +35,75 @@ async def test_a_contender_whose_majority_went_away_leaves_no_key_on_the_rest(fi
         await asyncio.wait([waiting])
         await eventually(lambda: not any(contender.nodes[index].pending for index in (1, 4)))
         assert [five_nodes[index].command("EXISTS", order) for index in (1, 4)] == [b"0", b"0"]
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("down", [0, 1, 2])
+async def test_with_a_node_down_held_is_still_told_as_held(down: int, three_nodes: NodeSet) -> None:
+    async with Redlock(three_nodes.urls) as redlock, Redlock(three_nodes.urls) as other:
+        await asyncio.to_thread(three_nodes.crash, down)
+        await eventually(lambda: state_of(redlock, down) == state_of(other, down) == "down")
+        async with redlock.lock("order"):
+            assert await other.lock("order").try_acquire() is None
+            with pytest.raises(LockHeld):
+                await other.lock("order", blocking_timeout=0).acquire()
+            with pytest.raises(AcquireTimeout):
+                await other.lock("order", blocking_timeout=0.2).acquire()
+            assert other.stats().unreachable == 0
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("down", [0, 1, 2])
+async def test_with_a_node_down_a_waiter_is_still_woken_and_does_not_poll(down: int, three_nodes: NodeSet) -> None:
+    async with Redlock(three_nodes.urls) as redlock, Redlock(three_nodes.urls) as other:
+        await asyncio.to_thread(three_nodes.crash, down)
+        await eventually(lambda: state_of(redlock, down) == state_of(other, down) == "down")
+        waits = []
+        for _ in range(30):
+            lease = await redlock.lock("order", ttl=30).acquire()
+            waiting = asyncio.create_task(other.lock("order", ttl=30).acquire())
+            attempts = other.stats().attempts
+            await eventually(lambda attempts=attempts: other.stats().attempts > attempts)
+            await eventually(lambda: sum(node.pending for node in other.nodes) == 0)
+            began = time.monotonic()
+            await lease.release()
+            lease = await waiting
+            waits.append(time.monotonic() - began)
+            await lease.release()
+        assert sorted(waits)[15] < 0.05, "the waiters were not woken"
+        assert max(waits) < 1.4, "a wake-up was missed"
+        assert other.stats().attempts < 30 * 6, "the waiters polled"
+
+
+@pytest.mark.parametrize("count", [2, 4])
+async def test_with_an_even_number_of_nodes_held_is_told_as_held(count: int, five_nodes: NodeSet) -> None:
+    urls = five_nodes.urls[:count]
+    async with Redlock(urls) as redlock, Redlock(urls) as other, redlock.lock("order"):
+        assert await other.lock("order").try_acquire() is None
+        with pytest.raises(AcquireTimeout):
+            await other.lock("order", blocking_timeout=0.2).acquire()
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+async def test_split_votes_settle(count: int, five_nodes: NodeSet) -> None:
+    """On an even number two contenders can both have half (node-redlock never settles that)."""
+    urls = five_nodes.urls[:count]
+    async with Redlock(urls) as redlock, Redlock(urls) as other, Redlock(urls) as third:
+        witness = Witness()
+
+        async def work(manager: Redlock) -> float:
+            longest = 0.0
+            for _ in range(60):
+                began = time.monotonic()
+                async with manager.lock("order", ttl=30):
+                    longest = max(longest, time.monotonic() - began)
+                    with witness("order"):
+                        await asyncio.sleep(0)
+            return longest
+
+        longest = await asyncio.wait_for(asyncio.gather(*map(work, (redlock, other, third))), 40)
+        assert witness.entered == 180
+        assert witness.overlaps == 0
+        # Far less than the ttl: none had to wait for the expiry of what nobody held.
+        assert max(longest) < 5
+        await no_keys_left(five_nodes, redlock)

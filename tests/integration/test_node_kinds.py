@@ -310,6 +310,10 @@ async def begun_failover(sentinel: Sentinel, name: str) -> bool:
     return True
 
 
+async def sentinel_names(sentinel: Sentinel, name: str, address: tuple[str, int]) -> bool:
+    return await sentinel.discover_master(name) == address
+
+
 @pytest.mark.parametrize("planned", [False, True], ids=["killed", "planned"])
 async def test_locks_go_on_after_a_sentinels_failover(sentinel_set: SentinelSet, planned: bool) -> None:
     sentinel = Sentinel([sentinel_set.address])
@@ -321,6 +325,11 @@ async def test_locks_go_on_after_a_sentinels_failover(sentinel_set: SentinelSet,
             before = redlock.nodes[0].run_id
             if planned:
                 await eventually(lambda: begun_failover(sentinel, sentinel_set.name), 15)
+                promoted = ("127.0.0.1", sentinel_set.replica.port)
+                await eventually(lambda: sentinel_names(sentinel, sentinel_set.name, promoted), 15)
+                # The Sentinel does the same to the old primary, but only eight seconds later.
+                sentinel_set.primary.command("REPLICAOF", *map(str, promoted))
+                sentinel_set.primary.command("CLIENT", "KILL", "TYPE", "normal")
             else:
                 await asyncio.to_thread(sentinel_set.failover)
             lease = await asyncio.wait_for(redlock.lock("order").acquire(), 15)

@@ -1,0 +1,347 @@
+"""Servers that refuse, and servers that are none: one clear error with the address, and a minority of them stops nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+import redis
+
+from aioredlock_ng import AcquireTimeout, ConfigurationError, LockLost, QuorumUnreachable, Redlock
+from tests.integration.helpers import all_up, no_keys_left, state_of
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from aioredlock_ng.testing import LocalServer
+    from tests.support.node_set import NodeSet
+
+    StartServer = Callable[..., LocalServer]
+    Spoil = Callable[[], object]
+
+
+@contextlib.asynccontextmanager
+async def stranger(first_words: bytes | None, closes: bool = False) -> AsyncIterator[str]:
+    """A server that speaks something else: its words, or silence, or the end of the connection."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            if not closes:
+                while await reader.read(4096):
+                    if first_words is not None:
+                        writer.write(first_words)
+                        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@contextlib.asynccontextmanager
+async def busy(server: LocalServer) -> AsyncIterator[None]:
+    """A script that runs until it is killed."""
+
+    def run() -> None:
+        client = redis.Redis.from_url(server.url, socket_timeout=60)
+        with client, contextlib.suppress(redis.ResponseError):
+            client.eval("while true do end", 0)
+
+    def refuses() -> bool:
+        try:
+            server.command("PING")
+        except RuntimeError as refusal:
+            return str(refusal).startswith("BUSY")
+        return False
+
+    running = asyncio.create_task(asyncio.to_thread(run))
+    try:
+        await eventually(refuses, 20)
+        yield
+    finally:
+        server.command("SCRIPT", "KILL")
+        await running
+
+
+@contextlib.asynccontextmanager
+async def bad_node(kind: str, start_server: StartServer) -> AsyncIterator[tuple[str, Spoil]]:
+    """A URL, and what to call once it is connected."""
+    async with contextlib.AsyncExitStack() as stack:
+        spoil: Spoil = lambda: None  # noqa: E731
+        match kind:
+            case "http":
+                url = await stack.enter_async_context(stranger(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"))
+            case "silent":
+                url = await stack.enter_async_context(stranger(None))
+            case "closes":
+                url = await stack.enter_async_context(stranger(None, closes=True))
+            case "says ok to everything":
+                url = await stack.enter_async_context(stranger(b"+OK\r\n"))
+            case "nobody":
+                server = start_server()
+                url = server.url
+                server.stop()
+            case "wrong type":
+                server = start_server()
+                server.command("HSET", "order", "field", "value")
+                url = server.url
+            case "password":
+                url = f"redis://:wrong@{start_server(password='right').address}"
+            case "no right":
+                server = start_server()
+                server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "+@all", "-evalsha")
+                url = f"redis://locks:word@{server.address}"
+            case "memory":
+                server = start_server(["--maxmemory", "1mb", "--maxmemory-policy", "noeviction"])
+                fill(server)
+                url = server.url
+            case "replica":
+                server = start_server()
+                server.command("REPLICAOF", "127.0.0.1", str(start_server().port))
+                url = server.url
+            case "demoted":
+                primary, server = start_server(), start_server()
+                url, spoil = server.url, lambda: server.command("REPLICAOF", "127.0.0.1", str(primary.port))
+            case "busy":
+                server = start_server(["--lua-time-limit", "50"])
+                await stack.enter_async_context(busy(server))
+                url = server.url
+            case "cannot save":
+                server = start_server(["--dbfilename", "taken", "--save", "3600 1000000"])
+                # In good order it would not end before it has saved.
+                stack.callback(server.crash)
+                url, spoil = server.url, lambda: fail_to_save(server)
+            case _:
+                raise AssertionError(kind)
+        yield url, spoil
+
+
+def fill(server: LocalServer) -> None:
+    script = "for i = 1, 1000 do redis.call('SET', 'filler:' .. i, string.rep('x', 10000)) end"
+    # A script that has begun to write is let finish; the next one is refused.
+    with contextlib.suppress(RuntimeError):
+        server.command("EVAL", script, "0")
+    with pytest.raises(RuntimeError, match="OOM"):
+        server.command("SET", "more", "x")
+
+
+def fail_to_save(server: LocalServer) -> None:
+    """A directory lies where the snapshot is to be."""
+    (server.socket_path.parent / "taken").mkdir()
+    server.command("SET", "unsaved", "1")
+    server.command("BGSAVE")
+    while server.info()["rdb_bgsave_in_progress"] != "0":
+        pass
+    assert server.info()["rdb_last_bgsave_status"] == "err"
+
+
+KINDS = {
+    "http": "not the Redis protocol|Protocol",
+    "silent": r"no connection within 0\.3 s",
+    "closes": "(?i)closed|reset",
+    "says ok to everything": r"no connection within 0\.3 s",
+    "nobody": "(?i)connect",
+    "wrong type": "WRONGTYPE",
+    "password": "authentication failed",
+    "no right": "NOPERM",
+    "memory": "OOM",
+    "replica": r"is a replica of 127\.0\.0\.1:\d+",
+    "demoted": "READONLY|is a replica",
+    "busy": "BUSY",
+    "cannot save": "MISCONF",
+}
+
+for_each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@for_each_kind
+async def test_alone_it_is_told_in_time_with_its_address_and_its_own_words(kind: str, start_server: StartServer) -> None:
+    async with (
+        bad_node(kind, start_server) as (url, spoil),
+        Redlock([url], connect_timeout=0.3, node_timeout=0.5) as redlock,
+    ):
+        await asyncio.to_thread(spoil)
+        with pytest.raises(QuorumUnreachable, match=KINDS[kind]) as caught:
+            await asyncio.wait_for(redlock.lock("order", blocking_timeout=1).acquire(), 10)
+        assert url.rpartition("@")[2].removeprefix("redis://") in str(caught.value)
+        assert len(str(caught.value)) < 1000
+        with pytest.raises(QuorumUnreachable, match=KINDS[kind]):
+            await redlock.lock("order").try_acquire()
+
+
+@for_each_kind
+async def test_in_the_minority_it_stops_nobody(kind: str, three_nodes: NodeSet, start_server: StartServer) -> None:
+    async with bad_node(kind, start_server) as (url, spoil):
+        nodes = [three_nodes.urls[0], url, three_nodes.urls[1]]
+        async with Redlock(nodes, connect_timeout=0.3, node_timeout=0.5) as redlock:
+            await asyncio.to_thread(spoil)
+            for _ in range(3):
+                async with redlock.lock("order", ttl=1.0) as lease:
+                    await eventually(lambda lease=lease: lease.nodes == (2, 3))
+                    await lease.extend()
+                    await lease.verify()
+                    assert await redlock.lock("order").try_acquire() is None
+            async with redlock.lock("a", "b", blocking_timeout=5):
+                pass
+            await eventually(lambda: three_nodes.keys() == [set()] * 3)
+
+
+@for_each_kind
+async def test_in_the_majority_the_rest_is_left_clean(kind: str, one_node: NodeSet, start_server: StartServer) -> None:
+    async with (
+        bad_node(kind, start_server) as (url, spoil),
+        bad_node(kind, start_server) as (other, spoil_other),
+        Redlock([url, one_node.urls[0], other], connect_timeout=0.3, node_timeout=0.5) as redlock,
+    ):
+        await asyncio.to_thread(spoil)
+        await asyncio.to_thread(spoil_other)
+        with pytest.raises(QuorumUnreachable):
+            await asyncio.wait_for(redlock.lock("order", ttl=60, blocking_timeout=0.3).acquire(), 10)
+        await eventually(lambda: not redlock.nodes[1].pending)
+        assert one_node.keys() == [set()]
+
+
+async def test_a_foreign_kind_of_key_is_left_as_it_is(three_nodes: NodeSet) -> None:
+    for node in three_nodes:
+        node.command("RPUSH", "order", "a", "b")
+    async with Redlock(three_nodes.urls) as redlock:
+        with pytest.raises(QuorumUnreachable, match="WRONGTYPE"):
+            await asyncio.wait_for(redlock.lock("order").acquire(), 5)
+        with pytest.raises(QuorumUnreachable, match="WRONGTYPE"):
+            await asyncio.wait_for(redlock.lock("free", "order").acquire(), 5)
+        assert three_nodes.keys() == [{"order"}] * 3
+        assert all(node.command("LLEN", "order") == b"2" for node in three_nodes)
+
+
+async def test_a_held_key_that_becomes_another_kind_is_a_loss(three_nodes: NodeSet) -> None:
+    async def hold(redlock: Redlock) -> None:
+        async with redlock.lock("order", ttl=0.9), redlock.lock("other", ttl=0.9) as other:
+            for node in three_nodes:
+                node.command("DEL", "order")
+                node.command("HSET", "order", "field", "value")
+            try:
+                await asyncio.sleep(30)
+            finally:
+                assert other.valid, "the rest of the batch was lost with it"
+
+    async with Redlock(three_nodes.urls) as redlock:
+        with pytest.raises(LockLost, match=r"'order'.*no longer holds"):
+            await asyncio.wait_for(hold(redlock), 10)
+        assert three_nodes.keys() == [{"order"}] * 3
+
+
+async def test_a_busy_server_is_used_again_once_its_script_is_killed(start_server: StartServer) -> None:
+    server = start_server(["--lua-time-limit", "50"])
+    async with Redlock([server.url], node_timeout=0.5) as early:
+        async with busy(server):
+            with pytest.raises(QuorumUnreachable, match="BUSY"):
+                await early.lock("order", blocking_timeout=0.3).acquire()
+            late = await Redlock([server.url]).open()
+            assert "BUSY" in late.nodes[0].reason
+            waiting = asyncio.create_task(late.lock("order").acquire())
+        lease = await asyncio.wait_for(waiting, 10)
+        # Connected while it was busy, it would know neither.
+        assert late.nodes[0].tracking
+        assert late.nodes[0].run_id
+        await lease.release()
+        async with early.lock("order", blocking_timeout=5):
+            pass
+        await late.aclose()
+
+
+async def test_a_server_that_is_loading_is_told_so_and_used_once_it_is_ready(start_server: StartServer) -> None:
+    server = start_server(["--key-load-delay", "100"], appendonly=True)
+    server.command("EVAL", "for i = 1, 8000 do redis.call('SET', 'k' .. i, i) end return 1", "0")
+    server.stop()
+    starting = asyncio.create_task(asyncio.to_thread(server.start))
+    async with Redlock([server.url], node_timeout=1.0) as redlock:
+        await eventually(lambda: "LOADING" in redlock.nodes[0].reason, 10)
+        with pytest.raises(QuorumUnreachable, match="LOADING") as caught:
+            await redlock.lock("order").try_acquire()
+        assert server.address in str(caught.value)
+        assert not starting.done()
+        lease = await asyncio.wait_for(redlock.lock("order").acquire(), 20)
+        assert redlock.nodes[0].tracking
+        await lease.release()
+    await starting
+
+
+async def test_a_full_server_is_used_again_once_there_is_room(start_server: StartServer) -> None:
+    server = start_server(["--maxmemory", "4mb", "--maxmemory-policy", "noeviction"])
+    async with Redlock([server.url]) as redlock:
+        lease = await redlock.lock("held", ttl=1.0).acquire()
+        fill(server)
+        waiting = asyncio.create_task(redlock.lock("order").acquire())
+        await eventually(lambda: redlock.stats().refused > 0)
+        # What is held is renewed and released all the same.
+        renewals = redlock.stats().renewals
+        await eventually(lambda: redlock.stats().renewals > renewals)
+        assert await lease.release()
+        assert server.command("EXISTS", "held") == b"0"
+        server.wipe()
+        await (await asyncio.wait_for(waiting, 10)).release()
+
+
+async def test_a_demoted_node_is_left_out_and_the_lease_lives_on(three_nodes: NodeSet, start_server: StartServer) -> None:
+    server = start_server()
+    async with Redlock([*three_nodes.urls[:2], server.url]) as redlock:
+        async with redlock.lock("order", ttl=0.6) as lease:
+            server.command("REPLICAOF", "127.0.0.1", str(start_server().port))
+            renewals = redlock.stats().renewals
+            await eventually(lambda: redlock.stats().renewals > renewals + 2)
+            await eventually(lambda: lease.nodes == (2, 3))
+        server.command("REPLICAOF", "NO", "ONE")
+        await eventually(lambda: state_of(redlock, 2) == "up")
+        async with redlock.lock("order") as lease:
+            await eventually(lambda: lease.nodes == (3, 3))
+
+
+async def test_a_cluster_member_is_refused(start_server: StartServer) -> None:
+    server = start_server(["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"])
+    async with Redlock([server.url]) as redlock:
+        with pytest.raises(QuorumUnreachable, match="cluster mode") as caught:
+            await asyncio.wait_for(redlock.lock("order").acquire(), 10)
+        assert server.address in str(caught.value)
+
+
+async def test_a_held_lock_is_told_as_held_although_a_minority_refuses(three_nodes: NodeSet, start_server: StartServer) -> None:
+    server = start_server()
+    server.command("HSET", "order", "field", "value")
+    urls = [server.url, *three_nodes.urls[:2]]
+    async with Redlock(urls) as redlock, Redlock(urls) as other:
+        async with redlock.lock("order"):
+            with pytest.raises(AcquireTimeout) as caught:
+                await other.lock("order", blocking_timeout=0.3).acquire()
+            assert "held" in str(caught.value)
+        async with other.lock("order", blocking_timeout=5):
+            pass
+        await all_up(redlock)
+        await no_keys_left(three_nodes, other)
+
+
+async def test_a_twin_that_appears_later_is_refused_by_name(start_server: StartServer) -> None:
+    first, second, third = start_server(), start_server(), start_server()
+    twin = f"redis://localhost:{first.port}"
+    async with Redlock([first.url, second.url, third.url]) as redlock:
+        assert {node.state for node in redlock.nodes} == {"up"}
+    first.pause()
+    try:
+        # While neither name of it answers, nothing can be known.
+        redlock = await Redlock([first.url, second.url, third.url, twin, "redis://127.0.0.1:1"], connect_timeout=0.3).open()
+    finally:
+        first.resume()
+    async with contextlib.aclosing(redlock):
+        await eventually(lambda: "same server" in redlock.nodes[0].reason + redlock.nodes[3].reason)
+        reason = redlock.nodes[0].reason + redlock.nodes[3].reason
+        assert first.address in reason
+        assert f"localhost:{first.port}" in reason
+
+
+async def test_a_set_that_is_one_server_under_two_names_never_opens(start_server: StartServer) -> None:
+    server = start_server()
+    with pytest.raises(ConfigurationError, match="same server"):
+        async with Redlock([server.url, f"redis://localhost:{server.port}"]):
+            pass
