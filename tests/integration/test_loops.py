@@ -1,0 +1,171 @@
+"""The basic promises on every kind of event loop at hand, in one run: the plain one, debug mode, eager tasks, uvloop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import sys
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+from aioredlock_ng import LockLost, QuorumUnreachable, Redlock
+from tests.integration.helpers import Witness, all_up, no_keys_left, state_of
+from tests.support import loops
+from tests.support.eventually import eventually
+from tests.support.proxy import Proxy
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from aioredlock_ng.testing import LocalServer
+    from tests.support.node_set import NodeSet
+
+AT_HAND = [
+    kind
+    for kind in loops.KINDS
+    if not (kind == "eager" and sys.version_info < (3, 12))
+    and not (kind == "uvloop" and importlib.util.find_spec("uvloop") is None)
+]
+
+
+@pytest.fixture(params=AT_HAND)
+def loop_kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def run(kind: str, main: Coroutine[object, object, None]) -> None:
+    with asyncio.Runner(loop_factory=loops.factory(kind, virtual=False)) as runner:
+        runner.run(main)
+
+
+def test_locks_exclude_are_renewed_and_leave_nothing(loop_kind: str, three_nodes: NodeSet) -> None:
+    async def main() -> None:
+        async with Redlock(three_nodes.urls) as redlock, Redlock(three_nodes.urls) as other:
+            witness = Witness()
+
+            async def work(manager: Redlock) -> None:
+                for _ in range(20):
+                    async with manager.lock("order"):
+                        with witness("order"):
+                            await asyncio.sleep(0)
+
+            await asyncio.gather(*(work(manager) for manager in (redlock, other) for _ in range(5)))
+            assert (witness.entered, witness.overlaps) == (200, 0)
+            async with redlock.lock("order", ttl=0.4):
+                renewals = redlock.stats().renewals
+                await eventually(lambda: redlock.stats().renewals > renewals + 3)
+                assert await other.lock("order").try_acquire() is None
+            await no_keys_left(three_nodes, redlock)
+
+    run(loop_kind, main())
+
+
+def test_cancelled_in_every_way_nothing_is_left(loop_kind: str, three_nodes: NodeSet) -> None:
+    async def main() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            proxies = [await stack.enter_async_context(Proxy(url)) for url in three_nodes.urls]
+            redlock = await stack.enter_async_context(Redlock([proxy.url for proxy in proxies], ttl=60, node_timeout=1.0))
+            for proxy in proxies:
+                proxy.delay(0.005)
+
+            async def attempt(number: int) -> None:
+                patience = 0.0001 + 0.008 * number / 100
+                lock = redlock.lock(f"order:{number}")
+                if number % 2:
+                    with anyio.move_on_after(patience):
+                        async with lock:
+                            await asyncio.sleep(30)
+                else:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(patience), lock:
+                            await asyncio.sleep(30)
+
+            await asyncio.gather(*map(attempt, range(100)))
+            assert not redlock.leases
+            await no_keys_left(three_nodes, redlock)
+
+    run(loop_kind, main())
+
+
+def test_a_loss_cancels_the_body_and_nothing_else(loop_kind: str, three_nodes: NodeSet) -> None:
+    async def main() -> None:
+        undone = False
+
+        async def hold(redlock: Redlock) -> None:
+            nonlocal undone
+            async with redlock.lock("order", ttl=0.6):
+                for node in three_nodes:
+                    node.command("SET", "order", "another's")
+                try:
+                    await asyncio.sleep(30)
+                finally:
+                    # The body's own clean-up is not cancelled again.
+                    await asyncio.sleep(0.01)
+                    undone = True
+
+        async with Redlock(three_nodes.urls) as redlock:
+            with pytest.raises(LockLost):
+                await hold(redlock)
+            assert undone
+            task = asyncio.current_task()
+            assert task is not None
+            assert task.cancelling() == 0
+            await asyncio.sleep(0)
+
+    run(loop_kind, main())
+
+
+@pytest.mark.faults
+def test_a_hung_and_a_killed_node_are_gone_on_without_and_used_again(loop_kind: str, five_nodes: NodeSet) -> None:
+    async def main() -> None:
+        async with Redlock(five_nodes.urls, node_timeout=0.2) as redlock:
+            five_nodes.pause(0)
+            await asyncio.to_thread(five_nodes.crash, 1)
+
+            async def both_noticed() -> bool:
+                async with redlock.lock("order"):
+                    return state_of(redlock, 0) == "suspect" and state_of(redlock, 1) == "down"
+
+            await eventually(both_noticed, 10)
+            five_nodes.resume(0)
+            await asyncio.to_thread(five_nodes.restart, 1)
+            await all_up(redlock)
+            async with redlock.lock("order") as lease:
+                await eventually(lambda: lease.nodes == (5, 5))
+            await no_keys_left(five_nodes, redlock)
+
+    run(loop_kind, main())
+
+
+def test_tls_carries_many_at_once(loop_kind: str, tls_server: LocalServer) -> None:
+    async def main() -> None:
+        async with Redlock([tls_server.url], node_timeout=2.0) as redlock:
+            assert redlock.nodes[0].state == "up", redlock.nodes[0].reason
+            leases = await asyncio.gather(*(redlock.lock(f"{n}:{'x' * 3000}").acquire() for n in range(300)))
+            await asyncio.gather(*(lease.verify() for lease in leases))
+            await asyncio.gather(*(lease.release() for lease in leases))
+            await all_up(redlock)
+            assert tls_server.command("DBSIZE") == b"0"
+
+    run(loop_kind, main())
+
+
+def test_a_manager_closed_in_one_loop_may_be_opened_in_the_next(loop_kind: str, one_node: NodeSet) -> None:
+    redlock = Redlock(one_node.urls)
+
+    async def first() -> None:
+        async with redlock, redlock.lock("order"):
+            pass
+
+    async def unreachable() -> None:
+        async with Redlock(["redis://127.0.0.1:1"]) as nowhere:
+            with pytest.raises(QuorumUnreachable):
+                await nowhere.lock("order").try_acquire()
+
+    # Closed in its loop, it may be opened in another.
+    run(loop_kind, first())
+    run(loop_kind, first())
+    run(loop_kind, unreachable())
