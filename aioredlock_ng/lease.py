@@ -100,6 +100,7 @@ class Lease:
         """
         self._raise_if_over()
         holding, context = self._holding, self._engine.context
+        asked_at = context.clock()
         replies = await self._engine.poll(holding.spec.kind.inspect, holding.spec.keys)
         votes = tuple(self._vote(node.address, reply) for node, reply in zip(context.fleet.nodes, replies, strict=True))
         yes = sum(vote.outcome is Outcome.GRANTED for vote in votes)
@@ -110,7 +111,7 @@ class Lease:
                 self._engine.extender.lose(holding, "a quorum of nodes no longer holds its key")
                 raise self.lost_error(votes)
             case Verdict.OPEN:
-                raise self._unreachable(votes, "verified")
+                raise self._unreachable(votes, "verified", asked_at)
 
     async def extend(self, ttl: float | None = None) -> None:
         """Renew now, besides the renewals in the background.
@@ -132,11 +133,12 @@ class Lease:
         ttl = holding.ttl if ttl is None else context.options.check_ttl(ttl)
         self.check()
         self._raise_if_over()
+        asked_at = context.clock()
         replies = await self._engine.extend(holding, ttl)
         self._raise_if_over()
         if replies is not None:
             votes = tuple(acquire_vote(n.address, _plain(r)) for n, r in zip(context.fleet.nodes, replies, strict=True))
-            raise self._unreachable(votes, "extended")
+            raise self._unreachable(votes, "extended", asked_at)
 
     async def release(self) -> bool:
         """Give the lock up. Idempotent.
@@ -220,12 +222,13 @@ class Lease:
             elapsed=elapsed,
         )
 
-    def _unreachable(self, votes: tuple[Vote, ...], what: str) -> QuorumUnreachable:
+    def _unreachable(self, votes: tuple[Vote, ...], what: str, asked_at: float) -> QuorumUnreachable:
         told = "; ".join(map(str, votes))
         return QuorumUnreachable(
             f"{self.resource!r} could not be {what}, no quorum answered; valid for {self.remaining():.3f} s more: {told}",
             resource=self.resource,
             votes=votes,
+            elapsed=self._engine.context.clock() - asked_at,
         )
 
 

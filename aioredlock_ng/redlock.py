@@ -324,12 +324,15 @@ class Redlock:
 
     async def _poll(self, name: str | bytes, script: Any) -> list[Reply]:
         key = self._keys.key(name)
+        asked_at = self._clock()
         replies = await self.engine().poll(script, (key,))
         answered = sum(type(reply) in (int, list) for reply in replies)
         if answered < quorum_of(len(replies)):
             votes = tuple(acquire_vote(n.address, r) for n, r in zip(self._nodes, replies, strict=True))
             told = "; ".join(map(str, votes))
-            raise QuorumUnreachable(f"no quorum answered: {told}", resource=resource_name((name,)), votes=votes)
+            raise QuorumUnreachable(
+                f"no quorum answered: {told}", resource=resource_name((name,)), votes=votes, elapsed=self._clock() - asked_at
+            )
         return replies
 
     def _refuse_twins(self) -> None:

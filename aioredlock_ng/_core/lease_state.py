@@ -43,18 +43,7 @@ class LeaseState:
     in any order.
     """
 
-    __slots__ = (
-        "_cap",
-        "_capped_at",
-        "_last_asked",
-        "_last_renewed",
-        "deadline",
-        "ends_at",
-        "phase",
-        "reason",
-        "started",
-        "ttl",
-    )
+    __slots__ = ("_last_asked", "_last_renewed", "_unconfirmed", "deadline", "ends_at", "phase", "reason", "started", "ttl")
 
     def __init__(self, started: float, ttl: float, deadline: float, ends_at: float | None) -> None:
         self.started = started
@@ -63,8 +52,8 @@ class LeaseState:
         self.deadline = deadline if ends_at is None else min(deadline, ends_at)
         self.phase = Phase.HELD
         self.reason = ""
-        self._last_asked = self._last_renewed = self._capped_at = 0
-        self._cap = deadline
+        self._last_asked = self._last_renewed = 0
+        self._unconfirmed: list[tuple[int, float]] = []
 
     def remaining(self, now: float) -> float:
         """Seconds of validity left at `now`; 0.0 when over."""
@@ -72,24 +61,29 @@ class LeaseState:
             return 0.0
         return max(0.0, self.deadline - now)
 
-    def asked(self, ttl: float, deadline: float) -> int:
-        """A renewal to `ttl` is about to be sent; returns its number.
+    def asked(self, deadline: float) -> int:
+        """A renewal that would move the deadline there is about to be sent; returns its number.
 
-        A shorter ttl counts from here: some node may apply it though no quorum ever confirms it. It also caps every
-        renewal sent before, which the nodes have executed before it and which may be answered after it.
+        A shorter one counts from here: some node may apply it though no quorum ever confirms it.
         """
         self._last_asked += 1
-        if ttl < self.ttl or deadline < self.deadline:
-            self.deadline = min(self.deadline, deadline)
-            self._cap, self._capped_at = deadline, self._last_asked
+        self._unconfirmed.append((self._last_asked, deadline))
+        if deadline < self.deadline:
+            self.deadline = deadline
         return self._last_asked
 
     def renewed(self, number: int, started: float, ttl: float, deadline: float) -> bool:
-        """A quorum confirmed renewal `number`; False when a later one was confirmed before, or the lease is over."""
+        """A quorum confirmed renewal `number`; False when a later one was confirmed before, or the lease is over.
+
+        Nodes execute renewals in the order of their numbers. So each one sent later caps this one, confirmed or not.
+        """
         if self.phase is not Phase.HELD or number < self._last_renewed:
             return False
-        if number < self._capped_at:
-            deadline = min(deadline, self._cap)
+        if self._unconfirmed[-1][0] == number:
+            self._unconfirmed.clear()
+        else:
+            self._unconfirmed = [asked for asked in self._unconfirmed if asked[0] > number]
+            deadline = min([deadline, *(later for _, later in self._unconfirmed)])
         self._last_renewed = number
         self.started = started
         self.ttl = ttl

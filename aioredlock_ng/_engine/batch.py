@@ -32,7 +32,7 @@ class Batch:
         command: What to ask; its keys are those of the holdings, in order.
         holdings: Whom it is about.
         started: Instant before the first byte is queued.
-        on_yes: Called for each holding that a quorum of nodes has.
+        on_yes: Called with holdings that a quorum of nodes has; each is named once.
         on_no: Called for each that a quorum can no longer have.
         on_unsure: Called at the end for each of which neither is certain.
         stands: False once the command must not be sent again.
@@ -69,7 +69,7 @@ class Batch:
         holdings: Sequence[Holding],
         started: float,
         *,
-        on_yes: Callable[[Batch, Holding], None],
+        on_yes: Callable[[Batch, Sequence[Holding]], None],
         on_no: Callable[[Holding], None],
         on_unsure: Callable[[Holding], None],
         stands: Callable[[], bool] = lambda: True,
@@ -134,20 +134,28 @@ class Batch:
 
     def _judge(self, *, final: bool) -> None:
         quorum, total = self._context.quorum, len(self.replies)
-        certain = self._full >= quorum
+        if self._full >= quorum and not self._settled:
+            self._confirm([holding for holding in self._holdings if holding.phase is Phase.HELD])
+            return
+        confirmed = []
         for position, holding in self._positions():
             if holding.phase is not Phase.HELD or holding in self._settled:
                 continue
-            yes, no = (quorum, 0) if certain else self._count(position, holding)
+            yes, no = self._count(position, holding)
             if yes >= quorum:
-                self._settled.add(holding)
-                self._confirmed.add(holding)
-                self._on_yes(self, holding)
+                confirmed.append(holding)
             elif total - no < quorum:
                 self._settled.add(holding)
                 self._on_no(holding)
             elif final:
                 self._on_unsure(holding)
+        self._confirm(confirmed)
+
+    def _confirm(self, confirmed: list[Holding]) -> None:
+        if confirmed:
+            self._settled.update(confirmed)
+            self._confirmed.update(confirmed)
+            self._on_yes(self, confirmed)
 
     def _positions(self) -> Iterator[tuple[int, Holding]]:
         position = 0

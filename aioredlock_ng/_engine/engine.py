@@ -136,16 +136,20 @@ class Engine:
         acquisition = Acquisition(self.context, self.lines, self._releases, self.extender, spec, blocking_timeout)
         if blocking_timeout == 0:
             self._past_the_lines.add(acquisition)
-        acquisition.start()
         try:
+            acquisition.start()
+            if acquisition.future.done():
+                # Decided at once: a caller that asks in a loop must still let the event loop read.
+                await asyncio.sleep(0)
             holding = await acquisition.future
         except asyncio.CancelledError:
             self.context.counters.cancelled += 1
             acquisition.give_up(None)
             raise
         finally:
-            if blocking_timeout == 0:
-                self._past_the_lines.discard(acquisition)
+            self._past_the_lines.discard(acquisition)
+            # An error's traceback holds this frame: with the acquisition in it, they would be a cycle.
+            del acquisition
         if holding.phase is Phase.RELEASED:
             raise RedlockClosed("the Redlock was closed in the instant in which this acquisition was granted")
         return holding

@@ -38,7 +38,7 @@ class Extender:
         self._context = context
         self._releases = releases
         self._lines = lines
-        self.watcher = Watcher(context, self._vanished)
+        self.watcher = Watcher(context, self._vanished, self.check)
         self._wheel: Wheel[Holding] = Wheel(context.loop, context.clock, RENEW_WIDTH, self._due)
         self.holdings: set[Holding] = set()
 
@@ -92,39 +92,42 @@ class Extender:
         if holding.phase is Phase.HELD and holding.remaining(self._context.clock()) <= 0.0:
             self.lose(holding, _UNRENEWED)
 
-    def renew(self, holdings: Sequence[Holding], ttl: float | None = None) -> Batch:
+    def renew(self, holdings: Sequence[Holding], ttl: float) -> Batch:
         """Send one batch now; the outcome moves deadlines, schedules another try, or declares a loss.
 
         Args:
             holdings: Whom to renew.
-            ttl: A new ttl for all of them; None: each its own.
+            ttl: Their life from now, seconds.
         """
         context = self._context
+        options = context.options
+        milliseconds = ttl_ms(ttl)
+        started = context.clock()
+        deadline = deadline_of(started, ttl, options.drift(ttl))
+        decided_by = started + options.node_timeout + 2 * RENEW_WIDTH
         keys: list[bytes] = []
         args: list[bytes | int] = []
-        ttls = {holding: holding.ttl if ttl is None else ttl for holding in holdings}
-        for holding, seconds in ttls.items():
+        numbers: dict[Holding, int] = {}
+        for holding in holdings:
             for key in holding.spec.keys:
                 keys.append(key)
-                args += (holding.token, ttl_ms(seconds))
-
-        started = context.clock()
-        options = context.options
-        numbers: dict[Holding, int] = {}
-        for holding, seconds in ttls.items():
-            numbers[holding] = holding.asked(seconds, deadline_of(started, seconds, options.drift(seconds)))
-            holding.longest_ttl = max(holding.longest_ttl, seconds)
+                args += (holding.token, milliseconds)
+            numbers[holding] = holding.asked(deadline)
+            holding.longest_ttl = max(holding.longest_ttl, ttl)
             self.watcher.heard(holding)
-            # Whatever becomes of the batch, the deadline is watched meanwhile.
-            self._put(holding, holding.deadline)
+            # The outcome puts it back on the wheel; before that its deadline must not pass unseen.
+            if holding.deadline < decided_by:
+                self._put(holding, holding.deadline)
+            else:
+                holding.unschedule()
 
-        def renewed(batch: Batch, holding: Holding) -> None:
-            context.counters.renewals += 1
-            seconds = ttls[holding]
-            deadline = deadline_of(started, seconds, options.drift(seconds))
-            if holding.renewed(numbers[holding], started, seconds, deadline):
-                holding.ballot = batch
-                self._schedule(holding)
+        def renewed(batch: Batch, confirmed: Sequence[Holding]) -> None:
+            context.counters.renewals += len(confirmed)
+            at = renew_at(started, ttl, context.draw())
+            for holding in confirmed:
+                if holding.renewed(numbers[holding], started, ttl, deadline):
+                    holding.ballot = batch
+                self._put(holding, min(at, holding.deadline) if holding.spec.auto_extend else holding.deadline)
 
         batch = Batch(
             context,
@@ -146,8 +149,8 @@ class Extender:
     def _failed(self, holding: Holding) -> None:
         """No quorum renewed it in time: again, faster, until the deadline."""
         self._context.counters.renewals_failed += 1
-        if holding.spec.auto_extend:
-            self._put(holding, retry_at(self._context.clock(), holding.ttl, holding.deadline))
+        at = retry_at(self._context.clock(), holding.ttl, holding.deadline)
+        self._put(holding, at if holding.spec.auto_extend else holding.deadline)
 
     def close(self) -> None:
         """Stop all timers."""
@@ -165,7 +168,8 @@ class Extender:
 
     def _due(self, holdings: set[Holding]) -> None:
         now = self._context.clock()
-        unwatched, due = [], []
+        unwatched: list[Holding] = []
+        due: dict[float, list[Holding]] = {}
         for holding in list(holdings):
             holding.slot = None
             if holding.deadline <= now:
@@ -177,13 +181,14 @@ class Extender:
             elif holding.deadline == holding.ends_at or not holding.spec.auto_extend:
                 self._put(holding, holding.deadline)
             else:
-                due.append(holding)
+                due.setdefault(holding.ttl, []).append(holding)
         self.watcher.watch(unwatched)
         for holding in unwatched:
             if holding.phase is Phase.HELD:
                 self._schedule(holding)
-        for start in range(0, len(due), BATCH):
-            self.renew(due[start : start + BATCH])
+        for ttl, alike in due.items():
+            for start in range(0, len(alike), BATCH):
+                self.renew(alike[start : start + BATCH], ttl)
 
     def _watch_deadline(self, holding: Holding) -> None:
         """An exact timer: the wheel may be a slot early, and a loss must not be."""

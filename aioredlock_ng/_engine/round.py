@@ -126,7 +126,7 @@ class Round:
 
     def _all_asked(self) -> None:
         self._asked = len(self.replies)
-        if self.open and self._no and is_decided(self._asked, self._quorum, self.yes, self._no):
+        if self.open and is_decided(self._asked, self._quorum, self.yes, self._no):
             self._decide()
 
     def deliver(self, index: int, reply: Reply) -> None:

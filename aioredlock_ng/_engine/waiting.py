@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
 from aioredlock_ng._core.turns import STAND_BACK, Turns
@@ -48,7 +48,7 @@ class _Line:
 
     def __init__(self, keys: tuple[bytes, ...]) -> None:
         self.keys = keys
-        self.queue: deque[Contender] = deque()
+        self.queue: OrderedDict[Contender, None] = OrderedDict()
         self.holder: Holding | None = None
         self.turns = Turns()
         self.resting = False
@@ -73,7 +73,7 @@ class Lines:
     def join(self, contender: Contender) -> None:
         """Queue up; the first in line contends at once unless this process holds the resource itself."""
         line = self._line(contender.keys)
-        line.queue.append(contender)
+        line.queue[contender] = None
         self._next(line)
 
     def granted(self, contender: Contender, holding: Holding, now: float) -> None:
@@ -83,7 +83,7 @@ class Lines:
         line.turns.granted(now)
         if line.contender is contender:
             line.contender = None
-            line.queue.popleft()
+            del line.queue[contender]
 
     def refused(self, contender: Contender) -> None:
         """The head of a line found the resource held by another process."""
@@ -96,7 +96,7 @@ class Lines:
         line = self._lines.get(contender.keys)
         if line is None or contender not in line.queue:
             return
-        line.queue.remove(contender)
+        del line.queue[contender]
         if line.contender is contender:
             line.contender = None
             # Not at once: a thousand waiters that fail one after the other would be a thousand calls deep.
@@ -158,11 +158,13 @@ class Lines:
 
     def _rested(self, line: _Line) -> None:
         line.resting = False
+        if line.contender is not None:
+            line.contender.wake()
         self._next(line, lead_first=True)
 
     def _next(self, line: _Line, lead_first: bool = False) -> None:
         if line.contender is None and line.holder is None and not line.resting and line.queue:
-            line.contender = line.queue[0]
+            line.contender = next(iter(line.queue))
             line.contender.attempt(lead_first=lead_first)
 
     def _touching(self, keys: Iterable[bytes]) -> Iterator[_Line]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._engine.batch import BATCH, Batch
 from aioredlock_ng._scripts import Command
 
@@ -34,10 +35,12 @@ class Watcher:
     Args:
         context: The engine's surroundings.
         lose: Called for a holding that no quorum has any more.
+        check: Called for a holding whose deadline may have passed.
     """
 
-    def __init__(self, context: Context, lose: Callable[[Holding], None]) -> None:
+    def __init__(self, context: Context, lose: Callable[[Holding], None], check: Callable[[Holding], None]) -> None:
         self._context = context
+        self._check = check
         self._lose = lose
         self._by_key: dict[bytes, Holding] = {}
         self._doubted: dict[Holding, None] = {}
@@ -85,10 +88,12 @@ class Watcher:
 
     def _verify(self) -> None:
         doubted, self._doubted = self._doubted, {}
-        self.watch([holding for holding in doubted if holding.deadline > self._context.clock()])
+        for holding in doubted:
+            self._check(holding)
+        self.watch([holding for holding in doubted if holding.phase is Phase.HELD])
 
 
-def _nothing(_batch: Batch, _holding: Holding) -> None:
+def _nothing(_batch: Batch, _confirmed: Sequence[Holding]) -> None:
     """Still ours."""
 
 

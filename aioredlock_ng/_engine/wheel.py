@@ -12,6 +12,9 @@ __all__ = ["Wheel"]
 
 T = TypeVar("T")
 
+MAX_SLEEP = 0.5
+"""Seconds: the loop's timers stand still while the machine is suspended, the engine's clock does not."""
+
 _EPSILON = 1e-9
 """Seconds; absorbs the rounding of slot times, so that a timer that fires on time finds its slot due."""
 
@@ -65,7 +68,8 @@ class Wheel(Generic[T]):
         if self._timer is not None:
             self._timer.cancel()
         self._armed_for = slot
-        self._timer = self._loop.call_later(max(0.0, slot * self._width - self._clock()), self._run)
+        delay = min(MAX_SLEEP, max(0.0, slot * self._width - self._clock()))
+        self._timer = self._loop.call_later(delay, self._run)
 
     def _run(self) -> None:
         self._timer = None

@@ -41,7 +41,7 @@ class Channel(asyncio.BufferedProtocol):
     Args:
         index: Of its node, for the sinks.
         outbox: Shared by the channels of a manager.
-        patience: Seconds without an answer after which the server counts as silent.
+        patience: Seconds without an answer after which the server is doubted, and after as many more counts as silent.
         on_push: Called with the keys of an invalidation message (None: all).
         on_close: Called once when the connection is gone, with the reason and the releases whose outcome is unknown.
         on_silent: Called when the server stops (True) and starts again (False) answering.
@@ -67,7 +67,7 @@ class Channel(asyncio.BufferedProtocol):
         self._waiting: deque[tuple[Sink, Command | None]] = deque()
         self._out: list[bytes] = []
         self._transport: asyncio.Transport | None = None
-        self._doubted: object = None
+        self._doubted = False
         self._drained: asyncio.Future[None] | None = None
         self.silent = False
 
@@ -122,21 +122,23 @@ class Channel(asyncio.BufferedProtocol):
             self.write(b"".join(out), (), now)
 
     def write(self, data: bytes, entries: Iterable[tuple[Sink, Command | None]], now: float) -> None:
-        """Write commands, and notice a server that has stopped answering.
-
-        The oldest request must be seen too old at two writes: answers may be waiting in the socket after this
-        process itself was busy, and are read between the two.
-        """
+        """Write commands, and begin to doubt a server whose oldest answer is overdue."""
         if self._transport is None:
             return
         self._waiting += entries
         self._transport.write(data)
         oldest = self._waiting[0]
-        if now - oldest[0].started > self._patience or len(self._waiting) > MAX_PENDING:
-            if oldest is self._doubted and not self.silent:
-                self.silent = True
-                self._on_silent(True)
-            self._doubted = oldest
+        overdue = now - oldest[0].started > self._patience or len(self._waiting) > MAX_PENDING
+        if overdue and not self._doubted and not self.silent:
+            self._doubted = True
+            self._outbox.loop.call_later(self._patience, self._look_again, oldest)
+
+    def _look_again(self, oldest: tuple[Sink, Command | None]) -> None:
+        """Only an answer that does not come while this process is reading is a server's fault, and not our own stall."""
+        self._doubted = False
+        if self._transport is not None and self._waiting and self._waiting[0] is oldest:
+            self.silent = True
+            self._on_silent(True)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """For the transport: where to put received bytes (a memoryview: stdlib TLS corrupts a bytearray)."""
@@ -145,10 +147,13 @@ class Channel(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """For the transport: bytes have come."""
         self._reader.feed(self._view, 0, nbytes)
-        if self.silent:
-            self.silent = False
-            self._on_silent(False)
         self._dispatch()
+        if self.silent:
+            waiting = self._waiting
+            # One answer is no recovery: the backlog must be gone.
+            if not waiting or self._outbox.clock() - waiting[0][0].started <= self._patience:
+                self.silent = False
+                self._on_silent(False)
 
     def _dispatch(self) -> None:
         gets, waiting, index = self._reader.gets, self._waiting, self._index
@@ -168,7 +173,7 @@ class Channel(asyncio.BufferedProtocol):
                     if str(reply).startswith("READONLY"):
                         # A primary was demoted: connecting anew asks DNS or the Sentinels where it is now.
                         self.close(str(reply))
-                        return
+                        break
         except _ProtocolError as error:
             self.close(f"not the Redis protocol: {error}")
         if self._drained is not None and not waiting and not self._drained.done():

@@ -27,9 +27,12 @@ __all__ = ["RedisNode"]
 STEADY = 5.0
 """Seconds that a connection must have lasted for the next reconnect to be tried at once."""
 
-SUSPECT_AFTER = 3
-"""Node timeouts without any answer after which a node is suspect. A hung node costs no round anything (the others
-decide it); this only bounds the backlog, so it need not be hasty."""
+PROBE_EVERY = 10.0
+"""Seconds between tries to reach a silent server on another connection."""
+
+SUSPECT_AFTER = 2
+"""Node timeouts without an answer after which a node is doubted, and after as many more suspect. A hung node costs no
+round anything (the others decide it); this only bounds the backlog, so it need not be hasty."""
 
 
 class _Forget:
@@ -72,6 +75,7 @@ class RedisNode:
         self._owed: dict[bytes, Command] = {}
         self._said: set[str] = set()
         self._task: asyncio.Task[None] | None = None
+        self._probe: asyncio.Task[None] | None = None
 
     @property
     def ready(self) -> bool:
@@ -108,15 +112,16 @@ class RedisNode:
         self._state, self._unsent = "down", Unsent("closed")
         task, self._task = self._task, None
         channel, self._channel = self._channel, None
-        if task is not None:
+        tasks = [task for task in (task, self._probe) if task is not None]
+        for task in tasks:
             task.cancel()
         try:
             if channel is not None:
                 self._use(None)
                 await channel.drain(within)
-            if task is not None:
+            if tasks:
                 # wait, not await: that would take a cancellation of this call for the task's own.
-                await asyncio.wait([task])
+                await asyncio.wait(tasks)
         finally:
             if channel is not None:
                 channel.close("closed by this process")
@@ -235,18 +240,41 @@ class RedisNode:
             self._listener.emit(NodeDown(self.address, reason))
 
     def _heard(self, silent: bool) -> None:
-        if self._channel is None:
+        channel = self._channel
+        if channel is None:
             return
         if silent:
             self._use(None)
             self._state = "suspect"
             self._unsent = Unsent(f"suspect, no answer for {self._patience:g} s or more")
             self._listener.emit(NodeSuspect(self.address, self._patience))
+            if self._probe is None:
+                self._probe = asyncio.create_task(self._replace_dead(channel), name=f"aioredlock_ng probe {self.address}")
             self._listener.invalidated(self._index, None)
         else:
             self._use(self._channel)
             self._state = "up"
             self._listener.invalidated(self._index, None)
+
+    async def _replace_dead(self, channel: Channel) -> None:
+        """Give up a silent connection once the server answers on another: then it is dead, and not the server hung.
+
+        A hung server keeps its connection, for what was queued there must be executed in its order.
+        """
+        try:
+            while True:
+                await asyncio.sleep(PROBE_EVERY)
+                if channel is not self._channel or not channel.silent:
+                    return
+                try:
+                    wire = await self._connector.connect(self._connect_timeout)
+                except ConnectFailed:
+                    continue
+                wire.transport.close()
+                channel.close("silent, though the server answers on a new connection")
+                return
+        finally:
+            self._probe = None
 
     def _pushed(self, keys: list[bytes] | None) -> None:
         self._listener.invalidated(self._index, keys)

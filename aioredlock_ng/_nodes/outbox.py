@@ -23,11 +23,11 @@ class Outbox:
     is handed to all.
     """
 
-    __slots__ = ("_clock", "_entries", "_live", "_loop", "_packed", "_scheduled", "_single")
+    __slots__ = ("_entries", "_live", "_packed", "_scheduled", "_single", "clock", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float]) -> None:
-        self._loop = loop
-        self._clock = clock
+        self.loop = loop
+        self.clock = clock
         self._live: list[Channel] = []
         self._single: list[Channel] = []
         self._packed: list[bytes] = []
@@ -74,11 +74,11 @@ class Outbox:
 
     def _schedule(self) -> None:
         self._scheduled = True
-        self._loop.call_soon(self._flush)
+        self.loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._scheduled = False
-        now = self._clock()
+        now = self.clock()
         if self._packed:
             packed, self._packed = self._packed, []
             entries, self._entries = self._entries, []
