@@ -69,11 +69,12 @@ class Channel(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._doubted = False
         self._drained: asyncio.Future[None] | None = None
+        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.silent = False
 
     def attach(self, transport: asyncio.Transport, received: bytes, keep: object) -> None:
         """Take over an open transport and what was already read from it; `keep` lives as long as this does."""
-        self._transport = transport
+        self._transport = self._opened = transport
         self._keep = keep
         transport.set_protocol(self)
         if received:
@@ -93,6 +94,14 @@ class Channel(asyncio.BufferedProtocol):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(within):
                     await self._drained
+
+    async def gone(self, within: float) -> None:
+        """After `close`: wait until the transport is gone too. TLS says goodbye first, and the loop may end after this."""
+        if not self.silent:
+            await asyncio.wait([self._lost], timeout=within)
+        if not self._lost.done():
+            self._opened.abort()
+            await asyncio.wait([self._lost], timeout=within)
 
     def ask(self, command: Command, sink: Sink) -> None:
         """Queue a command; its answer, or the loss of the connection, goes to `sink`."""
@@ -203,6 +212,8 @@ class Channel(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """For the transport: the connection is gone."""
+        if not self._lost.done():
+            self._lost.set_result(None)
         self.close(f"connection lost: {exc}" if exc else "connection lost")
 
     def close(self, reason: str) -> None:

@@ -125,6 +125,8 @@ class RedisNode:
         finally:
             if channel is not None:
                 channel.close("closed by this process")
+        if channel is not None:
+            await channel.gone(within)
 
     def state(self) -> NodeState:
         """See `Node.state`."""
