@@ -200,9 +200,11 @@ async def test_a_plain_set_nx_px_on_a_quorum_and_ours_exclude_each_other(three_n
             assert node.command("SET", "order", "theirs", "NX", "PX", "1000") == b"OK"
         assert await redlock.lock("order").try_acquire() is None
         async with redlock.lock("order", blocking_timeout=5) as lease:
-            await eventually(lambda: lease.nodes == (3, 3))
-            for node in three_nodes:
-                assert node.command("SET", "order", "theirs", "NX", "PX", "1000") == b""
+            # The second of theirs may have gone a moment after the first, too late to be ours.
+            assert lease.nodes[0] >= 2
+            taken = [node.command("SET", "order", "theirs", "NX", "PX", "300") for node in three_nodes]
+            assert taken.count(b"OK") <= 1
+        await eventually(lambda: three_nodes.keys() == [set()] * 3)
         await no_keys_left(three_nodes, redlock)
 
 

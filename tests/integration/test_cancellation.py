@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from aioredlock_ng import LockNotAcquired, Redlock
-from tests.integration.helpers import no_keys_left, stats_of
+from tests.integration.helpers import all_up, no_keys_left, stats_of
 from tests.support.eventually import eventually
 from tests.support.proxy import Proxy
 
@@ -133,6 +133,7 @@ async def test_no_command_is_ever_sent_twice(three_nodes: NodeSet) -> None:
         before = [stats_of(three_nodes, index, "set") for index in range(3)]
         for number in range(60):
             if number % 10 == 5:
+                await all_up(redlock)
                 proxies[number // 10 % 3].cut()
             with contextlib.suppress(LockNotAcquired):
                 async with redlock.lock(f"order:{number}", blocking_timeout=5):

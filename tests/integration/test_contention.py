@@ -61,8 +61,8 @@ async def test_with_a_node_down_a_waiter_is_still_woken_and_does_not_poll(down: 
         waits = []
         for _ in range(30):
             lease = await redlock.lock("order", ttl=30).acquire()
-            waiting = asyncio.create_task(other.lock("order", ttl=30).acquire())
             attempts = other.stats().attempts
+            waiting = asyncio.create_task(other.lock("order", ttl=30).acquire())
             await eventually(lambda attempts=attempts: other.stats().attempts > attempts)
             await eventually(lambda: sum(node.pending for node in other.nodes) == 0)
             began = time.monotonic()
