@@ -1,0 +1,283 @@
+"""Getting a lock, or not: who decides, how soon, what is left behind, and what the caller is told."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioredlock_ng import AcquireTimeout, LockHeld, LockNotAcquired, Outcome, QuorumUnreachable
+from tests.support.rig import NODE_TIMEOUT
+
+if TYPE_CHECKING:
+    from tests.support.rig import Rig
+
+SETTLED = 3 * NODE_TIMEOUT
+
+pytestmark = pytest.mark.virtual_time
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@pytest.mark.parametrize("rig", [1, 2, 3, 4, 5], indirect=True)
+async def test_a_free_lock_is_granted_by_all_nodes_and_released_on_all(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await process.lock("a").acquire()
+    await asyncio.sleep(0.01)
+    assert lease.nodes == (len(rig.servers), len(rig.servers))
+    assert rig.values(b"a") == [lease.token.encode()] * len(rig.servers)
+    assert await lease.release() is True
+    await asyncio.sleep(0.01)
+    assert rig.clean
+
+
+@pytest.mark.parametrize("rig", [1, 2, 3, 4, 5], indirect=True)
+@pytest.mark.parametrize("fault", ["hang", "disconnect", "refuse"])
+async def test_a_minority_in_trouble_stops_nobody_and_a_majority_stops_all(rig: Rig, fault: str) -> None:
+    process = await rig.process()
+    total = len(rig.servers)
+    spare = total - (total // 2 + 1)
+    for broken in range(total):
+        await asyncio.sleep(0.01)  # releases are executed everywhere; a node in trouble may refuse them, too
+        if broken:
+            getattr(rig, fault)(*(("OOM command not allowed",) if fault == "refuse" else ()), broken - 1)
+        if broken <= spare:
+            async with process.lock("a"):
+                pass
+        else:
+            with pytest.raises(QuorumUnreachable) as caught:
+                await process.lock("a").try_acquire()
+            assert len(caught.value.votes) == total
+    rig.resume()
+    await asyncio.sleep(SETTLED)
+    assert not any(rig.keys()), "nothing is left on nodes that answer"
+
+
+async def test_one_hung_node_costs_no_time(rig: Rig) -> None:
+    process = await rig.process()
+    rig.hang(0)
+    before = now()
+    async with process.lock("a"):
+        assert now() - before < 0.01
+    assert now() - before < 0.01
+
+
+async def test_a_lost_round_is_decided_before_the_slowest_node_answers(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(b"a", on=(0, 1))
+    rig.ways[2] = 0.04
+    before = now()
+    assert await process.lock("a").try_acquire() is None
+    assert now() - before < 0.01
+    await asyncio.sleep(SETTLED)
+    assert rig.keys()[2] == set(), "the late grant was released"
+
+
+async def test_a_tie_on_an_even_number_ends_at_once() -> None:
+    from tests.support.rig import Rig
+
+    async with Rig(4) as rig:
+        process = await rig.process()
+        rig.occupy(b"a", on=(0, 1))
+        before = now()
+        assert await process.lock("a").try_acquire() is None
+        assert now() - before < 0.01
+        await asyncio.sleep(SETTLED)
+        assert rig.keys()[2:] == [set(), set()]
+
+
+@pytest.mark.parametrize("down", [0, 1, 2])
+async def test_a_lock_held_by_another_is_held_though_one_node_is_down(rig: Rig, down: int) -> None:
+    process = await rig.process()
+    rig.occupy(b"a")
+    rig.disconnect(down)
+    assert await process.lock("a").try_acquire() is None
+    with pytest.raises(LockHeld):
+        await process.lock("a", blocking_timeout=0).acquire()
+    with pytest.raises(AcquireTimeout):
+        await process.lock("a", blocking_timeout=0.5).acquire()
+
+
+async def test_a_held_lock_with_a_node_down_is_not_asked_for_in_a_hot_loop(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(b"a")
+    rig.disconnect(1)
+    with pytest.raises(LockNotAcquired):
+        await process.lock("a", blocking_timeout=10).acquire()
+    assert process.redlock.stats().attempts < 40
+
+
+async def test_errors_say_what_every_node_said_and_survive_pickling(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(b"a", ttl=7.0, on=(0, 1))
+    with pytest.raises(LockHeld) as caught:
+        await process.lock("a", blocking_timeout=0).acquire()
+    error = pickle.loads(pickle.dumps(caught.value))
+    assert error.resource == "a"
+    assert error.votes == caught.value.votes
+    assert [vote.outcome for vote in error.votes][:2] == [Outcome.HELD, Outcome.HELD]
+    assert error.votes[0].remaining == pytest.approx(7.0, abs=0.01)
+    assert 0 < error.elapsed < 0.1
+
+
+async def test_what_no_waiting_cures_is_told_at_once(rig: Rig) -> None:
+    process = await rig.process()
+    rig.refuse("NOPERM this user has no permissions", 0, 1)
+    with pytest.raises(QuorumUnreachable, match="NOPERM"):
+        await process.lock("a").acquire()
+
+
+@pytest.mark.parametrize("timeout", [0.0, 0.03, 0.5])
+async def test_blocking_timeout_bounds_everything_although_all_nodes_hang(rig: Rig, timeout: float) -> None:
+    process = await rig.process()
+    rig.hang(0, 1, 2)
+    before = now()
+    with pytest.raises(QuorumUnreachable):
+        await process.lock("a", blocking_timeout=timeout).acquire()
+    assert now() - before <= max(timeout, NODE_TIMEOUT + 0.01) + 1e-6
+    rig.resume()
+    await asyncio.sleep(SETTLED)
+    assert rig.clean, "a timed-out acquire on nodes that then wake leaves no key"
+
+
+async def test_blocking_timeout_tells_that_another_holds_it(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(b"a")
+    before = now()
+    with pytest.raises(AcquireTimeout) as caught:
+        await process.lock("a", blocking_timeout=1.5).acquire()
+    assert now() - before == pytest.approx(1.5, abs=0.001)
+    assert isinstance(caught.value, TimeoutError)
+
+
+async def test_elapsed_and_drift_are_taken_off_what_remains(rig: Rig) -> None:
+    process = await rig.process(ttl=10.0)
+    rig.ways[:] = [0.02] * 3
+    lease = await process.lock("a").acquire()
+    assert lease.remaining() == pytest.approx(10.0 - 0.04 - (10.0 * 0.01 + 0.002), abs=1e-6)
+
+
+async def test_a_grant_with_too_little_left_does_not_count(rig: Rig) -> None:
+    process = await rig.process(ttl=1.0, node_timeout=0.1, min_validity=0.88)
+    rig.ways[:] = [0.03] * 3
+    lease = await process.lock("a").try_acquire()
+    assert lease is not None
+    await lease.release()
+    rig.ways[:] = [0.051] * 3  # 0.102 there and back: within the round, and 1 - 0.012 - 0.102 is too little
+    assert now() > 0
+    with pytest.raises(QuorumUnreachable):
+        await process.lock("a").try_acquire()
+    await asyncio.sleep(SETTLED)
+    assert rig.clean
+
+
+async def test_late_grants_after_success_count(rig: Rig) -> None:
+    process = await rig.process()
+    rig.ways[2] = 0.03
+    lease = await process.lock("a").acquire()
+    assert lease.nodes == (2, 3)
+    await asyncio.sleep(0.1)
+    assert lease.nodes == (3, 3)
+    await lease.release()
+    await asyncio.sleep(0.1)
+    assert rig.clean
+
+
+async def test_every_attempt_has_a_token_of_its_own(rig: Rig) -> None:
+    process = await rig.process()
+    tokens = set()
+    server = rig.servers[0]
+    execute = server.execute
+
+    def noting(command, by):  # type: ignore[no-untyped-def]
+        if command.script.name == "acquire":
+            tokens.add(command.args[0])
+        return execute(command, by)
+
+    server.execute = noting  # type: ignore[method-assign]
+    rig.occupy(b"a", on=(1, 2))
+    for _ in range(5):
+        assert await process.lock("a").try_acquire() is None
+    with pytest.raises(AcquireTimeout):
+        await process.lock("a", blocking_timeout=6.0).acquire()
+    assert len(tokens) >= 6
+    assert process.redlock.stats().attempts >= len(tokens)
+
+
+async def test_several_resources_are_taken_all_or_none(rig: Rig) -> None:
+    process, other = await rig.process(), await rig.process()
+    async with other.lock("b"):
+        assert await process.lock("a", "b", "c").try_acquire() is None
+        await asyncio.sleep(0.01)
+        assert rig.keys() == [{b"b"}] * 3
+    async with process.lock("a", "b", "c"):
+        assert rig.keys() == [{b"a", b"b", b"c"}] * 3
+        for name in "abc":
+            assert await other.lock(name).try_acquire() is None
+    await asyncio.sleep(0.01)
+    assert rig.clean
+
+
+@pytest.mark.parametrize("same_process", [True, False])
+async def test_overlapping_sets_in_any_order_neither_deadlock_nor_overlap(rig: Rig, same_process: bool) -> None:
+    first = await rig.process()
+    second = first if same_process else await rig.process()
+    inside: set[str] = set()
+
+    async def work(process, *names: str) -> None:  # type: ignore[no-untyped-def]
+        for _ in range(5):
+            async with process.lock(*names):
+                assert inside.isdisjoint(names)
+                inside.update(names)
+                await asyncio.sleep(0.003)
+                inside.difference_update(names)
+
+    async with asyncio.timeout(120), asyncio.TaskGroup() as group:
+        group.create_task(work(first, "a", "b"))
+        group.create_task(work(second, "b", "a"))
+        group.create_task(work(first, "b", "c"))
+        group.create_task(work(second, "c"))
+    await asyncio.sleep(SETTLED)
+    assert rig.clean
+
+
+async def test_the_majority_listed_first_being_down_leaves_no_key_on_the_rest(rig: Rig) -> None:
+    process = await rig.process()
+    rig.disconnect(0, 1)
+    for _ in range(3):
+        with pytest.raises(QuorumUnreachable):
+            await process.lock("a").try_acquire()
+        await asyncio.sleep(0.01)
+        assert rig.clean
+
+
+async def test_releases_owed_to_a_lost_node_are_delivered_when_it_is_back(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await process.lock("a").acquire()
+    await asyncio.sleep(0.01)
+    rig.disconnect(0)
+    assert await lease.release() is True
+    await asyncio.sleep(1)
+    assert rig.keys() == [{b"a"}, set(), set()]
+    rig.connect(0)
+    await asyncio.sleep(0.01)
+    assert rig.clean
+
+
+async def test_an_acquire_whose_answer_was_cut_off_is_released_when_the_node_is_back(rig: Rig) -> None:
+    process = await rig.process()
+    rig.hang(1, 2)
+    acquiring = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(0.0015)
+    assert rig.keys()[0] == {b"a"}
+    rig.disconnect(0)
+    acquiring.cancel()
+    await asyncio.wait([acquiring])
+    rig.connect(0)
+    rig.resume()
+    await asyncio.sleep(SETTLED)
+    assert rig.clean

@@ -1,0 +1,343 @@
+"""The body of `async with`: cancelled on loss as asyncio.timeout would do it, and left as the caller expects it."""
+
+# ruff: noqa: PT012 - what is raised at the end of a body is the subject, so whole bodies stand inside pytest.raises
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+from aioredlock_ng import LockHeld, LockLost, RedlockClosed
+
+if TYPE_CHECKING:
+    from tests.support.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def task() -> asyncio.Task[object]:
+    current = asyncio.current_task()
+    assert current is not None
+    return current
+
+
+class HTTPError(Exception):
+    """As frameworks raise them through a handler."""
+
+
+async def test_a_body_is_cancelled_on_loss_and_its_finally_completes(rig: Rig) -> None:
+    process = await rig.process(ttl=1.0)
+    steps: list[str] = []
+    with pytest.raises(LockLost) as caught:
+        async with process.lock("a"):
+            rig.hang(0, 1, 2)
+            try:
+                await asyncio.sleep(60)
+            finally:
+                await asyncio.sleep(0.5)
+                steps.append("rolled back")
+    assert steps == ["rolled back"]
+    assert caught.value.resource == "a"
+    assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+    assert task().cancelling() == 0
+    await asyncio.sleep(0)
+
+
+async def test_a_body_is_told_no_later_than_its_deadline(rig: Rig) -> None:
+    process = await rig.process(ttl=1.0)
+    with pytest.raises(LockLost):
+        async with process.lock("a") as lease:
+            rig.hang(0, 1, 2)
+            deadline = now() + lease.remaining()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                assert now() == pytest.approx(deadline, abs=1e-5)
+
+
+async def test_an_outer_cancellation_in_the_same_tick_wins(rig: Rig) -> None:
+    process = await rig.process(ttl=1.0)
+
+    async def hold() -> None:
+        async with process.lock("a") as lease:
+            rig.hang(0, 1, 2)
+            asyncio.get_running_loop().call_later(lease.remaining(), holder.cancel)
+            await asyncio.sleep(60)
+
+    holder = asyncio.ensure_future(hold())
+    await asyncio.wait([holder])
+    assert holder.cancelled()
+    assert process.redlock.stats().lost == 1
+
+
+async def test_an_outer_timeout_in_the_same_tick_wins(rig: Rig) -> None:
+    process = await rig.process(ttl=1.0)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(None) as timeout, process.lock("a") as lease:
+            rig.hang(0, 1, 2)
+            timeout.reschedule(now() + lease.remaining())
+            await asyncio.sleep(60)
+    assert task().cancelling() == 0
+
+
+async def test_a_timeout_inside_the_body_stays_a_timeout(rig: Rig) -> None:
+    process = await rig.process()
+    async with process.lock("a") as lease:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await asyncio.sleep(60)
+        assert lease.valid
+
+
+async def test_a_body_that_never_awaits_learns_at_exit(rig: Rig) -> None:
+    process = await rig.process(ttl=1.0)
+    with pytest.raises(LockLost):
+        async with process.lock("a"):
+            asyncio.get_running_loop().advance(5)  # type: ignore[attr-defined]
+    assert task().cancelling() == 0
+    await asyncio.sleep(0)
+
+
+async def test_the_bodys_own_error_passes_through_unwrapped(rig: Rig) -> None:
+    process = await rig.process()
+    error = HTTPError("409")
+    with pytest.raises(HTTPError) as caught:
+        async with process.lock("a"):
+            raise error
+    assert caught.value is error
+    assert not hasattr(error, "__notes__")
+    await asyncio.sleep(0.01)
+    assert rig.clean
+
+
+async def test_the_bodys_own_error_wins_over_the_loss_and_carries_a_note(rig: Rig) -> None:
+    process = await rig.process(ttl=1.0)
+    with pytest.raises(HTTPError) as caught:
+        async with process.lock("a"):
+            rig.hang(0, 1, 2)
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                raise HTTPError("503") from None
+    assert "lost" in caught.value.__notes__[0]
+    assert task().cancelling() == 0
+
+
+async def test_a_lease_lost_in_one_task_cancels_only_the_task_inside(rig: Rig) -> None:
+    process = await rig.process(ttl=30.0)
+    entered = asyncio.Event()
+
+    async def hold(name: str) -> None:
+        async with process.lock(name):
+            entered.set()
+            await asyncio.sleep(5)
+
+    victim = asyncio.ensure_future(hold("a"))
+    bystander = asyncio.ensure_future(hold("b"))
+    waiting = asyncio.ensure_future(hold("a"))
+    await entered.wait()
+    await asyncio.sleep(1)
+    rig.vacate(b"a")
+    await asyncio.wait([victim, bystander, waiting])
+    assert isinstance(victim.exception(), LockLost)
+    assert bystander.exception() is None
+    assert waiting.exception() is None
+
+
+async def test_a_loss_found_by_check_is_raised_without_a_phantom_cancellation(rig: Rig) -> None:
+    process = await rig.process(ttl=1.0)
+    with pytest.raises(LockLost):
+        async with process.lock("a") as lease:
+            asyncio.get_running_loop().advance(5)  # type: ignore[attr-defined]
+            with pytest.raises(LockLost):
+                lease.check()
+            await asyncio.sleep(0.1)
+            assert task().cancelling() == 0
+            lease.check()
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("call", ["extend", "verify"])
+async def test_a_loss_found_by_asking_is_raised_without_a_phantom_cancellation(rig: Rig, call: str) -> None:
+    process = await rig.process(ttl=30.0)
+    with pytest.raises(LockLost):
+        async with process.lock("a") as lease:
+            rig.vacate(b"a")
+            with pytest.raises(LockLost):
+                await getattr(lease, call)()
+            await asyncio.sleep(0.1)
+            assert task().cancelling() == 0
+    assert task().cancelling() == 0
+
+
+async def test_a_deadline_that_passes_while_extending_is_told_at_the_deadline(rig: Rig) -> None:
+    process = await rig.process(ttl=1.0)
+    with pytest.raises(LockLost):
+        async with process.lock("a", auto_extend=False) as lease:
+            rig.hang(0, 1, 2)
+            deadline = now() + lease.remaining()
+            await asyncio.sleep(lease.remaining() - 0.01)
+            try:
+                await lease.extend()
+            finally:
+                assert now() == pytest.approx(deadline, abs=1e-5)
+
+
+async def test_with_flag_nothing_is_cancelled_and_the_exit_tells(rig: Rig) -> None:
+    process = await rig.process(ttl=1.0)
+    with pytest.raises(LockLost):
+        async with process.lock("a", on_lost="flag") as lease:
+            rig.hang(0, 1, 2)
+            await asyncio.sleep(5)
+            assert lease.lost
+            with pytest.raises(LockLost):
+                lease.check()
+    assert task().cancelling() == 0
+
+
+async def test_a_lease_from_acquire_cancels_nobody(rig: Rig) -> None:
+    process = await rig.process(ttl=1.0)
+    lease = await process.lock("a").acquire()
+    rig.hang(0, 1, 2)
+    await asyncio.sleep(5)
+    assert lease.lost
+    assert task().cancelling() == 0
+
+
+async def test_entering_and_leaving_in_different_tasks(rig: Rig) -> None:
+    process = await rig.process()
+    lock = process.lock("a")
+    stack = contextlib.AsyncExitStack()
+    lease = await asyncio.create_task(stack.enter_async_context(lock))
+    assert lease.valid
+    await asyncio.create_task(stack.aclose())
+    await asyncio.sleep(0.01)
+    assert rig.clean
+
+
+async def test_nested_locks_are_released_innermost_first_and_the_outer_loss_ends_both(rig: Rig) -> None:
+    process = await rig.process(ttl=30.0)
+    with pytest.raises(LockLost, match="'outer'"):
+        async with process.lock("outer"), process.lock("inner") as inner:
+            await asyncio.sleep(1)
+            rig.vacate(b"outer")
+            await asyncio.sleep(60)
+    assert not inner.lost
+    await asyncio.sleep(0.01)
+    assert rig.clean
+
+
+async def test_a_lock_held_by_this_very_task_is_no_deadlock(rig: Rig) -> None:
+    process = await rig.process()
+    async with process.lock("a"):
+        with pytest.raises(LockHeld):
+            await process.lock("a").acquire()
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "anyio"])
+async def test_a_task_group_inside_the_body_is_ended_by_the_loss(rig: Rig, kind: str) -> None:
+    process = await rig.process(ttl=30.0)
+    ended: list[str] = []
+
+    async def child() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append("child")
+
+    with pytest.raises(LockLost):
+        async with process.lock("a"):
+            if kind == "asyncio":
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(child())
+                    await asyncio.sleep(1)
+                    rig.vacate(b"a")
+            else:
+                async with anyio.create_task_group() as scope:
+                    scope.start_soon(child)
+                    await asyncio.sleep(1)
+                    rig.vacate(b"a")
+    assert ended == ["child"]
+
+
+async def test_an_exit_under_a_cancelled_anyio_scope_releases_all_the_same(rig: Rig) -> None:
+    process = await rig.process()
+    with anyio.CancelScope() as scope:
+        async with process.lock("a"):
+            scope.cancel()
+            await asyncio.sleep(60)
+    assert scope.cancelled_caught
+    await asyncio.sleep(0.01)
+    assert rig.clean
+
+
+async def test_closing_the_manager_ends_the_body_and_releases(rig: Rig) -> None:
+    process = await rig.process()
+
+    async def hold() -> None:
+        async with process.lock("a"):
+            await asyncio.sleep(60)
+
+    holder = asyncio.ensure_future(hold())
+    await asyncio.sleep(0.1)
+    await process.redlock.aclose()
+    await asyncio.wait([holder])
+    assert isinstance(holder.exception(), LockLost)
+    assert "closed" in str(holder.exception())
+    assert rig.clean
+
+
+@pytest.mark.parametrize("how", ["acquire", "try_acquire", "enter"])
+@pytest.mark.parametrize("steps", range(12))
+async def test_closing_at_any_instant_of_an_acquire_leaves_no_key_and_no_unguarded_body(rig: Rig, how: str, steps: int) -> None:
+    process = await rig.process()
+    unguarded = False
+
+    async def work() -> None:
+        nonlocal unguarded
+        lock = process.lock("a")
+        if how == "enter":
+            async with lock as lease:
+                unguarded = not lease.valid
+                await asyncio.sleep(60)
+                unguarded = True
+        else:
+            await getattr(lock, how)()
+
+    working = asyncio.ensure_future(work())
+    await asyncio.sleep(steps * 0.0002)
+    await process.redlock.aclose()
+    await asyncio.wait([working])
+    assert not unguarded
+    if how == "enter":
+        assert isinstance(working.exception(), (LockLost, RedlockClosed))
+    elif working.exception() is not None:
+        assert isinstance(working.exception(), RedlockClosed)
+    await asyncio.sleep(0.3)
+    assert rig.clean
+
+
+async def test_one_lock_object_serves_many_tasks(rig: Rig) -> None:
+    process = await rig.process()
+    lock = process.lock("a")
+    inside = 0
+
+    async def work() -> None:
+        nonlocal inside
+        async with lock as lease:
+            inside += 1
+            assert inside == 1
+            await asyncio.sleep(0.001)
+            lease.check()
+            inside -= 1
+
+    await asyncio.gather(*(work() for _ in range(50)))
+    await asyncio.sleep(0.01)
+    assert rig.clean

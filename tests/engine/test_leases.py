@@ -1,0 +1,314 @@
+"""A lease's life: renewed while anybody answers, told of its loss in time, given up without harm to the next one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioredlock_ng import LockLost, LockReleased, QuorumUnreachable
+from tests.support.rig import WAY
+
+if TYPE_CHECKING:
+    from tests.support.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def test_a_lease_is_renewed_about_every_third_of_its_ttl(rig: Rig) -> None:
+    process = await rig.process(ttl=3.0)
+    lease = await process.lock("a").acquire()
+    await asyncio.sleep(300)
+    assert lease.valid
+    assert 300 / 1.05 <= process.redlock.stats().renewals <= 300 / 0.85
+    assert lease.nodes == (3, 3)
+    assert await lease.release() is True
+
+
+async def test_a_hung_minority_does_not_shorten_a_lease(rig: Rig) -> None:
+    process = await rig.process(ttl=3.0)
+    lease = await process.lock("a").acquire()
+    rig.hang(2)
+    await asyncio.sleep(60)
+    assert lease.valid
+    assert not lease.lost
+    assert lease.nodes == (2, 3)
+
+
+@pytest.mark.parametrize("auto_extend", [True, False])
+async def test_loss_is_told_exactly_at_the_deadline_when_all_nodes_hang(rig: Rig, auto_extend: bool) -> None:
+    process = await rig.process(ttl=3.0)
+    lease = await process.lock("a", auto_extend=auto_extend).acquire()
+    deadline = now() + lease.remaining()
+    rig.hang(0, 1, 2)
+    await lease.wait_lost()
+    assert now() == pytest.approx(deadline, abs=1e-5)
+    assert lease.lost
+    assert lease.remaining() == 0.0
+    with pytest.raises(LockLost, match="deadline"):
+        lease.check()
+
+
+async def test_a_renewal_counts_from_before_it_was_sent(rig: Rig) -> None:
+    process = await rig.process(ttl=10.0)
+    lease = await process.lock("a").acquire()
+    rig.ways[:] = [0.04] * 3
+    sent = now()
+    await lease.extend()
+    assert now() - sent == pytest.approx(0.08, abs=1e-6)
+    assert lease.remaining() == pytest.approx(10.0 - 0.102 - 0.08, abs=1e-6)
+
+
+async def test_keys_deleted_on_a_quorum_are_noticed_at_once(rig: Rig) -> None:
+    process = await rig.process(ttl=30.0)
+    lease = await process.lock("a").acquire()
+    await asyncio.sleep(1)
+    rig.vacate(b"a", on=(0, 1))
+    before = now()
+    await lease.wait_lost()
+    assert now() - before < 0.1
+    assert lease.lost
+
+
+async def test_keys_deleted_on_a_minority_lose_nothing(rig: Rig) -> None:
+    process = await rig.process(ttl=3.0)
+    lease = await process.lock("a").acquire()
+    rig.vacate(b"a", on=(1,))
+    await asyncio.sleep(10)
+    assert lease.valid
+    assert lease.nodes == (2, 3)
+    assert rig.values(b"a")[1] is None, "a missing key is not set again"
+
+
+async def test_one_failed_renewal_is_tried_again_and_loses_nothing(rig: Rig) -> None:
+    process = await rig.process(ttl=3.0)
+    lease = await process.lock("a").acquire()
+    rig.hang(0, 1, 2)
+    await asyncio.sleep(1.5)
+    assert process.redlock.stats().renewals_failed >= 2, "tried again, faster than the usual cadence"
+    rig.resume()
+    await asyncio.sleep(30)
+    assert lease.valid
+    assert rig.values(b"a") == [lease.token.encode()] * 3
+
+
+async def test_without_auto_extend_nothing_is_renewed_but_by_hand(rig: Rig) -> None:
+    process = await rig.process(ttl=3.0)
+    lease = await process.lock("a", auto_extend=False).acquire()
+    await asyncio.sleep(2)
+    assert process.redlock.stats().renewals == 0
+    await lease.extend()
+    await asyncio.sleep(2)
+    assert lease.valid
+    await asyncio.sleep(1)
+    assert lease.lost
+
+
+@pytest.mark.parametrize("ttl", [1.0, 30.0])
+async def test_extend_changes_the_ttl_for_later_renewals_too(rig: Rig, ttl: float) -> None:
+    process = await rig.process(ttl=10.0)
+    lease = await process.lock("a").acquire()
+    await lease.extend(ttl)
+    assert lease.ttl == ttl
+    assert lease.remaining() == pytest.approx(ttl - ttl * 0.01 - 0.002 - 2 * WAY, abs=1e-5)
+    await asyncio.sleep(40)
+    assert lease.valid
+    assert lease.ttl == ttl
+    assert rig.servers[0].pttl(b"a") <= ttl * 1000
+
+
+async def test_a_shorter_ttl_counts_before_any_node_has_confirmed_it(rig: Rig) -> None:
+    process = await rig.process(ttl=10.0)
+    lease = await process.lock("a", auto_extend=False).acquire()
+    rig.hang(0, 1, 2)
+    extending = asyncio.ensure_future(lease.extend(1.0))
+    await asyncio.sleep(0)
+    assert lease.remaining() <= 1.0 - 0.012 + 1e-9
+    with pytest.raises(QuorumUnreachable):
+        await extending
+    await asyncio.sleep(1.0)
+    assert lease.lost
+
+
+async def test_a_renewal_sent_before_a_shortening_does_not_take_it_back(rig: Rig) -> None:
+    process = await rig.process(ttl=10.0)
+    lease = await process.lock("a", auto_extend=False).acquire()
+    longer = asyncio.ensure_future(lease.extend())
+    await asyncio.sleep(WAY / 2)
+    shorter = asyncio.ensure_future(lease.extend(1.0))
+    await asyncio.sleep(WAY * 0.7)
+    # The first was executed and is answered; the second will be executed too, but its answer does not come in time.
+    rig.ways[:] = [50.0] * 3
+    await longer
+    with pytest.raises(QuorumUnreachable):
+        await shorter
+    assert rig.servers[0].pttl(b"a") <= 1000
+    assert lease.remaining() <= rig.servers[0].pttl(b"a") / 1000
+
+
+async def test_a_shorter_renewal_under_way_bounds_a_longer_one_confirmed_before_it(rig: Rig) -> None:
+    process = await rig.process(ttl=10.0)
+    lease = await process.lock("a", auto_extend=False).acquire()
+    longer = asyncio.ensure_future(lease.extend(30.0))
+    await asyncio.sleep(WAY / 2)
+    as_before = asyncio.ensure_future(lease.extend())
+    await asyncio.sleep(WAY * 0.7)
+    rig.ways[:] = [50.0] * 3
+    await longer
+    with pytest.raises(QuorumUnreachable):
+        await as_before
+    assert lease.remaining() <= rig.servers[0].pttl(b"a") / 1000
+
+
+async def test_extends_at_the_same_time_all_succeed(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await process.lock("a").acquire()
+    await asyncio.gather(lease.extend(), lease.extend(), lease.extend())
+    assert lease.valid
+
+
+async def test_verify_asks_the_nodes(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await process.lock("a").acquire()
+    await lease.verify()
+    rig.hang(0)
+    await lease.verify()
+    rig.hang(1)
+    with pytest.raises(QuorumUnreachable):
+        await lease.verify()
+    assert lease.valid
+    rig.resume()
+    await asyncio.sleep(0.3)
+    rig.servers[1].delete(b"a")
+    rig.servers[2].set(b"a", b"another", 10)
+    with pytest.raises(LockLost):
+        await lease.verify()
+    assert lease.lost
+
+
+async def test_an_abandoned_lease_is_neither_renewed_nor_released(rig: Rig) -> None:
+    process, other = await rig.process(ttl=3.0), await rig.process()
+    lease = await process.lock("a").acquire()
+    lease.abandon()
+    assert await lease.release() is False
+    assert not lease.lost
+    await asyncio.sleep(2.5)
+    assert await other.lock("a").try_acquire() is None
+    await asyncio.sleep(0.6)
+    assert await other.lock("a").try_acquire() is not None
+
+
+async def test_release_is_idempotent_and_ends_the_lease(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await process.lock("a").acquire()
+    assert await asyncio.gather(lease.release(), lease.release()) == [True, False]
+    assert await lease.release() is False
+    assert not lease.lost
+    for use in (lease.extend, lease.verify):
+        with pytest.raises(LockReleased):
+            await use()
+    with pytest.raises(LockReleased):
+        lease.check()
+
+
+async def test_release_tells_that_it_was_gone_already(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await process.lock("a").acquire()
+    rig.vacate(b"a")
+    assert await lease.release() is False
+
+
+async def test_releasing_a_stale_lease_touches_nothing_of_the_newer_one(rig: Rig) -> None:
+    process, other = await rig.process(ttl=1.0), await rig.process()
+    stale = await process.lock("a", auto_extend=False).acquire()
+    await asyncio.sleep(2)
+    newer = await other.lock("a").acquire()
+    assert await stale.release() is False
+    again = await process.lock("a").try_acquire()
+    assert again is None
+    await asyncio.sleep(5)
+    assert newer.valid
+    assert rig.values(b"a") == [newer.token.encode()] * 3
+
+
+async def test_releasing_a_stale_lease_does_not_stop_the_newer_ones_renewals_in_the_same_process(rig: Rig) -> None:
+    process = await rig.process(ttl=1.0)
+    stale = await process.lock("a", auto_extend=False).acquire()
+    await asyncio.sleep(2)
+    newer = await process.lock("a").acquire()
+    assert await stale.release() is False
+    await asyncio.sleep(10)
+    assert newer.valid
+    assert rig.values(b"a") == [newer.token.encode()] * 3
+
+
+async def test_a_release_never_deletes_anothers_key(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await process.lock("a").acquire()
+    rig.occupy(b"a", value=b"another")
+    assert await lease.release() is False
+    await asyncio.sleep(0.1)
+    assert rig.values(b"a") == [b"another"] * 3
+
+
+async def test_a_release_does_not_wait_longer_than_the_node_timeout(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await process.lock("a").acquire()
+    rig.hang(0, 1, 2)
+    before = now()
+    assert await lease.release() is True
+    assert now() - before <= 0.11
+    rig.resume()
+    await asyncio.sleep(0.1)
+    assert rig.clean
+
+
+async def test_a_lease_is_lost_once_and_never_after_its_release(rig: Rig) -> None:
+    process = await rig.process(ttl=1.0)
+    lost = await process.lock("a").acquire()
+    released = await process.lock("b").acquire()
+    await released.release()
+    rig.hang(0, 1, 2)
+    await lost.wait_lost()
+    await asyncio.sleep(5)
+    assert lost.lost
+    assert not released.lost
+    assert process.redlock.stats().lost == 1
+
+
+async def test_a_stalled_process_learns_of_the_loss_before_anything_else(rig: Rig) -> None:
+    process = await rig.process(ttl=1.0)
+    lease = await process.lock("a").acquire()
+    asyncio.get_running_loop().advance(5.0)  # type: ignore[attr-defined]
+    assert lease.remaining() == 0.0
+    assert not lease.valid
+    with pytest.raises(LockLost):
+        lease.check()
+    assert await lease.release() is False
+
+
+async def test_check_in_a_thread_raises_after_the_deadline_and_touches_no_loop(rig: Rig) -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_debug(True)
+    process = await rig.process(ttl=1.0)
+    lease = await process.lock("a").acquire()
+    await asyncio.to_thread(lease.check)
+    loop.advance(5.0)  # type: ignore[attr-defined]
+    with pytest.raises(LockLost):
+        await asyncio.to_thread(lease.check)
+    await asyncio.sleep(0.1)
+    assert lease.lost
+
+
+async def test_waiting_for_a_loss_leaves_nothing_behind_when_cancelled(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await process.lock("a").acquire()
+    for _ in range(50):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(lease.wait_lost(), 0.01)
+    assert len(lease._holding.waiters or ()) < 5

@@ -1,0 +1,224 @@
+"""Who is next in one process, and between processes; nothing is lost when somebody leaves the line."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioredlock_ng import AcquireTimeout, RedlockClosed
+
+if TYPE_CHECKING:
+    from tests.support.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def test_first_come_first_served_within_a_process(rig: Rig) -> None:
+    process = await rig.process()
+    order: list[int] = []
+
+    async def work(number: int) -> None:
+        async with process.lock("a"):
+            order.append(number)
+            await asyncio.sleep(0.0005)
+
+    async with process.lock("a"), asyncio.TaskGroup() as group:
+        for number in range(20):
+            group.create_task(work(number))
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
+        assert order == []
+        assert process.redlock.stats().waiting == 20
+        group.create_task(_release_outer(process))
+    assert order == list(range(20))
+
+
+async def _release_outer(process) -> None:  # type: ignore[no-untyped-def]
+    (lease,) = process.redlock.leases
+    await lease.release()
+
+
+async def test_one_contender_per_process_asks_the_nodes(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(b"a", ttl=60)
+    waiters = [asyncio.ensure_future(process.lock("a").acquire()) for _ in range(100)]
+    await asyncio.sleep(1)
+    assert process.redlock.stats().attempts <= 3
+    for waiter in waiters:
+        waiter.cancel()
+    await asyncio.wait(waiters)
+    assert process.redlock.stats().waiting == 0
+
+
+async def test_a_hand_over_costs_one_round_trip(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await process.lock("a").acquire()
+    waiting = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(0.001)
+    before = now()
+    await asyncio.gather(lease.release(), waiting)
+    assert now() - before < 0.0021
+    assert process.redlock.stats().handoffs == 1
+
+
+@pytest.mark.parametrize("leaver", range(4))
+@pytest.mark.parametrize("instant", [i * 0.0005 for i in range(14)])
+async def test_one_that_leaves_at_any_instant_takes_nobodys_turn(rig: Rig, leaver: int, instant: float) -> None:
+    process = await rig.process()
+    served: list[int] = []
+
+    async def work(number: int) -> None:
+        async with process.lock("a"):
+            served.append(number)
+            await asyncio.sleep(0.0005)
+
+    tasks = [asyncio.ensure_future(work(number)) for number in range(4)]
+    await asyncio.sleep(instant)
+    tasks[leaver].cancel()
+    await asyncio.wait(tasks)
+    assert [number for number in served if number != leaver] == [n for n in range(4) if n != leaver]
+    await asyncio.sleep(0.3)
+    assert rig.clean
+    assert process.redlock.stats().held == process.redlock.stats().waiting == 0
+
+
+async def test_two_heads_that_leave_in_one_tick_give_the_next_one_turn_only(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(b"a", ttl=0.5)
+    tasks = [asyncio.ensure_future(process.lock("a").acquire()) for _ in range(3)]
+    await asyncio.sleep(0.1)
+    attempts = process.redlock.stats().attempts
+    rig.vacate(b"a")
+    tasks[0].cancel()
+    tasks[1].cancel()
+    lease = await tasks[2]
+    assert process.redlock.stats().attempts == attempts + 1
+    await asyncio.sleep(0.01)
+    assert rig.values(b"a") == [lease.token.encode()] * 3
+    assert await lease.release() is True
+
+
+async def test_many_that_time_out_in_one_tick_leave_the_line_to_the_last(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(b"a", ttl=2.0)
+    short = [asyncio.ensure_future(process.lock("a", blocking_timeout=0.5).acquire()) for _ in range(10)]
+    await asyncio.sleep(0)
+    patient = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.wait(short)
+    assert all(isinstance(task.exception(), AcquireTimeout) for task in short)
+    lease = await patient
+    assert rig.values(b"a")[0] == lease.token.encode()
+    assert process.redlock.stats().timeouts == 10
+
+
+async def test_cancelled_and_at_once_asked_again_is_one_attempt_at_a_time(rig: Rig) -> None:
+    process = await rig.process()
+    for step in range(8):
+        try:
+            async with asyncio.timeout(0.0003 * step + 0.0001):
+                lease = await process.lock("a").acquire()
+        except TimeoutError:
+            lease = await process.lock("a").acquire()
+        await asyncio.sleep(0.01)
+        assert rig.values(b"a") == [lease.token.encode()] * 3
+        assert await lease.release() is True
+        await asyncio.sleep(0.01)
+        assert rig.clean
+
+
+async def test_a_waiter_in_another_process_is_woken_by_the_release(rig: Rig) -> None:
+    process, other = await rig.process(), await rig.process()
+    lease = await process.lock("a", ttl=60).acquire()
+    waiting = asyncio.ensure_future(other.lock("a").acquire())
+    await asyncio.sleep(0.1)
+    before = now()
+    await lease.release()
+    await waiting
+    assert now() - before < 0.01
+
+
+@pytest.mark.parametrize("how", ["delete", "flush", "expire"])
+async def test_waiters_are_woken_whoever_ends_the_other_lock(rig: Rig, how: str) -> None:
+    process = await rig.process()
+    rig.occupy(b"a", ttl=1.0)
+    waiting = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(0.5)
+    before = now()
+    if how == "delete":
+        rig.vacate(b"a")
+    elif how == "flush":
+        for server in rig.servers:
+            server.flush()
+    await waiting
+    assert now() - before < (0.52 if how == "expire" else 0.01)
+
+
+async def test_processes_in_contention_never_overlap_and_all_get_their_turn(rig: Rig) -> None:
+    processes = [await rig.process(ttl=2.0) for _ in range(3)]
+    inside = 0
+    turns = [0] * 3
+
+    async def work(index: int) -> None:
+        nonlocal inside
+        for _ in range(10):
+            async with processes[index].lock("a") as lease:
+                inside += 1
+                assert inside == 1
+                await asyncio.sleep(0.002)
+                lease.check()
+                inside -= 1
+                turns[index] += 1
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(work(index) for index in range(3) for _ in range(3)))
+    assert turns == [30, 30, 30]
+    await asyncio.sleep(0.3)
+    assert rig.clean
+
+
+async def test_past_the_line_a_try_neither_loses_the_heads_turn_nor_its_token(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(b"a", ttl=30)
+    waiting = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(0.1)
+    rig.disconnect(0, 1, 2)
+    rig.vacate(b"a")
+    rig.connect(0, 1, 2)
+    tried = await process.lock("a").try_acquire()
+    if tried is not None:
+        await asyncio.sleep(0.05)
+        await tried.release()
+    async with asyncio.timeout(1):
+        lease = await waiting
+    await asyncio.sleep(0.3)
+    assert rig.values(b"a") == [lease.token.encode()] * 3
+
+
+async def test_a_lock_on_an_overlapping_set_is_woken_by_a_release_of_this_process(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await process.lock("a", ttl=60).acquire()
+    waiting = asyncio.ensure_future(process.lock("a", "b").acquire())
+    await asyncio.sleep(0.0003)
+    before = now()
+    await lease.release()
+    await waiting
+    assert now() - before < 0.1
+
+
+async def test_closing_ends_waiters_and_releases_everything(rig: Rig) -> None:
+    process = await rig.process()
+    await process.lock("a").acquire()
+    await process.lock("b", "c").acquire()
+    waiting = [asyncio.ensure_future(process.lock(name).acquire()) for name in "aab"]
+    await asyncio.sleep(0.1)
+    await process.redlock.aclose()
+    await asyncio.wait(waiting)
+    assert all(isinstance(task.exception(), RedlockClosed) for task in waiting)
+    assert rig.clean
+    assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -1,0 +1,143 @@
+"""What operators ask of a manager, and what it answers when it is not the right moment or place."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioredlock_ng import ConfigurationError, QuorumUnreachable, Redlock, RedlockClosed
+from aioredlock_ng._nodes.memory import MemoryNode
+
+if TYPE_CHECKING:
+    from tests.support.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+
+async def test_stats_count_what_happened(rig: Rig) -> None:
+    process = await rig.process()
+    async with process.lock("a"):
+        stats = process.redlock.stats()
+        assert (stats.acquired, stats.attempts, stats.held, stats.released) == (1, 1, 1, 0)
+        assert await process.lock("a").try_acquire() is None
+    stats = process.redlock.stats()
+    assert (stats.acquired, stats.refused, stats.held, stats.released, stats.lost) == (1, 1, 0, 1, 0)
+
+
+async def test_leases_are_those_held_now(rig: Rig) -> None:
+    process = await rig.process()
+    async with process.lock("a") as lease:
+        assert list(process.redlock.leases) == [lease]
+        assert len(process.redlock.leases) == 1
+    assert len(process.redlock.leases) == 0
+
+
+async def test_inspect_tells_who_holds_it_and_for_how_long(rig: Rig) -> None:
+    process, other = await rig.process(), await rig.process()
+    assert not await other.redlock.locked("a")
+    async with process.lock("a", ttl=5) as lease:
+        await asyncio.sleep(0.01)
+        info = await other.redlock.inspect("a")
+        assert (info.held, info.token, info.nodes, info.total) == (True, lease.token, 3, 3)
+        assert 4.9 < info.remaining <= 5
+        assert await other.redlock.locked("a")
+        rig.hang(0)
+        info = await other.redlock.inspect("a")
+        assert (info.held, info.nodes) == (True, 2)
+
+
+async def test_locked_never_overstates_when_nodes_are_silent_or_disagree(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(b"a", on=(0,), value=b"one")
+    rig.occupy(b"a", on=(1,), value=b"two")
+    assert not await process.redlock.locked("a")
+    rig.hang(1, 2)
+    with pytest.raises(QuorumUnreachable):
+        await process.redlock.locked("a")
+
+
+async def test_force_release_takes_the_lock_away_and_tells_the_holder(rig: Rig) -> None:
+    process, other = await rig.process(), await rig.process()
+    lease = await process.lock("a").acquire()
+    await asyncio.sleep(1)
+    assert await other.redlock.force_release("a") == 3
+    await asyncio.wait_for(lease.wait_lost(), 0.5)
+    assert lease.lost
+    assert await other.redlock.force_release("a") == 0
+
+
+async def test_managers_of_one_process_exclude_each_other(rig: Rig) -> None:
+    first, second = await rig.process(), await rig.process()
+    async with first.lock("a"):
+        assert await second.lock("a").try_acquire() is None
+    async with second.lock("a"):
+        assert await first.lock("a").try_acquire() is None
+
+
+async def test_closing_one_manager_leaves_the_other_alone(rig: Rig) -> None:
+    first, second = await rig.process(), await rig.process()
+    held = await second.lock("a").acquire()
+    await first.lock("b").acquire()
+    await first.redlock.aclose()
+    assert held.valid
+    assert rig.keys() == [{b"a"}] * 3
+
+
+async def test_use_before_open_after_close_and_twice_is_refused(rig: Rig) -> None:
+    process = rig.new_process()
+    lock = process.lock("a")
+    with pytest.raises(RedlockClosed, match="not open"):
+        await lock.acquire()
+    assert await process.redlock.open() is process.redlock
+    with pytest.raises(RedlockClosed, match="open already"):
+        await process.redlock.open()
+    lease = await lock.acquire()
+    await process.redlock.aclose()
+    await process.redlock.aclose()
+    for use in (lock.acquire, lock.try_acquire):
+        with pytest.raises(RedlockClosed):
+            await use()
+    assert await lease.release() is False
+
+
+async def test_use_from_another_loop_is_refused_and_says_loop(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await process.lock("a").acquire()
+    errors: list[BaseException] = []
+
+    def elsewhere() -> None:
+        for use in (process.lock("b").acquire, lease.release, lease.extend, lease.verify):
+            try:
+                asyncio.run(use())
+            except RedlockClosed as error:
+                errors.append(error)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert len(errors) == 4
+    assert all("loop" in str(error) for error in errors)
+    assert lease.valid
+
+
+async def test_opening_and_closing_may_happen_in_different_tasks(rig: Rig) -> None:
+    process = rig.new_process()
+    await asyncio.create_task(process.redlock.open())
+    await asyncio.create_task(process.redlock.aclose())
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_the_same_node_object_twice_is_refused() -> None:
+    node = MemoryNode()
+    with pytest.raises(ConfigurationError, match="twice"):
+        Redlock([node, node])
+
+
+async def test_nodes_tell_their_health(rig: Rig) -> None:
+    process = await rig.process()
+    rig.disconnect(1)
+    assert [node.state for node in process.redlock.nodes] == ["up", "down", "up"]
+    assert len(process.redlock.nodes) == 3
