@@ -131,9 +131,8 @@ class Floor:
         """
         words: list[str | int] = ["EVALSHA", self._extend_sha, len(grants)]
         words.extend(key for key, _ in grants)
-        for _, token in grants:
-            words.append(token)
-            words.append(ttl_ms)
+        words.append(ttl_ms)
+        words.extend(token for _, token in grants)
         self._send(_pack(tuple(words)), answered)
 
     def close(self) -> None:

@@ -43,7 +43,7 @@ class LeaseState:
     in any order.
     """
 
-    __slots__ = ("_last_asked", "_last_renewed", "_unconfirmed", "deadline", "ends_at", "phase", "reason", "started", "ttl")
+    __slots__ = ("_deadlines", "_numbers", "deadline", "ends_at", "phase", "reason", "started", "ttl")
 
     def __init__(self, started: float, ttl: float, deadline: float, ends_at: float | None) -> None:
         self.started = started
@@ -52,8 +52,9 @@ class LeaseState:
         self.deadline = deadline if ends_at is None else min(deadline, ends_at)
         self.phase = Phase.HELD
         self.reason = ""
-        self._last_asked = self._last_renewed = 0
-        self._unconfirmed: list[tuple[int, float]] = []
+        # Renewals sent and not overtaken by a confirmed one; two lists, because a tuple per renewal feeds the collector.
+        self._numbers: list[int] = []
+        self._deadlines: list[float] = []
 
     def remaining(self, now: float) -> float:
         """Seconds of validity left at `now`; 0.0 when over."""
@@ -61,38 +62,35 @@ class LeaseState:
             return 0.0
         return max(0.0, self.deadline - now)
 
-    def asked(self, deadline: float) -> int:
-        """A renewal that would move the deadline there is about to be sent; returns its number.
+    def asked(self, number: int, deadline: float) -> None:
+        """Renewal `number`, which would move the deadline there, is about to be sent.
 
         A shorter one counts from here: some node may apply it though no quorum ever confirms it.
         """
-        self._last_asked += 1
-        self._unconfirmed.append((self._last_asked, deadline))
+        self._numbers.append(number)
+        self._deadlines.append(deadline)
         if deadline < self.deadline:
             self.deadline = deadline
-        return self._last_asked
 
     def renewed(self, number: int, started: float, ttl: float, deadline: float) -> bool:
         """A quorum confirmed renewal `number`; False when a later one was confirmed before, or the lease is over.
 
         Nodes execute renewals in the order of their numbers. So each one sent later caps this one, confirmed or not.
         """
-        if self.phase is not Phase.HELD or number < self._last_renewed:
+        if self.phase is not Phase.HELD or number not in self._numbers:
             return False
-        if self._unconfirmed[-1][0] == number:
-            self._unconfirmed.clear()
-        else:
-            self._unconfirmed = [asked for asked in self._unconfirmed if asked[0] > number]
-            deadline = min([deadline, *(later for _, later in self._unconfirmed)])
-        self._last_renewed = number
+        sent_later = self._numbers.index(number) + 1
+        del self._numbers[:sent_later], self._deadlines[:sent_later]
+        if self._deadlines:
+            deadline = min(deadline, *self._deadlines)
         self.started = started
         self.ttl = ttl
         self.deadline = deadline if self.ends_at is None else min(deadline, self.ends_at)
         return True
 
     def is_latest(self, number: int) -> bool:
-        """True while no renewal was sent after `number`."""
-        return number == self._last_asked
+        """True while renewal `number` is unconfirmed and none was sent after it."""
+        return bool(self._numbers) and self._numbers[-1] == number
 
     def end(self, phase: Phase, reason: str = "") -> None:
         """Move to a final phase.

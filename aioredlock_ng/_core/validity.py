@@ -38,7 +38,7 @@ MIN_VALIDITY_SHARE = 0.05
 RENEW_SHARE = 1 / 3
 """Renewing at a third leaves two more chances before the deadline."""
 
-RENEW_JITTER = 0.1
+RENEW_JITTER = 0.05
 """Renewals come up to this share early, so that leases taken together do not stay together for ever."""
 
 RETRY_SHARE = 0.05

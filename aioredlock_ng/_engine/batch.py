@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BATCH", "Batch"]
 
-BATCH = 64
-"""Leases per command: a server is busy with it for less than 0.2 ms."""
+BATCH = 128
+"""Leases per command: a server is busy with it for some 0.2 ms."""
 
 
 class Batch:

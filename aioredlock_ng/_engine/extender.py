@@ -40,6 +40,7 @@ class Extender:
         self._lines = lines
         self.watcher = Watcher(context, self._vanished, self.check)
         self._wheel: Wheel[Holding] = Wheel(context.loop, context.clock, RENEW_WIDTH, self._due)
+        self._number = 0
         self.holdings: set[Holding] = set()
 
     def adopt(self, holding: Holding) -> None:
@@ -101,20 +102,20 @@ class Extender:
         """
         context = self._context
         options = context.options
-        milliseconds = ttl_ms(ttl)
         started = context.clock()
         deadline = deadline_of(started, ttl, options.drift(ttl))
         decided_by = started + options.node_timeout + 2 * RENEW_WIDTH
+        self._number = number = self._number + 1
         keys: list[bytes] = []
-        args: list[bytes | int] = []
-        numbers: dict[Holding, int] = {}
+        args: list[bytes | int] = [ttl_ms(ttl)]
         for holding in holdings:
             for key in holding.spec.keys:
                 keys.append(key)
-                args += (holding.token, milliseconds)
-            numbers[holding] = holding.asked(deadline)
-            holding.longest_ttl = max(holding.longest_ttl, ttl)
-            self.watcher.heard(holding)
+                args.append(holding.token)
+            holding.asked(number, deadline)
+            holding.changed_on = 0
+            if ttl > holding.longest_ttl:
+                holding.longest_ttl = ttl
             # The outcome puts it back on the wheel; before that its deadline must not pass unseen.
             if holding.deadline < decided_by:
                 self._put(holding, holding.deadline)
@@ -125,9 +126,12 @@ class Extender:
             context.counters.renewals += len(confirmed)
             at = renew_at(started, ttl, context.draw())
             for holding in confirmed:
-                if holding.renewed(numbers[holding], started, ttl, deadline):
+                if holding.renewed(number, started, ttl, deadline):
                     holding.ballot = batch
-                self._put(holding, min(at, holding.deadline) if holding.spec.auto_extend else holding.deadline)
+            self._put_all([h for h in confirmed if h.spec.auto_extend and h.deadline > at], at)
+            for holding in confirmed:
+                if holding.slot is None and holding.timer is None:
+                    self._put(holding, holding.deadline)
 
         batch = Batch(
             context,
@@ -138,7 +142,7 @@ class Extender:
             on_no=self._vanished,
             on_unsure=self._failed,
             # Sent again behind a later renewal it would undo that one.
-            stands=lambda: all(holding.is_latest(number) for holding, number in numbers.items()),
+            stands=lambda: all(holding.is_latest(number) for holding in holdings),
         )
         batch.ask()
         return batch
@@ -165,6 +169,15 @@ class Extender:
     def _put(self, holding: Holding, at: float) -> None:
         holding.unschedule()
         holding.slot = self._wheel.add(holding, at)
+
+    def _put_all(self, holdings: Sequence[Holding], at: float) -> None:
+        if holdings:
+            slot = self._wheel.slot(at)
+            for holding in holdings:
+                if holding.slot is not None or holding.timer is not None:
+                    holding.unschedule()
+                holding.slot = slot
+            slot.update(holdings)
 
     def _due(self, holdings: set[Holding]) -> None:
         now = self._context.clock()

@@ -51,7 +51,7 @@ class Watcher:
             part = holdings[start : start + BATCH]
             for holding in part:
                 holding.watched = True
-                self.heard(holding)
+                holding.changed_on = 0
                 for key in holding.spec.keys:
                     self._by_key[key] = holding
             keys = tuple(key for holding in part for key in holding.spec.keys)
@@ -59,10 +59,6 @@ class Watcher:
             command = Command(part[0].spec.kind.watch, keys, tokens)
             started = self._context.clock()
             Batch(self._context, command, part, started, on_yes=_nothing, on_no=self._lose, on_unsure=_unsure).ask()
-
-    def heard(self, holding: Holding) -> None:
-        """All nodes are asked about the holding now: what they reported before counts no more."""
-        holding.changed_on = 0
 
     def forget(self, holding: Holding) -> None:
         """The holding is over."""

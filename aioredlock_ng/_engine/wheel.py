@@ -48,13 +48,18 @@ class Wheel(Generic[T]):
 
     def add(self, item: T, at: float) -> set[T]:
         """Schedule `item`; returns the slot's set, from which the owner discards it to cancel."""
+        items = self.slot(at)
+        items.add(item)
+        return items
+
+    def slot(self, at: float) -> set[T]:
+        """The set of what is due at `at`, to add to now: an empty one may be dropped in a later tick."""
         slot = int(at / self._width)
         items = self._slots.get(slot)
         if items is None:
             items = self._slots[slot] = set()
             if self._timer is None or slot < self._armed_for:
                 self._arm(slot)
-        items.add(item)
         return items
 
     def stop(self) -> None:

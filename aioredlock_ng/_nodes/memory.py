@@ -116,9 +116,9 @@ class MemoryServer:
         return 1
 
     def _extend(self, command: Command, by: MemoryNode) -> Reply:
+        ttl, *tokens = command.args
         answers = []
-        for index, key in enumerate(command.keys):
-            token, ttl = command.args[2 * index : 2 * index + 2]
+        for key, token in zip(command.keys, tokens, strict=True):
             holder = self.get(key)
             if holder == token:
                 self.set(key, _bytes(token), int(ttl) / 1000, by)
