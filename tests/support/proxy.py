@@ -181,10 +181,12 @@ class Proxy:
         finally:
             for way in ways:
                 way.cancel()
+            # Both before anything is awaited: a cut may come while this connection ends by itself.
+            for end in (writer, outer):
+                end.close()
             await asyncio.gather(*ways, return_exceptions=True)
             self._writers -= {writer, outer}
             for end in (writer, outer):
-                end.close()
                 with contextlib.suppress(OSError):
                     await end.wait_closed()
 
