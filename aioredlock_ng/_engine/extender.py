@@ -58,7 +58,7 @@ class Extender:
             return None
         now = self._context.clock()
         if holding.deadline <= now:
-            self.lose(holding, _UNRENEWED)
+            self._overdue(holding)
             return None
         self._context.counters.released += 1
         holding.end(Phase.RELEASED)
@@ -91,7 +91,7 @@ class Extender:
         Only on the event loop.
         """
         if holding.phase is Phase.HELD and holding.remaining(self._context.clock()) <= 0.0:
-            self.lose(holding, _UNRENEWED)
+            self._overdue(holding)
 
     def renew(self, holdings: Sequence[Holding], ttl: float) -> Batch:
         """Send one batch now; the outcome moves deadlines, schedules another try, or declares a loss.
@@ -153,8 +153,13 @@ class Extender:
     def _failed(self, holding: Holding) -> None:
         """No quorum renewed it in time: again, faster, until the deadline."""
         self._context.counters.renewals_failed += 1
-        at = retry_at(self._context.clock(), holding.ttl, holding.deadline)
+        now = self._context.clock()
+        # Never in the slot that runs now: refusals come back at once, and would be answered in a hot loop.
+        at = min(max(retry_at(now, holding.ttl, holding.deadline), now + RENEW_WIDTH), holding.deadline)
         self._put(holding, at if holding.spec.auto_extend else holding.deadline)
+
+    def _overdue(self, holding: Holding) -> None:
+        self.lose(holding, _MAX_HOLD if holding.deadline == holding.ends_at else _UNRENEWED)
 
     def close(self) -> None:
         """Stop all timers."""
@@ -186,7 +191,7 @@ class Extender:
         for holding in list(holdings):
             holding.slot = None
             if holding.deadline <= now:
-                self.lose(holding, _UNRENEWED)
+                self._overdue(holding)
             elif holding.deadline - now <= RENEW_WIDTH:
                 self._watch_deadline(holding)
             elif not holding.watched:
@@ -214,8 +219,7 @@ class Extender:
         if holding.phase is not Phase.HELD:
             return
         if holding.deadline <= self._context.clock():
-            reason = _MAX_HOLD if holding.deadline == holding.ends_at else _UNRENEWED
-            self.lose(holding, reason)
+            self._overdue(holding)
         else:
             self._watch_deadline(holding)
 

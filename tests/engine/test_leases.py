@@ -97,6 +97,27 @@ async def test_one_failed_renewal_is_tried_again_and_loses_nothing(rig: Rig) -> 
     assert rig.values(b"a") == [lease.token.encode()] * 3
 
 
+async def test_refused_renewals_are_retried_at_a_bounded_rate(rig: Rig) -> None:
+    process = await rig.process(ttl=0.2, node_timeout=0.02)
+    lease = await process.lock("a").acquire()
+    rig.ways[:] = [0.0] * 3
+    rig.refuse("MISCONF cannot persist", 0, 1, 2)
+    await asyncio.wait_for(lease.wait_lost(), 1)
+    assert process.redlock.stats().renewals_failed < 30
+
+
+async def test_max_hold_ends_a_lease_that_could_be_renewed(rig: Rig) -> None:
+    process = await rig.process(ttl=3.0)
+    before = now()
+    lease = await process.lock("a", max_hold=7.0).acquire()
+    await lease.wait_lost()
+    assert now() - before == pytest.approx(7.0, abs=1e-5)
+    with pytest.raises(LockLost, match="max_hold"):
+        lease.check()
+    await asyncio.sleep(0.01)
+    assert rig.clean
+
+
 async def test_without_auto_extend_nothing_is_renewed_but_by_hand(rig: Rig) -> None:
     process = await rig.process(ttl=3.0)
     lease = await process.lock("a", auto_extend=False).acquire()
