@@ -72,7 +72,7 @@ class Lock:
     @property
     def ttl(self) -> float:
         """Seconds that it lives without renewal."""
-        return self._spec.ttl
+        return self._spec.life.ttl
 
     def __repr__(self) -> str:
         """Name and settings."""

@@ -16,7 +16,7 @@ from aioredlock_ng._core.validity import ttl_ms
 from aioredlock_ng._core.votes import acquire_vote
 from aioredlock_ng._engine.clock import boottime
 from aioredlock_ng._engine.engine import Engine
-from aioredlock_ng._engine.spec import LockSpec
+from aioredlock_ng._engine.spec import Life, LockSpec
 from aioredlock_ng._engine.tokens import SystemTokens
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.fleet import Fleet
@@ -103,6 +103,7 @@ class Redlock:
             recovery_guard=recovery_guard,
         )
         self._keys = KeyFormat(key_format)
+        self._life = self._life_of(self._options.ttl)
         self._given = _checked_nodes(nodes)
         self._clock = clock
         self._rng = rng
@@ -228,30 +229,21 @@ class Redlock:
         Raises:
             ConfigurationError: An argument is unusable.
         """
-        options = self._options
         names = (name, *more)
-        keys = tuple(map(self._keys.key, names))
-        if len(set(keys)) != len(keys):
-            raise ConfigurationError(f"lock names {resource_name(names)!r} contain one name twice; name each once")
-        seconds = options.ttl if ttl is None else options.check_ttl(ttl)
+        if more:
+            keys = tuple(map(self._keys.key, names))
+            if len(set(keys)) != len(keys):
+                raise ConfigurationError(f"lock names {resource_name(names)!r} contain one name twice; name each once")
+        else:
+            keys = (self._keys.key(name),)
         if blocking_timeout is not None:
             blocking_timeout = positive_seconds("blocking_timeout", blocking_timeout, zero=True)
         if max_hold is not None:
             max_hold = positive_seconds("max_hold", max_hold)
         if on_lost not in ("cancel", "flag"):
             raise ConfigurationError(f"on_lost must be 'cancel' or 'flag', got {on_lost!r}")
-        spec = LockSpec(
-            kind=MUTEX,
-            resource=resource_name(names),
-            resources=names,
-            keys=keys,
-            ttl=seconds,
-            ttl_ms=ttl_ms(seconds),
-            drift=options.drift(seconds),
-            least_validity=options.least_validity(seconds),
-            auto_extend=bool(auto_extend),
-            max_hold=max_hold,
-        )
+        life = self._life if ttl is None else self._life_of(self._options.check_ttl(ttl))
+        spec = LockSpec(MUTEX, resource_name(names), names, keys, life, bool(auto_extend), max_hold)
         return Lock(self, spec, blocking_timeout, on_lost)
 
     async def locked(self, name: str | bytes) -> bool:
@@ -321,6 +313,9 @@ class Redlock:
         if self._engine is None:
             raise RedlockClosed("this Redlock is not open; use `async with redlock:` or `await redlock.open()` first")
         return self._engine
+
+    def _life_of(self, ttl: float) -> Life:
+        return Life(ttl, ttl_ms(ttl), self._options.drift(ttl), self._options.least_validity(ttl))
 
     async def _poll(self, name: str | bytes, script: Any) -> list[Reply]:
         key = self._keys.key(name)

@@ -49,4 +49,6 @@ class KeyFormat:
 
 def resource_name(names: tuple[str | bytes, ...]) -> str:
     """The names as one readable str, for messages and `.resource`."""
+    if len(names) == 1 and isinstance(names[0], str):
+        return names[0]
     return ", ".join(n if isinstance(n, str) else bytes(n).decode("utf-8", "backslashreplace") for n in names)

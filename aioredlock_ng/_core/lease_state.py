@@ -53,8 +53,9 @@ class LeaseState:
         self.phase = Phase.HELD
         self.reason = ""
         # Renewals sent and not overtaken by a confirmed one; two lists, because a tuple per renewal feeds the collector.
-        self._numbers: list[int] = []
-        self._deadlines: list[float] = []
+        # Made by the first renewal, which most leases do not live to see.
+        self._numbers: list[int] | None = None
+        self._deadlines: list[float] | None = None
 
     def remaining(self, now: float) -> float:
         """Seconds of validity left at `now`; 0.0 when over."""
@@ -67,6 +68,8 @@ class LeaseState:
 
         A shorter one counts from here: some node may apply it though no quorum ever confirms it.
         """
+        if self._numbers is None or self._deadlines is None:
+            self._numbers, self._deadlines = [], []
         self._numbers.append(number)
         self._deadlines.append(deadline)
         if deadline < self.deadline:
@@ -77,7 +80,7 @@ class LeaseState:
 
         Nodes execute renewals in the order of their numbers. So each one sent later caps this one, confirmed or not.
         """
-        if self.phase is not Phase.HELD or number not in self._numbers:
+        if self.phase is not Phase.HELD or not self._numbers or not self._deadlines or number not in self._numbers:
             return False
         sent_later = self._numbers.index(number) + 1
         del self._numbers[:sent_later], self._deadlines[:sent_later]

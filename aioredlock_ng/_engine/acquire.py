@@ -182,7 +182,7 @@ class Acquisition:
         self._gone = None
         self._look_again = False
         context.counters.attempts += 1
-        command = Command(spec.kind.acquire, spec.keys, (context.new_token(), spec.ttl_ms))
+        command = Command(spec.kind.acquire, spec.keys, (context.new_token(), spec.life.ttl_ms))
         self._round = attempt = Round(context, command, GRANTED, context.quorum, now, on_decided)
         return attempt
 
@@ -241,9 +241,9 @@ class Acquisition:
             self.give_up(None)
             return
         if attempt.won:
-            deadline = deadline_of(attempt.started, spec.ttl, spec.drift)
+            deadline = deadline_of(attempt.started, spec.life.ttl, spec.life.drift)
             now = context.clock()
-            if deadline - now >= spec.least_validity:
+            if deadline - now >= spec.life.least_validity:
                 self._grant(attempt, now)
                 return
         self._undo(attempt)
@@ -259,7 +259,7 @@ class Acquisition:
         self.future.set_result(holding)
 
     def _undo(self, attempt: Round) -> None:
-        self._releases.send(self._spec, attempt.token, attempt.replies, self._spec.ttl, self._context.clock())
+        self._releases.send(self._spec, attempt.token, attempt.replies, self._spec.life.ttl, self._context.clock())
 
     def _refused(self, attempt: Round, *, too_late: bool) -> None:
         context = self._context

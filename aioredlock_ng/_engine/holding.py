@@ -66,7 +66,7 @@ class Holding(LeaseState):
         granted: list[Any],
     ) -> None:
         ends_at = None if spec.max_hold is None else started + spec.max_hold
-        super().__init__(started, spec.ttl, started + spec.ttl - spec.drift, ends_at)
+        super().__init__(started, spec.life.ttl, started + spec.life.ttl - spec.life.drift, ends_at)
         self.spec = spec
         self.token = token
         self.since = started
@@ -77,7 +77,7 @@ class Holding(LeaseState):
         self.waiters: list[asyncio.Future[None]] | None = None
         self.slot: set[Holding] | None = None
         self.timer: asyncio.TimerHandle | None = None
-        self.longest_ttl = spec.ttl
+        self.longest_ttl = spec.life.ttl
         self.watched = False
         self.changed_on = 0
 

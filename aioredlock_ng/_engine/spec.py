@@ -8,22 +8,37 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from aioredlock_ng._scripts import LockKind
 
-__all__ = ["LockSpec"]
+__all__ = ["Life", "LockSpec"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What follows from a ttl; all but `ttl_ms` in seconds.
+
+    Attributes:
+        ttl: As asked for.
+        ttl_ms: The same as sent.
+        drift: What of it is given up.
+        least_validity: What must be left for a grant to count.
+    """
+
+    ttl: float
+    ttl_ms: int
+    drift: float
+    least_validity: float
+
+
+# Not frozen: that would be a third of the cost of `Redlock.lock()`, which programs call for every acquisition.
+@dataclass(slots=True, eq=False)
 class LockSpec:
-    """One `Redlock.lock(...)` call.
+    """One `Redlock.lock(...)` call; never changed afterwards.
 
     Attributes:
         kind: Which scripts.
         resource: For people.
         resources: The names as given.
         keys: The Redis keys, in the order of the names.
-        ttl: Seconds.
-        ttl_ms: The same as sent.
-        drift: Seconds of it given up.
-        least_validity: Seconds that must be left for a grant to count.
+        life: The ttl and what follows from it.
         auto_extend: Renew in the background.
         max_hold: Seconds after which the lease ends all the same, or None.
     """
@@ -32,9 +47,6 @@ class LockSpec:
     resource: str
     resources: tuple[str | bytes, ...]
     keys: tuple[bytes, ...]
-    ttl: float
-    ttl_ms: int
-    drift: float
-    least_validity: float
+    life: Life
     auto_extend: bool
     max_hold: float | None
