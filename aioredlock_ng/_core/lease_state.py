@@ -93,7 +93,7 @@ class LeaseState:
 
     def is_latest(self, number: int) -> bool:
         """True while renewal `number` is unconfirmed and none was sent after it."""
-        return bool(self._numbers) and self._numbers[-1] == number
+        return self._numbers is not None and self._numbers[-1:] == [number]
 
     def end(self, phase: Phase, reason: str = "") -> None:
         """Move to a final phase.

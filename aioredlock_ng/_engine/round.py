@@ -93,7 +93,9 @@ class Round:
         if indexes is None:
             self._asked = _STILL_ASKING
             context.fleet.ask(command, self)
-            self._all_asked()
+            self._asked = len(self.replies)
+            if self.yes or self._no:
+                self._all_asked()
             return
         self._asked = len(indexes)
         for index in indexes:

@@ -48,7 +48,9 @@ class Wheel(Generic[T]):
 
     def add(self, item: T, at: float) -> set[T]:
         """Schedule `item`; returns the slot's set, from which the owner discards it to cancel."""
-        items = self.slot(at)
+        items = self._slots.get(int(at / self._width))
+        if items is None:
+            items = self.slot(at)
         items.add(item)
         return items
 
