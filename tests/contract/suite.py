@@ -1,0 +1,243 @@
+"""What every node promises, whatever it runs on; a module per kind of node subclasses this and brings the place."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+from aioredlock_ng._core.votes import Refusal, is_held
+from aioredlock_ng._scripts import FORCE_RELEASE, MUTEX, Command
+
+if TYPE_CHECKING:
+    from aioredlock_ng._nodes.port import Node
+
+WITHIN = 5.0
+"""Seconds after which something that must happen has not happened."""
+
+TTL = 20_000
+
+
+class Sink:
+    """Keeps the answer."""
+
+    def __init__(self, *, stands: bool = True) -> None:
+        self.open = stands
+        self.started = asyncio.get_running_loop().time()
+        self.replies: list[Any] = []
+        self._answered = asyncio.Event()
+
+    def stands(self) -> bool:
+        return self.open
+
+    def deliver(self, index: int, reply: Any) -> None:
+        self.replies.append(reply)
+        self._answered.set()
+
+    async def reply(self) -> Any:
+        async with asyncio.timeout(WITHIN):
+            await self._answered.wait()
+        assert len(self.replies) == 1, "exactly one answer per question"
+        return self.replies[0]
+
+
+class Listener:
+    """Keeps what the node tells unasked."""
+
+    def __init__(self) -> None:
+        self.told: asyncio.Queue[list[bytes] | None] = asyncio.Queue()
+
+    def invalidated(self, index: int, keys: list[bytes] | None) -> None:
+        self.told.put_nowait(keys)
+
+    def identify(self, index: int, run_id: str) -> str:
+        return ""
+
+    def present(self, index: int, is_present: bool) -> None:
+        pass
+
+    def emit(self, event: object) -> None:
+        pass
+
+    def forget(self) -> None:
+        while not self.told.empty():
+            self.told.get_nowait()
+
+    async def hears_of(self, key: bytes) -> None:
+        """Wait until told that this key, or any, changed."""
+        async with asyncio.timeout(WITHIN):
+            while (keys := await self.told.get()) is not None and key not in keys:
+                pass
+
+
+class Place(Protocol):
+    """One server and ways to it."""
+
+    async def node(self) -> tuple[Node, Listener]:
+        """Open one more connection."""
+
+    async def delete(self, key: str) -> None:
+        """Delete a key by another client."""
+
+    async def flush(self) -> None:
+        """Delete all keys by another client."""
+
+    async def put(self, key: str, value: str, ttl_ms: int) -> None:
+        """Overwrite a key by another client."""
+
+
+def acquire(token: bytes, *keys: bytes, ttl: int = TTL) -> Command:
+    return Command(MUTEX.acquire, keys, (token, ttl))
+
+
+def release(token: bytes, *keys: bytes) -> Command:
+    return Command(MUTEX.release, keys, (token,), asyncio.get_running_loop().time() + 60)
+
+
+async def ask(node: Node, command: Command) -> Any:
+    sink = Sink()
+    node.ask(command, sink, 0)
+    return await sink.reply()
+
+
+class NodeContract:
+    """The suite; subclasses have a fixture `place`."""
+
+    async def test_a_free_key_is_granted_and_a_held_one_tells_what_remains(self, place: Place) -> None:
+        node, _ = await place.node()
+        assert await ask(node, acquire(b"one", b"a")) == 1
+        reply = await ask(node, acquire(b"two", b"a"))
+        assert is_held(reply)
+        assert TTL - WITHIN * 1000 < reply[1] <= TTL
+        ((left, holder),) = await ask(node, Command(MUTEX.inspect, (b"a",)))
+        assert holder == b"one"
+        assert 0 < left <= TTL
+
+    async def test_several_keys_are_taken_all_or_none(self, place: Place) -> None:
+        node, _ = await place.node()
+        assert await ask(node, acquire(b"one", b"b", ttl=5000)) == 1
+        reply = await ask(node, acquire(b"two", b"a", b"b", b"c"))
+        assert is_held(reply)
+        assert 0 < reply[1] <= 5000
+        answers = await ask(node, Command(MUTEX.inspect, (b"a", b"b", b"c")))
+        assert [holder for _, holder in answers] == [b"", b"one", b""]
+        assert [left for left, _ in answers][::2] == [-2, -2]
+        assert await ask(node, acquire(b"two", b"a", b"c")) == 1
+
+    async def test_a_refusal_tells_the_longest_of_several_holders(self, place: Place) -> None:
+        node, _ = await place.node()
+        await ask(node, acquire(b"one", b"a", ttl=60_000))
+        await ask(node, acquire(b"two", b"b", ttl=1_000))
+        reply = await ask(node, acquire(b"three", b"a", b"b"))
+        assert 50_000 < reply[1] <= 60_000
+
+    async def test_a_release_deletes_only_what_holds_its_token(self, place: Place) -> None:
+        node, _ = await place.node()
+        await ask(node, acquire(b"one", b"a"))
+        await ask(node, acquire(b"two", b"b"))
+        assert await ask(node, release(b"two", b"a", b"b")) == 1
+        assert is_held(await ask(node, acquire(b"three", b"a")))
+        assert await ask(node, release(b"one", b"a")) == 1
+        assert await ask(node, release(b"one", b"a")) == 0
+
+    async def test_a_batch_is_renewed_key_by_key(self, place: Place) -> None:
+        node, _ = await place.node()
+        for token, key in ((b"one", b"a"), (b"two", b"b"), (b"three", b"d")):
+            await ask(node, acquire(token, key, ttl=5_000))
+        args = (60_000, b"one", b"another", b"three", b"three")
+        assert await ask(node, Command(MUTEX.extend, (b"a", b"b", b"c", b"d"), args)) == [1, -1, 0, 1]
+        answers = await ask(node, Command(MUTEX.inspect, (b"a", b"b", b"c", b"d")))
+        assert [left > 50_000 for left, _ in answers] == [True, False, False, True]
+        assert answers[2] == [-2, b""], "a missing key is not set again"
+        assert await ask(node, Command(MUTEX.extend, (b"a", b"d"), (60_000, b"one", b"three"))) == 2
+
+    async def test_watching_tells_whose_keys_they_are_and_writes_nothing(self, place: Place) -> None:
+        node, _ = await place.node()
+        await ask(node, acquire(b"one", b"a"))
+        assert await ask(node, Command(MUTEX.watch, (b"a",), (b"one",))) == 1
+        assert await ask(node, Command(MUTEX.watch, (b"a", b"b"), (b"two", b"two"))) == [-1, 0]
+
+    async def test_force_release_deletes_whoever_holds_it(self, place: Place) -> None:
+        node, _ = await place.node()
+        await ask(node, acquire(b"one", b"a"))
+        assert await ask(node, Command(FORCE_RELEASE, (b"a",))) == 1
+        assert await ask(node, Command(FORCE_RELEASE, (b"a",))) == 0
+        assert await ask(node, acquire(b"two", b"a")) == 1
+
+    async def test_an_acquire_and_its_release_queued_in_one_tick_leave_nothing(self, place: Place) -> None:
+        node, _ = await place.node()
+        sinks = []
+        for number in range(50):
+            token = b"%d" % number
+            for command in (acquire(token, b"a"), release(token, b"a")):
+                sinks.append(Sink())
+                node.ask(command, sinks[-1], 0)
+        assert [await sink.reply() for sink in sinks] == [1] * 100
+        assert await ask(node, Command(MUTEX.inspect, (b"a",))) == [[-2, b""]]
+
+    async def test_one_that_gave_up_is_still_answered_once_and_in_order(self, place: Place) -> None:
+        node, _ = await place.node()
+        given_up, after = Sink(stands=False), Sink()
+        node.ask(acquire(b"one", b"a"), given_up, 0)
+        node.ask(release(b"one", b"a"), after, 0)
+        assert await after.reply() == 1
+        assert await given_up.reply() == 1
+
+    @pytest.mark.parametrize("how", ["delete", "flush", "release", "expire", "overwrite"])
+    async def test_one_that_was_refused_is_told_when_the_key_changes(self, place: Place, how: str) -> None:
+        holder, _ = await place.node()
+        waiter, heard = await place.node()
+        await ask(holder, acquire(b"one", b"a", ttl=100 if how == "expire" else TTL))
+        assert is_held(await ask(waiter, acquire(b"two", b"a")))
+        heard.forget()
+        match how:
+            case "delete":
+                await place.delete("a")
+            case "flush":
+                await place.flush()
+            case "release":
+                await ask(holder, release(b"one", b"a"))
+            case "overwrite":
+                await place.put("a", "another", TTL)
+        await heard.hears_of(b"a")
+
+    async def test_a_node_is_not_told_of_its_own_release(self, place: Place) -> None:
+        node, heard = await place.node()
+        other, other_heard = await place.node()
+        await ask(node, acquire(b"one", b"a"))
+        assert is_held(await ask(node, acquire(b"two", b"a")))
+        assert is_held(await ask(other, acquire(b"three", b"a")))
+        heard.forget()
+        await ask(node, release(b"one", b"a"))
+        await other_heard.hears_of(b"a")
+        await ask(node, Command(MUTEX.inspect, (b"b",)))
+        assert heard.told.empty()
+
+    async def test_a_renewed_lease_is_told_when_its_key_is_deleted(self, place: Place) -> None:
+        node, heard = await place.node()
+        await ask(node, acquire(b"one", b"a"))
+        assert await ask(node, Command(MUTEX.extend, (b"a",), (TTL, b"one"))) == 1
+        heard.forget()
+        await place.delete("a")
+        await heard.hears_of(b"a")
+
+    async def test_after_closing_nothing_is_sent(self, place: Place) -> None:
+        node, _ = await place.node()
+        assert node.ready
+        await node.aclose(1.0)
+        assert not node.ready
+        assert isinstance(await ask(node, acquire(b"one", b"a")), Exception)
+        other, _ = await place.node()
+        assert await ask(other, acquire(b"two", b"a")) == 1
+
+    async def test_state_names_the_node_and_its_health(self, place: Place) -> None:
+        node, _ = await place.node()
+        state = node.state()
+        assert (state.address, state.state, state.tracking, state.reason) == (node.address, "up", True, "")
+        assert state.server
+        assert state.pending == 0
+
+
+def refused(reply: Any, words: str) -> bool:
+    return isinstance(reply, Refusal) and words in str(reply)

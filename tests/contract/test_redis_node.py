@@ -1,0 +1,138 @@
+"""The contract, kept by a real node on every server version at hand, and what only a server can do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioredlock_ng._nodes.connect import Connector
+from aioredlock_ng._nodes.node import RedisNode
+from aioredlock_ng._nodes.outbox import Outbox
+from aioredlock_ng._scripts import MUTEX, SCRIPTS, Command
+from tests.contract.suite import TTL, Listener, NodeContract, Sink, acquire, ask, refused, release
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aioredlock_ng._nodes.port import Node
+    from tests.support.node_set import NodeSet
+
+
+class RedisPlace:
+    def __init__(self, nodes: NodeSet) -> None:
+        self._server = nodes[0]
+        self.nodes: list[RedisNode] = []
+
+    async def node(self) -> tuple[Node, Listener]:
+        loop = asyncio.get_running_loop()
+        node, listener = RedisNode(Connector(self._server.url), Outbox(loop, loop.time), 5.0), Listener()
+        self.nodes.append(node)
+        await node.open(0, listener, loop.time, 1.0)
+        return node, listener
+
+    async def command(self, *args: Any) -> bytes:
+        return await asyncio.to_thread(self._server.command, *map(str, args))
+
+    async def delete(self, key: str) -> None:
+        await self.command("DEL", key)
+
+    async def flush(self) -> None:
+        await self.command("FLUSHALL")
+
+    async def put(self, key: str, value: str, ttl_ms: int) -> None:
+        await self.command("SET", key, value, "PX", ttl_ms)
+
+
+@pytest.fixture
+async def place(node_of_each_version: NodeSet) -> AsyncIterator[RedisPlace]:
+    place = RedisPlace(node_of_each_version)
+    yield place
+    for node in place.nodes:
+        await node.aclose(1.0)
+
+
+class TestRedisNode(NodeContract):
+    @pytest.mark.parametrize("change", [("UNLINK", "a"), ("RENAME", "a", "b"), ("PEXPIRE", "a", "50000")])
+    async def test_a_waiter_is_told_of_every_kind_of_change(self, place: RedisPlace, change: tuple[str, ...]) -> None:
+        holder, _ = await place.node()
+        waiter, heard = await place.node()
+        await ask(holder, acquire(b"one", b"a"))
+        await ask(waiter, acquire(b"two", b"a"))
+        heard.forget()
+        await place.command(*change)
+        await heard.hears_of(b"a")
+
+    @pytest.mark.parametrize("script", [script.name for script in SCRIPTS])
+    async def test_scripts_that_the_server_forgot_are_answered_all_the_same(self, place: RedisPlace, script: str) -> None:
+        node, _ = await place.node()
+        await ask(node, acquire(b"one", b"a"))
+        await place.command("SCRIPT", "FLUSH")
+        kind = next(s for s in SCRIPTS if s.name == script)
+        args = {"acquire": (b"one", TTL), "extend": (TTL, b"one"), "release": (b"one",), "watch": (b"one",)}
+        reply = await ask(node, Command(kind, (b"a",), args.get(script, ())))
+        assert not isinstance(reply, Exception)
+        assert await ask(node, Command(MUTEX.inspect, (b"c",))) == [[-2, b""]]
+
+    async def test_an_acquire_given_up_before_its_noscript_is_not_sent_again(self, place: RedisPlace) -> None:
+        node, _ = await place.node()
+        await place.command("SCRIPT", "FLUSH")
+        given_up = Sink(stands=False)
+        node.ask(acquire(b"one", b"a"), given_up, 0)
+        assert refused(await given_up.reply(), "NOSCRIPT")
+        assert await place.command("EXISTS", "a") == b"0"
+
+    async def test_a_release_behind_a_forgotten_acquire_leaves_nothing(self, place: RedisPlace) -> None:
+        node, _ = await place.node()
+        await place.command("SCRIPT", "FLUSH")
+        first, second = Sink(stands=False), Sink()
+        node.ask(acquire(b"one", b"a"), first, 0)
+        node.ask(release(b"one", b"a"), second, 0)
+        assert await second.reply() == 0
+        assert await place.command("EXISTS", "a") == b"0"
+
+    async def test_an_acquire_and_its_release_after_a_script_flush_keep_their_order(self, place: RedisPlace) -> None:
+        node, _ = await place.node()
+        await place.command("SCRIPT", "FLUSH")
+        sinks = [Sink() for _ in range(4)]
+        for sink, command in zip(
+            sinks,
+            (acquire(b"one", b"a"), release(b"one", b"a"), acquire(b"two", b"a"), release(b"two", b"a")),
+            strict=True,
+        ):
+            node.ask(command, sink, 0)
+        assert [await sink.reply() for sink in sinks] == [1, 1, 1, 1]
+        assert await place.command("EXISTS", "a") == b"0"
+
+    @pytest.mark.parametrize("keys", [(b"hash",), (b"a", b"hash")])
+    async def test_a_key_of_another_type_is_refused_in_the_servers_words_and_nothing_is_set(
+        self, place: RedisPlace, keys: tuple[bytes, ...]
+    ) -> None:
+        node, _ = await place.node()
+        await place.command("HSET", "hash", "field", "1")
+        assert refused(await ask(node, acquire(b"one", *keys)), "WRONGTYPE")
+        assert await place.command("EXISTS", "a") == b"0"
+        assert await place.command("TYPE", "hash") == b"hash"
+
+    async def test_a_key_of_another_type_spoils_nobody_elses_renewal_or_release(self, place: RedisPlace) -> None:
+        node, _ = await place.node()
+        await ask(node, acquire(b"one", b"a"))
+        await place.command("HSET", "hash", "field", "1")
+        assert (await ask(node, Command(MUTEX.extend, (b"hash", b"a"), (TTL, b"one", b"one"))))[1] == 1
+        assert await ask(node, release(b"one", b"hash", b"a")) == 1
+
+    async def test_a_lock_without_expiry_is_told_as_endless(self, place: RedisPlace) -> None:
+        node, _ = await place.node()
+        await place.command("SET", "a", "another")
+        assert await ask(node, acquire(b"one", b"a")) == [0, -1]
+        assert await ask(node, acquire(b"one", b"b", b"a")) == [0, -1]
+
+    async def test_the_key_is_what_other_libraries_write(self, place: RedisPlace) -> None:
+        node, _ = await place.node()
+        await ask(node, acquire(b"token", b"a"))
+        assert await place.command("GET", "a") == b"token"
+        assert TTL - 5000 < int(await place.command("PTTL", "a")) <= TTL
+        await place.delete("a")
+        await place.command("SET", "a", "theirs", "NX", "PX", TTL)
+        assert (await ask(node, acquire(b"token", b"a")))[0] == 0
