@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
@@ -10,8 +11,6 @@ from aioredlock_ng._core.votes import Outcome, Refusal, Vote, acquire_vote
 from aioredlock_ng.errors import LockLost, LockReleased, QuorumUnreachable
 
 if TYPE_CHECKING:
-    import asyncio
-
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.engine import Engine
     from aioredlock_ng._engine.holding import Holding
@@ -134,7 +133,11 @@ class Lease:
         self.check()
         self._raise_if_over()
         asked_at = context.clock()
-        replies = await self._engine.extend(holding, ttl)
+        holding.asking = asyncio.current_task()
+        try:
+            replies = await self._engine.extend(holding, ttl)
+        finally:
+            holding.asking = None
         self._raise_if_over()
         if replies is not None:
             votes = tuple(acquire_vote(n.address, _plain(r)) for n, r in zip(context.fleet.nodes, replies, strict=True))

@@ -35,7 +35,7 @@ class _Body:
 
     def lost(self) -> None:
         """Cancel the task, unless it found the loss itself and is about to be told by an exception."""
-        if asyncio.current_task() is not self.task:
+        if self.task not in (asyncio.current_task(), self.holding.asking):
             self._told = True
             self.task.cancel()
 

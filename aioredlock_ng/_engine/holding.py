@@ -32,6 +32,7 @@ class Holding(LeaseState):
         ballot: See `Ballot`.
         granted: Per node: True where a key of ours may be.
         task: The task inside its `async with`, if any.
+        asking: The task that renews it right now and will be told a loss by an exception.
         on_lost: Called once on loss, synchronously.
         waiters: Futures to resolve when the lease is over.
         timer: Set near the deadline.
@@ -42,6 +43,7 @@ class Holding(LeaseState):
     """
 
     __slots__ = (
+        "asking",
         "ballot",
         "changed_on",
         "granted",
@@ -73,6 +75,7 @@ class Holding(LeaseState):
         self.ballot = ballot
         self.granted = granted
         self.task: asyncio.Task[Any] | None = None
+        self.asking: asyncio.Task[Any] | None = None
         self.on_lost: Callable[[], None] | None = None
         self.waiters: list[asyncio.Future[None]] | None = None
         self.slot: set[Holding] | None = None

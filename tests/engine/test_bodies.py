@@ -169,10 +169,7 @@ async def test_a_loss_found_by_check_is_raised_without_a_phantom_cancellation(ri
 @pytest.mark.parametrize(
     "call",
     [
-        pytest.param(
-            "extend",
-            marks=pytest.mark.xfail(reason="the loss is found in a callback, which cancels the asking task", strict=True),
-        ),
+        "extend",
         "verify",
     ],
 )
