@@ -177,12 +177,7 @@ class Lease:
         if holding.phase is not Phase.HELD:
             return
         waiter: asyncio.Future[None] = self._engine.context.loop.create_future()
-        waiters = holding.waiters = holding.waiters or []
-        waiters.append(waiter)
-        try:
-            await waiter
-        finally:
-            waiters.remove(waiter)
+        await holding.wait_over(waiter)
 
     def __eq__(self, other: object) -> bool:
         """Equal when they are the same grant."""

@@ -185,7 +185,7 @@ class Engine:
         renewal = self.extender.renew([holding], ttl)
         if renewal.open:
             renewal.done = self.context.loop.create_future()
-            await renewal.done
+            await holding.wait_over(renewal.done)
         return None if renewal.has(holding) or holding.phase is not Phase.HELD else renewal.replies
 
     async def poll(self, script: Script, keys: tuple[bytes, ...]) -> list[Reply]:

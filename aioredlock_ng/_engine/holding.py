@@ -93,9 +93,17 @@ class Holding(LeaseState):
             self.timer.cancel()
             self.timer = None
 
+    async def wait_over(self, future: asyncio.Future[None]) -> None:
+        """Wait for `future`, which is also resolved when the lease is over."""
+        waiters = self.waiters = self.waiters or []
+        waiters.append(future)
+        try:
+            await future
+        finally:
+            waiters.remove(future)
+
     def wake_waiters(self) -> None:
-        """Tell everybody in `wait_lost()` that the lease is over."""
-        waiters, self.waiters = self.waiters, None
-        for waiter in waiters or ():
+        """Tell everybody in `wait_over` that the lease is over."""
+        for waiter in self.waiters or ():
             if not waiter.done():
                 waiter.set_result(None)
