@@ -9,8 +9,8 @@ from __future__ import annotations
 
 __all__ = ["FIRST_BOUND", "LAST_BOUND", "STAND_BACK", "Turns"]
 
-FIRST_BOUND = 0.008
-"""Seconds of a run while others compete: some forty hand-overs over loopback, so that a pause costs a sixth at most."""
+FIRST_BOUND = 0.016
+"""Seconds of a run while others compete: some eighty hand-overs over loopback, so that a pause costs a tenth at most."""
 
 LAST_BOUND = 0.25
 """Seconds of a run while nobody else seems to: what a newcomer waits at most, besides one hold, for its first turn."""
