@@ -1,0 +1,149 @@
+"""The pure floor: majority, validity, delays, votes and a lease's state, as full tables and properties."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aioredlock_ng._core import backoff, validity, votes
+from aioredlock_ng._core.lease_state import IllegalMove, LeaseState, Phase
+from aioredlock_ng._core.quorum import Verdict, is_decided, quorum_of, verdict
+
+seconds = st.floats(0.001, 1000)
+draws = st.floats(0, 1, exclude_max=True)
+
+
+@pytest.mark.parametrize("n", range(1, 10))
+def test_a_verdict_is_what_no_further_answer_can_change(n: int) -> None:
+    quorum = quorum_of(n)
+    assert 2 * quorum > n
+    assert 2 * (quorum - 1) <= n
+    for yes, no in product(range(n + 1), repeat=2):
+        if yes + no > n:
+            continue
+        ends = {yes + more >= quorum for more in range(n - yes - no + 1)}
+        expected = Verdict.OPEN if len(ends) == 2 else Verdict.WON if ends == {True} else Verdict.LOST
+        assert verdict(n, quorum, yes, no) is expected
+        assert is_decided(n, quorum, yes, no) is (expected is not Verdict.OPEN)
+
+
+@given(seconds)
+def test_keys_never_live_shorter_than_the_ttl(ttl: float) -> None:
+    assert ttl - 1e-9 <= validity.ttl_ms(ttl) / 1000 < ttl + 0.001 + 1e-9
+
+
+@given(seconds, st.floats(0, 0.5), seconds)
+def test_a_deadline_leaves_the_drift_before_the_keys_expire(ttl: float, factor: float, started: float) -> None:
+    drift = validity.drift_of(ttl, factor)
+    assert drift == pytest.approx(ttl * factor + 0.002)
+    assert validity.deadline_of(started, ttl, drift) <= started + validity.ttl_ms(ttl) / 1000 - 0.002 + 1e-6
+
+
+@given(st.floats(0.001, 10), st.floats(0, 0.5), st.none() | st.floats(0, 5))
+def test_the_least_ttl_survives_a_round_that_takes_all_its_time(timeout: float, factor: float, worth: float | None) -> None:
+    ttl = validity.least_ttl(timeout, factor, worth)
+    left = ttl - timeout - validity.drift_of(ttl, factor)
+    assert left == pytest.approx(ttl * validity.MIN_VALIDITY_SHARE if worth is None else worth, abs=1e-6)
+
+
+@given(seconds, seconds, draws)
+def test_renewals_come_at_about_a_third_and_retries_before_the_deadline(started: float, ttl: float, draw: float) -> None:
+    share = (validity.renew_at(started, ttl, draw) - started) / ttl
+    assert 0.29 < share < 0.34
+    deadline = started + ttl
+    assert started < validity.retry_at(started, ttl, deadline) <= deadline
+
+
+@given(st.lists(st.none() | st.floats(0.001, 60), max_size=9), st.integers(0, 4))
+def test_a_quorum_is_free_as_soon_as_expiry_alone_allows(remaining: list[float | None], free: int) -> None:
+    n = len(remaining) + free
+    if n == 0:
+        return
+    quorum = quorum_of(n)
+    instants = [0.0, *(r for r in remaining if r is not None)]
+    enough = [t for t in instants if free + sum(r is not None and r <= t for r in remaining) >= quorum]
+    assert backoff.quorum_free_in(remaining, quorum, n) == (min(enough) if enough else None)
+
+
+@given(st.integers(0, 10_000), draws)
+def test_delays_are_bounded_and_never_negative(tries: int, draw: float) -> None:
+    assert 0 <= backoff.split_delay(tries, draw) <= backoff.SPLIT_CAP
+    assert 0 <= backoff.wake_delay(tries, draw) <= backoff.WAKE_CAP
+    assert 0.01 <= backoff.unreachable_delay(tries, draw) <= 1.0
+    assert 0.025 <= backoff.reconnect_delay(tries, draw) <= 5.0
+
+
+REPLIES = [
+    (1, votes.Outcome.GRANTED, True),
+    ([0, 1500], votes.Outcome.HELD, False),
+    ([0, -1], votes.Outcome.HELD, False),
+    (None, votes.Outcome.UNKNOWN, True),
+    (votes.Dropped("cut"), votes.Outcome.UNKNOWN, True),
+    (votes.Refusal("OOM command not allowed"), votes.Outcome.FAILED, False),
+    (votes.Unsent("not connected"), votes.Outcome.FAILED, False),
+    (b"PONG", votes.Outcome.FAILED, False),
+]
+
+
+@pytest.mark.parametrize(("reply", "outcome", "owed"), REPLIES)
+def test_every_reply_has_a_meaning_and_only_a_certain_no_is_owed_no_release(
+    reply: object, outcome: votes.Outcome, owed: bool
+) -> None:
+    vote = votes.acquire_vote("node", reply)
+    assert vote.outcome is outcome
+    assert votes.may_have_set(reply) is owed
+    assert str(vote).startswith(f"node: {outcome}")
+    assert votes.is_held(reply) is (outcome is votes.Outcome.HELD)
+
+
+def test_a_holders_remaining_time_is_told_in_seconds_and_endless_as_none() -> None:
+    assert votes.acquire_vote("node", [0, 1500]).remaining == 1.5
+    assert votes.acquire_vote("node", [0, -1]).remaining is None
+
+
+FINAL = [Phase.RELEASED, Phase.ABANDONED, Phase.LOST]
+
+
+@pytest.mark.parametrize(("first", "second"), list(product(FINAL, [*FINAL, Phase.HELD])))
+def test_an_illegal_move_raises_and_leaves_the_state_as_it_was(first: Phase, second: Phase) -> None:
+    state = LeaseState(0.0, 10.0, 9.0, None)
+    with pytest.raises(IllegalMove):
+        state.end(Phase.HELD)
+    state.end(first, "once")
+    with pytest.raises(IllegalMove):
+        state.end(second, "twice")
+    assert (state.phase, state.reason, state.deadline) == (first, "once", 9.0)
+
+
+@pytest.mark.parametrize(("phase", "left"), [(Phase.RELEASED, 0.0), (Phase.LOST, 0.0), (Phase.ABANDONED, 4.0)])
+def test_what_remains_after_the_end(phase: Phase, left: float) -> None:
+    state = LeaseState(0.0, 10.0, 9.0, None)
+    state.end(phase)
+    assert state.remaining(5.0) == left
+    assert state.remaining(50.0) == 0.0
+
+
+@given(st.floats(1, 20), st.floats(1, 20))
+def test_a_lease_never_outlives_max_hold(deadline: float, ends_at: float) -> None:
+    assert LeaseState(0.0, 10.0, deadline, ends_at).deadline == min(deadline, ends_at)
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 1.0), st.floats(1.0, 30.0), st.booleans()), max_size=8), st.randoms())
+def test_a_lease_never_outlives_what_the_nodes_may_have_executed_last(steps: list[tuple[float, float, bool]], order) -> None:  # type: ignore[no-untyped-def]
+    now, state = 0.0, LeaseState(0.0, 10.0, 10.0, None)
+    deadlines, waiting, confirmed = [10.0], [], 0
+    for wait, ttl, confirm in steps:
+        now += wait
+        number = len(deadlines)
+        state.asked(number, now + ttl)
+        deadlines.append(now + ttl)
+        waiting.append((number, now, ttl))
+        if confirm:
+            number, started, ttl = waiting.pop(order.randrange(len(waiting)))
+            state.renewed(number, started, ttl, started + ttl)
+            confirmed = max(confirmed, number)
+        # A node executes in the order of sending; it may have stopped after any that was sent since the confirmed one.
+        assert state.deadline <= min(deadlines[confirmed:])

@@ -1,0 +1,138 @@
+"""What users give and get: names, options, errors."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import aioredlock_ng as public
+from aioredlock_ng import ConfigurationError, Options, Outcome, Redlock, Vote, errors
+from aioredlock_ng._core.keys import MAX_NAME, KeyFormat, resource_name
+from aioredlock_ng._nodes.memory import MemoryNode
+
+
+@given(st.binary(min_size=1, max_size=200))
+def test_a_name_of_bytes_is_its_own_key(name: bytes) -> None:
+    assert KeyFormat("{name}").key(name) == name
+    assert KeyFormat("l:{name}:é").key(name) == b"l:" + name + ":é".encode()
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200))
+def test_a_name_of_text_is_its_utf8(name: str) -> None:
+    assert KeyFormat("{name}").key(name) == name.encode()
+    assert resource_name((name, b"b")) == f"{name}, b"
+
+
+@pytest.mark.parametrize("name", ["{x}", "{name}", "{", "a\r\nb", "\0", "{0.__class__}"])
+def test_braces_and_controls_in_names_mean_nothing(name: str) -> None:
+    assert KeyFormat("lock:{name}").key(name) == b"lock:" + name.encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("", "empty"), (b"", "empty"), ("\ud800", "surrogate"), ("a" * (MAX_NAME + 1), "bytes"), (7, "int"), (None, "NoneType")],
+)
+def test_an_unusable_name_is_refused_in_words(name: Any, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        KeyFormat("{name}").key(name)
+
+
+def test_the_longest_name_is_taken() -> None:
+    assert len(KeyFormat("{name}").key("a" * MAX_NAME)) == MAX_NAME
+
+
+@pytest.mark.parametrize("key_format", ["", "lock", "{name}{name}", "{Name}", "{}"])
+def test_a_key_format_without_one_name_is_refused(key_format: str) -> None:
+    with pytest.raises(ConfigurationError, match="key_format"):
+        KeyFormat(key_format)
+
+
+TIMES = ("ttl", "node_timeout", "max_ttl", "connect_timeout", "close_timeout", "drift_factor", "min_validity")
+
+
+@pytest.mark.parametrize("name", TIMES)
+@pytest.mark.parametrize("value", [-1, math.nan, math.inf, "10", True, [1]])
+def test_a_bad_time_is_refused_and_named(name: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=name):
+        Options(**{name: value})
+
+
+@pytest.mark.parametrize("name", TIMES[:5])
+def test_zero_is_no_time(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=name):
+        Options(**{name: 0})
+
+
+def test_a_ttl_too_small_for_the_node_timeout_is_refused_with_the_inequality() -> None:
+    with pytest.raises(ConfigurationError, match="ttl >= ") as caught:
+        Options(ttl=0.1, node_timeout=0.1)
+    assert "node_timeout" in str(caught.value)
+    assert "drift_factor" in str(caught.value)
+
+
+def test_a_ttl_above_max_ttl_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="max_ttl"):
+        Options(ttl=61)
+
+
+LOCK_ARGUMENTS = [
+    {"ttl": 0},
+    {"ttl": -1},
+    {"ttl": math.inf},
+    {"ttl": 61},
+    {"ttl": 0.05},
+    {"blocking_timeout": -1},
+    {"blocking_timeout": math.nan},
+    {"max_hold": 0},
+    {"max_hold": "1"},
+    {"on_lost": "ignore"},
+]
+
+
+@pytest.mark.parametrize("arguments", LOCK_ARGUMENTS, ids=str)
+async def test_a_bad_argument_of_lock_is_refused_and_named(arguments: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(arguments))):
+        Redlock([MemoryNode()]).lock("a", **arguments)
+
+
+async def test_one_name_twice_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="twice"):
+        Redlock([MemoryNode()]).lock("a", b"a")
+
+
+FAMILY = {
+    "ConfigurationError": (errors.RedlockError, ValueError),
+    "LockNotAcquired": (errors.RedlockError,),
+    "LockHeld": (errors.LockNotAcquired,),
+    "AcquireTimeout": (errors.LockNotAcquired, TimeoutError),
+    "QuorumUnreachable": (errors.LockNotAcquired,),
+    "LockLost": (errors.RedlockError,),
+    "LockReleased": (errors.RedlockError,),
+    "RedlockClosed": (errors.RedlockError,),
+}
+
+
+@pytest.mark.parametrize(("name", "bases"), list(FAMILY.items()))
+def test_errors_are_of_the_promised_family(name: str, bases: tuple[type, ...]) -> None:
+    kind = getattr(public, name)
+    assert all(issubclass(kind, base) for base in bases)
+    assert issubclass(kind, errors.LockNotAcquired) is ("LockNotAcquired" in {base.__name__ for base in kind.__mro__})
+    assert not issubclass(errors.LockLost, errors.LockNotAcquired)
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_errors_survive_pickling_with_all_that_they_carry(name: str) -> None:
+    kind = getattr(public, name)
+    votes = (Vote("node:1", Outcome.HELD, 1.5), Vote("node:2", Outcome.FAILED, detail="OOM"))
+    carries = name in ("LockNotAcquired", "LockHeld", "AcquireTimeout", "QuorumUnreachable", "LockLost")
+    error = kind("words", resource="a", votes=votes, elapsed=0.25) if carries else kind("words")
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is kind
+    assert str(again) == "words"
+    if carries:
+        assert (again.resource, again.votes, again.elapsed) == ("a", votes, 0.25)
