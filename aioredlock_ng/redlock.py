@@ -338,7 +338,7 @@ class Redlock:
 
 
 def _checked_nodes(nodes: Iterable[object]) -> list[Connector | Node]:
-    if isinstance(nodes, (str, bytes)) or not hasattr(nodes, "__iter__"):
+    if isinstance(nodes, (str, bytes, dict)) or not hasattr(nodes, "__iter__"):
         raise ConfigurationError(f"nodes must be a list of URLs, clients or node objects, not {type(nodes).__name__}")
     checked: list[Any] = [node if hasattr(node, "ask") else Connector(node) for node in nodes]
     if not checked:

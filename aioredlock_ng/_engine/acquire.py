@@ -55,6 +55,7 @@ class Acquisition:
         blocking_timeout: Seconds for all of it; None for ever, 0.0 one attempt without queueing.
 
     Attributes:
+        unreachable: True until an attempt could ask a quorum, and again while the last one could not.
         future: Resolves to the `Holding`, or to the error.
     """
 
@@ -70,7 +71,6 @@ class Acquisition:
         "_limit",
         "_lines",
         "_look_again",
-        "_reachable",
         "_releases",
         "_round",
         "_spec",
@@ -78,6 +78,7 @@ class Acquisition:
         "_timer",
         "future",
         "keys",
+        "unreachable",
     )
 
     def __init__(
@@ -102,7 +103,8 @@ class Acquisition:
         self._gone: set[int] | None = None
         self._splits = self._failures = self._in_vain = 0
         self._lead_index: int | None = None
-        self._reachable = self._look_again = False
+        self._look_again = False
+        self.unreachable = True
         self.keys = spec.keys
         self.future: asyncio.Future[Holding] = context.loop.create_future()
 
@@ -279,7 +281,7 @@ class Acquisition:
                 why = "granted so late that too little of the ttl was left" if too_late else "no quorum could be asked"
                 self.give_up(self._error(QuorumUnreachable, why))
         elif not reachable:
-            self._reachable = False
+            self.unreachable = True
             self._failures += 1
             context.counters.unreachable += 1
             self._ask_in(unreachable_delay(self._failures, context.draw()), lead_first=False)
@@ -290,7 +292,7 @@ class Acquisition:
     def _wait_for_holder(self, held: list[float | None], failed: int = 0) -> None:
         """Another holds it: sleep until it may be free, by what the nodes tell or by what the holder has left."""
         self._failures = 0
-        self._reachable = True
+        self.unreachable = False
         self._lines.refused(self)
         self._wait(held, failed)
         if self._look_again:
@@ -327,7 +329,8 @@ class Acquisition:
 
     def _time_out(self) -> None:
         self._context.counters.timeouts += 1
-        if self._round is not None and not self._reachable:
+        # Who waits behind another of this process has asked nobody: what stops that one stops it.
+        if self.unreachable if self._round is not None else self._lines.unreachable(self.keys):
             self.give_up(self._error(QuorumUnreachable, f"no quorum answered within {self._blocking_timeout:g} s"))
         else:
             self.give_up(self._error(AcquireTimeout, f"still held by another after {self._blocking_timeout:g} s"))

@@ -24,9 +24,11 @@ class Contender(Protocol):
 
     Attributes:
         keys: What it wants.
+        unreachable: True while its last attempt could not ask a quorum.
     """
 
     keys: tuple[bytes, ...]
+    unreachable: bool
 
     def attempt(self, *, lead_first: bool) -> None:
         """It is its turn: ask all nodes at once, or, where other processes compete, one before the others."""
@@ -121,6 +123,11 @@ class Lines:
             for other in list(self._touching(keys)):
                 if other is not line and other.holder is None and other.contender is not None:
                     other.contender.wake()
+
+    def unreachable(self, keys: tuple[bytes, ...]) -> bool:
+        """True while whoever contends for exactly these keys cannot ask a quorum."""
+        line = self._lines.get(keys)
+        return line is not None and line.contender is not None and line.contender.unreachable
 
     def holders(self, keys: tuple[bytes, ...]) -> list[Holding]:
         """Holdings of this process that stand in the way of `keys`."""

@@ -45,6 +45,7 @@ class Channel(asyncio.BufferedProtocol):
         on_push: Called with the keys of an invalidation message (None: all).
         on_close: Called once when the connection is gone, with the reason and the releases whose outcome is unknown.
         on_silent: Called when the server stops (True) and starts again (False) answering.
+        on_release_refused: Called with a release that the server refused (BUSY, MISCONF…): it is still owed.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Channel(asyncio.BufferedProtocol):
         on_push: Callable[[list[bytes] | None], None],
         on_close: Callable[[str, list[Command]], None],
         on_silent: Callable[[bool], None],
+        on_release_refused: Callable[[Command], None],
     ) -> None:
         self._index = index
         self._outbox = outbox
@@ -62,6 +64,7 @@ class Channel(asyncio.BufferedProtocol):
         self._on_push = on_push
         self._on_close = on_close
         self._on_silent = on_silent
+        self._on_release_refused = on_release_refused
         self._reader: Any = hiredis.Reader(protocolError=_ProtocolError, replyError=Refusal, notEnoughData=_MORE)
         self._view = memoryview(bytearray(_RECEIVE_BUFFER))
         self._waiting: deque[tuple[Sink, Command | None]] = deque()
@@ -178,6 +181,8 @@ class Channel(asyncio.BufferedProtocol):
                 if kind is not Refusal:
                     sink.deliver(index, reply)
                 elif not self._ask_in_full(reply, sink, command):
+                    if command is not None and command.owed_until is not None:
+                        self._on_release_refused(command)
                     sink.deliver(index, reply)
                     if str(reply).startswith("READONLY"):
                         # A primary was demoted: connecting anew asks DNS or the Sentinels where it is now.

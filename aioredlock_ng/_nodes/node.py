@@ -27,6 +27,9 @@ __all__ = ["RedisNode"]
 STEADY = 5.0
 """Seconds that a connection must have lasted for the next reconnect to be tried at once."""
 
+RETRY_RELEASES = 0.5
+"""Seconds before a release that the server refused is sent again: a busy script is over by then, or the next time."""
+
 PROBE_EVERY = 10.0
 """Seconds between tries to reach a silent server on another connection."""
 
@@ -185,7 +188,7 @@ class RedisNode:
             if not gone.done():
                 gone.set_result(None)
 
-        channel = Channel(self._index, self._outbox, self._patience, self._pushed, on_close, self._heard)
+        channel = Channel(self._index, self._outbox, self._patience, self._pushed, on_close, self._heard, self._owe)
         channel.attach(wire.transport, wire.received, keep=wire)
         left = max(0.001, self._connect_timeout - (self._clock() - started))
         try:
@@ -224,6 +227,16 @@ class RedisNode:
         if channel is not None:
             self._outbox.join(channel)
         self._listener.present(self._index, channel is not None)
+
+    def _owe(self, command: Command) -> None:
+        """The server refused a release for now: it gets it again, until the keys are gone anyway."""
+        if not self._owed and self._channel is not None:
+            asyncio.get_running_loop().call_later(RETRY_RELEASES, self._pay_again, self._channel)
+        self._owed[command.packed] = command
+
+    def _pay_again(self, channel: Channel) -> None:
+        if channel is self._channel:
+            self._pay(channel)
 
     def _pay(self, channel: Channel) -> None:
         owed, self._owed = self._owed, {}
