@@ -9,12 +9,12 @@ from aioredlock_ng.errors import LockHeld, LockLost
 from aioredlock_ng.lease import Lease
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from aioredlock_ng._engine.engine import Engine
     from aioredlock_ng._engine.holding import Holding
     from aioredlock_ng._engine.spec import LockSpec
-    from aioredlock_ng.redlock import Redlock
 
 __all__ = ["Lock", "OnLost"]
 
@@ -49,10 +49,10 @@ class _Body:
 class Lock:
     """Made by `Redlock.lock`. Cheap, reusable, and safe to use from many tasks at once: each acquire gives its own lease."""
 
-    __slots__ = ("_blocking_timeout", "_bodies", "_manager", "_on_lost", "_spec")
+    __slots__ = ("_blocking_timeout", "_bodies", "_engine", "_on_lost", "_spec")
 
-    def __init__(self, manager: Redlock, spec: LockSpec, blocking_timeout: float | None, on_lost: OnLost) -> None:
-        self._manager = manager
+    def __init__(self, engine: Callable[[], Engine], spec: LockSpec, blocking_timeout: float | None, on_lost: OnLost) -> None:
+        self._engine = engine
         self._spec = spec
         self._blocking_timeout = blocking_timeout
         self._on_lost = on_lost
@@ -94,7 +94,7 @@ class Lock:
         release is queued behind the acquire on every connection. A node that is unreachable then is released on when
         it is back; without that the keys go with their ttl.
         """
-        engine = self._manager.engine()
+        engine = self._engine()
         return Lease(engine, await engine.acquire(self._spec, self._blocking_timeout))
 
     async def try_acquire(self) -> Lease | None:
@@ -106,7 +106,7 @@ class Lock:
 
         Safety: as `acquire`.
         """
-        engine = self._manager.engine()
+        engine = self._engine()
         try:
             return Lease(engine, await engine.acquire(self._spec, 0.0))
         except LockHeld:
@@ -120,7 +120,7 @@ class Lock:
 
         Safety: as `acquire`; nothing is awaited after the decision.
         """
-        engine = self._manager.engine()
+        engine = self._engine()
         holding = await engine.acquire(self._spec, self._blocking_timeout)
         task = asyncio.current_task()
         assert task is not None

@@ -244,7 +244,7 @@ class Redlock:
             raise ConfigurationError(f"on_lost must be 'cancel' or 'flag', got {on_lost!r}")
         life = self._life if ttl is None else self._life_of(self._options.check_ttl(ttl))
         spec = LockSpec(MUTEX, resource_name(names), names, keys, life, bool(auto_extend), max_hold)
-        return Lock(self, spec, blocking_timeout, on_lost)
+        return Lock(self.engine, spec, blocking_timeout, on_lost)
 
     async def locked(self, name: str | bytes) -> bool:
         """True when a quorum of nodes holds the same token for `name` right now, whoever's it is.

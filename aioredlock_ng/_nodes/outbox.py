@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from aioredlock_ng._nodes.channel import Channel
     from aioredlock_ng._nodes.port import Sink
     from aioredlock_ng._scripts import Command
 
-__all__ = ["Outbox"]
+__all__ = ["Outbox", "Outlet"]
+
+
+class Outlet(Protocol):
+    """A channel, as far as the outbox needs one."""
+
+    def ask(self, command: Command, sink: Sink) -> None:
+        """Queue a command."""
+
+    def take(self, packed: list[bytes], entries: list[tuple[Sink, Command | None]]) -> bool:
+        """Queue several; True when they are the first in this tick."""
+
+    def write(self, data: bytes, entries: Iterable[tuple[Sink, Command | None]], now: float) -> None:
+        """Write commands at once."""
+
+    def flush(self, now: float) -> None:
+        """Write what was queued for it alone."""
 
 
 class Outbox:
@@ -28,18 +43,18 @@ class Outbox:
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float]) -> None:
         self.loop = loop
         self.clock = clock
-        self._live: list[Channel] = []
-        self._single: list[Channel] = []
+        self._live: list[Outlet] = []
+        self._single: list[Outlet] = []
         self._packed: list[bytes] = []
         self._entries: list[tuple[Sink, Command | None]] = []
         self._scheduled = False
 
-    def join(self, channel: Channel) -> None:
+    def join(self, channel: Outlet) -> None:
         """From now on `channel` gets what goes to all."""
         self.spill()
         self._live.append(channel)
 
-    def leave(self, channel: Channel) -> None:
+    def leave(self, channel: Outlet) -> None:
         """`channel` gets no more than what was asked before."""
         if channel in self._live:
             self.spill()
@@ -56,7 +71,7 @@ class Outbox:
         if not self._scheduled:
             self._schedule()
 
-    def has_own(self, channel: Channel) -> None:
+    def has_own(self, channel: Outlet) -> None:
         """`channel` is about to queue a command of its own, its first in this tick."""
         self.spill()
         self._single.append(channel)
