@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import random
-from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
+from aioredlock_ng._core.inspection import lock_info
 from aioredlock_ng._core.keys import KeyFormat, resource_name
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.validity import ttl_ms
@@ -25,11 +24,11 @@ from aioredlock_ng._nodes.outbox import Outbox
 from aioredlock_ng._nodes.port import NodeState
 from aioredlock_ng._scripts import FORCE_RELEASE, MUTEX
 from aioredlock_ng.errors import ConfigurationError, QuorumUnreachable, RedlockClosed
-from aioredlock_ng.events import Event, LeaseLost, NodeDegraded, NodeDown, NodeSuspect, NodeUp
 from aioredlock_ng.lease import Lease
 from aioredlock_ng.lock import Lock, OnLost
+from aioredlock_ng.logs import log_event
 from aioredlock_ng.options import Options, positive_seconds
-from aioredlock_ng.records import LockInfo, NodeAnswer, Stats
+from aioredlock_ng.records import LockInfo, Stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
     from aioredlock_ng._nodes.port import Node
 
 __all__ = ["Redlock"]
-
-_log = logging.getLogger("aioredlock_ng")
 
 _ENVIRONMENT = "AIOREDLOCK_NG_"
 
@@ -163,7 +160,7 @@ class Redlock:
         engine = self._engine = Engine(
             Fleet(self._nodes, outbox),
             self._options,
-            _log_event,
+            log_event,
             clock=self._clock,
             draw=random.random if rng is None else rng.random,
             new_token=SystemTokens() if rng is None else lambda: b"%032x" % rng.getrandbits(128),
@@ -262,15 +259,8 @@ class Redlock:
             QuorumUnreachable: Too few nodes answered to say.
             ConfigurationError, RedlockClosed: As everywhere.
         """
-        resource, replies = resource_name((name,)), await self._poll(name, MUTEX.inspect)
-        quorum, nodes = quorum_of(len(self._nodes)), self._nodes
-        answers = tuple(_answer(node.address, reply) for node, reply in zip(nodes, replies, strict=True))
-        tokens = Counter(answer.token for answer in answers if answer.token is not None)
-        token, count = tokens.most_common(1)[0] if tokens else (None, 0)
-        lives = [_life(reply, answer) for answer, reply in zip(answers, replies, strict=True) if answer.token == token]
-        lives = sorted(lives if token is not None else [], reverse=True)
-        remaining = lives[quorum - 1] if len(lives) >= quorum else 0.0
-        return LockInfo(resource, remaining > 0.0, token, count, len(nodes), remaining, answers)
+        replies = await self._poll(name, MUTEX.inspect)
+        return lock_info(resource_name((name,)), [node.address for node in self._nodes], replies)
 
     async def force_release(self, name: str | bytes) -> int:
         """Delete the lock's key on all nodes whoever holds it; its holder loses the lock. An operator's last resort.
@@ -353,34 +343,3 @@ def _checked_nodes(nodes: Iterable[object]) -> list[Connector | Node]:
             )
         seen[identity] = node.address
     return checked
-
-
-def _answer(address: str, reply: Reply) -> NodeAnswer:
-    if isinstance(reply, list):
-        remaining, token = reply[0]
-        if remaining == -2:
-            return NodeAnswer(address, None, None)
-        return NodeAnswer(address, token.decode("utf-8", "backslashreplace"), remaining / 1000 if remaining >= 0 else None)
-    return NodeAnswer(address, None, None, acquire_vote(address, reply).detail)
-
-
-def _life(reply: Reply, answer: NodeAnswer) -> float:
-    if isinstance(reply, list) and reply[0][0] == -1:
-        return float("inf")
-    return answer.remaining or 0.0
-
-
-def _log_event(event: Event) -> None:
-    """The default sink: losses are errors, node trouble is one warning per outage."""
-    match event:
-        case LeaseLost():
-            held_for, token = event.held_for, event.token_prefix
-            _log.error("lock %r lost after %.3f s: %s (token %s…)", event.resource, held_for, event.reason, token)
-        case NodeDown():
-            _log.warning("node %s is down: %s", event.node, event.reason)
-        case NodeSuspect():
-            _log.warning("node %s does not answer; going on without it", event.node)
-        case NodeDegraded():
-            _log.warning("node %s: %s", event.node, event.reason)
-        case NodeUp():
-            _log.info("node %s is up (%s)", event.node, event.server)

@@ -94,12 +94,12 @@ _PERMANENT_IN_SCRIPT: Final = (" WRONGTYPE ", "can't run this command or subcomm
 """The same where a command inside a script was refused: Redis 6.2 wraps them all, every version those by ACL."""
 
 
-def acquire_vote(node: str, reply: Reply) -> Vote:
-    """Name what a reply to the acquire script means."""
+def acquire_vote(node: str, reply: Reply, silence: str = "no answer in time") -> Vote:
+    """Name what a reply to the acquire script means; `silence` is what to say where there is none."""
     if reply == GRANTED:
         return Vote(node, Outcome.GRANTED)
     if reply is None:
-        return Vote(node, Outcome.UNKNOWN, detail="no answer in time")
+        return Vote(node, Outcome.UNKNOWN, detail=silence)
     if isinstance(reply, (Refusal, Unsent)):
         return Vote(node, Outcome.FAILED, detail=str(reply))
     if isinstance(reply, Dropped):

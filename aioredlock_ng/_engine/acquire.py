@@ -348,8 +348,9 @@ class Acquisition:
     def _votes(self) -> tuple[Vote, ...]:
         if self._round is None:
             return ()
+        silence = "no answer in time" if self._round.expired or self._round.open else "not waited for"
         pairs = zip(self._context.fleet.nodes, self._round.replies, strict=True)
-        return tuple(acquire_vote(node.address, reply) for node, reply in pairs)
+        return tuple(acquire_vote(node.address, reply, silence) for node, reply in pairs)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

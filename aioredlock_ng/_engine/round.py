@@ -46,6 +46,7 @@ class Round:
         replies: Per node of the manager; None where it was not asked or has not answered. Late answers still arrive.
         yes: How many said yes so far, late ones included.
         open: True until decided.
+        expired: True when the node timeout decided it.
         started: See above.
     """
 
@@ -60,6 +61,7 @@ class Round:
         "_slot",
         "_wanted",
         "command",
+        "expired",
         "open",
         "replies",
         "started",
@@ -84,6 +86,7 @@ class Round:
         self.replies: list[Reply] = [None] * len(context.fleet.nodes)
         self.yes = self._no = 0
         self.open = True
+        self.expired = False
         self.started = started
 
     def ask(self, indexes: Sequence[int] | None = None) -> None:
@@ -151,6 +154,7 @@ class Round:
     def expire(self) -> None:
         """The node timeout has passed: what has not answered does not count."""
         if self.open:
+            self.expired = True
             self._decide()
 
     @property

@@ -14,7 +14,7 @@ FLOORS = (
     {"_scripts"},
     {"_nodes"},
     {"_engine"},
-    {"lease", "lock", "redlock"},
+    {"lease", "lock", "logs", "redlock"},
     {""},
     {"testing", "telemetry", "integrations"},
     {"cli"},
