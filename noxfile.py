@@ -16,6 +16,10 @@ import nox
 VERSIONS = ("3.11", "3.12", "3.13")
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 
+# What a surrounding can change: connections and loops. The decisions below them are the same everywhere.
+ON_THE_WIRE = ("tests/contract", "tests/integration/test_basic.py", "tests/integration/test_cancellation.py")
+FAULTS = ("tests/integration/test_cut_connections.py", "tests/integration/test_node_kinds.py")
+
 nox.needs_version = ">=2025.5"
 nox.options.default_venv_backend = "uv"
 nox.options.reuse_venv = "yes"
@@ -73,14 +77,16 @@ for _version, _python in PYTHONS.items():
 def redis_oldest(session: nox.Session) -> None:
     """The oldest redis-py that the package claims to work with; every other session has the newest."""
     _install(session, "redis[hiredis]==5.3.*")
-    _suite(session)
+    _suite(
+        session, *ON_THE_WIRE, *FAULTS, "tests/integration/test_redis_py_internals.py", "tests/integration/test_bad_servers.py"
+    )
 
 
 @nox.session(name="uvloop", python=NEWEST)
 def uvloop(session: nox.Session) -> None:
-    """Every test that needs no virtual clock, on uvloop."""
+    """The loop with transports of its own."""
     _install(session, "uvloop")
-    _suite(session, "--loop=uvloop")
+    _suite(session, "--loop=uvloop", *ON_THE_WIRE, *FAULTS, "tests/examples")
 
 
 @nox.session(name="debug", python=OURS)
@@ -88,7 +94,7 @@ def debug(session: nox.Session) -> None:
     """Asyncio's debug mode, and Python's own development mode."""
     _install(session)
     # Not by PYTHONDEVMODE, which the processes that tests start would inherit: they are tested as users run them.
-    _suite(session, "--loop=debug", python=("-X", "dev"))
+    _suite(session, "--loop=debug", *ON_THE_WIRE, *FAULTS, "tests/engine", python=("-X", "dev"))
 
 
 @nox.session(name="eager", python=EAGER or NEWEST)
@@ -97,7 +103,7 @@ def eager(session: nox.Session) -> None:
     if not EAGER:
         session.skip("no CPython 3.12 or newer on this machine")
     _install(session)
-    _suite(session, "--loop=eager")
+    _suite(session, "--loop=eager", *ON_THE_WIRE, "tests/engine", "tests/integration/test_contention.py")
 
 
 @nox.session(name="wheel", python=OURS)
@@ -117,4 +123,4 @@ def wheel(session: nox.Session) -> None:
     where = session.run("python", "-c", "import aioredlock_ng as a; print(a.__file__)", silent=True)
     if "site-packages" not in str(where):
         session.error(f"the wheel is not what is imported: {where}")
-    _suite(session)
+    _suite(session, *ON_THE_WIRE, "tests/structure", "tests/examples", "tests/testing_kit")
