@@ -10,7 +10,7 @@ from typing import Final
 
 from .environments import ROOT, python_with
 
-__all__ = ["ALL", "FLOOR", "OURS", "Client", "named"]
+__all__ = ["ALL", "FLOOR", "OURS", "PYTHON_REDIS_LOCK", "Client", "named"]
 
 _DRIVERS: Final = Path(__file__).parent / "drivers"
 
@@ -53,6 +53,12 @@ class Client:
 
 OURS: Final = Client("ours", "drive_ours.py", note="every option at its default")
 FLOOR: Final = Client("floor", "drive_floor.py", note="no lock library: the speed limit, without any safety")
+PYTHON_REDIS_LOCK: Final = Client(
+    "python-redis-lock",
+    "drive_python_redis_lock.py",
+    ("python-redis-lock==4.0.0", "redis==8.1.0", "hiredis==3.5.0"),
+    "threads, one node only; it takes part in the waiting lines only",
+)
 
 ALL: Final = (
     OURS,

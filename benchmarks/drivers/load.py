@@ -1,7 +1,8 @@
 """The closed loop that drives every client alike: stdlib only, for any Python since 3.9; it never judges a figure.
 
 A driver is a process. It reads its task as JSON from `argv[1]`: `urls`, `coroutines`, `phases`, `ttl`. Each phase has a
-`name`, `seconds`, and maybe `record: false` (only count: nothing of the loop's own grows) and `warm: false`.
+`name`, `seconds`, and maybe `record: false` (only count: nothing of the loop's own grows) and `warm: false`; one with
+`same` is a waiting line on one name and belongs to `line.py`.
 It prints one JSON line when connected, then waits for a line on stdin before each phase and prints one JSON line after it.
 So whoever started it can hang or kill a node between two phases.
 
@@ -20,6 +21,8 @@ import sys
 import time
 from array import array
 from typing import TYPE_CHECKING, Any
+
+from line import Line
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -143,7 +146,8 @@ async def _drive(connect: Callable[[dict[str, Any]], Awaitable[Any]], task: dict
         if not await loop.run_in_executor(None, sys.stdin.readline):
             # Whoever started this is gone.
             return
-        _say(await Loop(client, keys, phase).run())
+        loop_of_phase: Any = Line(client, len(keys), phase) if "same" in phase else Loop(client, keys, phase)
+        _say(await loop_of_phase.run())
     await asyncio.wait([asyncio.ensure_future(client.close())], timeout=_CLOSE_SECONDS)
 
 

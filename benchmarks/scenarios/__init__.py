@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from . import cycle, faults, imports, leases, memory
+from . import contention, cycle, faults, handover, herd, imports, leases, memory, told, wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +20,11 @@ SCENARIOS: Final[dict[str, Callable[[Settings], Outcome]]] = {
     "killed": faults.run_killed,
     "memory": memory.run,
     "leases": leases.run,
+    "handover": handover.run,
+    "contention": contention.run,
+    "herd": herd.run,
+    "wakeup": wakeup.run,
+    "told": told.run,
     "imports": imports.run,
 }
 """In the order in which they run."""

@@ -1,0 +1,150 @@
+"""Many coroutines that wait for one lock: the closed loop for contention, for any Python since 3.9; it never judges a figure.
+
+A phase of it has `same` (the lock's name), `hold` (seconds) and maybe `register` (a file that shows overlaps between
+processes), beside `name` and `seconds`. A hand-over is an acquisition by a waiter that is not the one that held it before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import time
+from array import array
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Line"]
+
+_GRACE_SECONDS = 1.5
+_OPEN_SECONDS = 5.0
+
+
+class Line:
+    """The waiters of one phase and what they saw.
+
+    Args:
+        client: What the driver's `connect` returned: `acquire(key)` and `release(handle)` give awaitables.
+        waiters: How many coroutines.
+        phase: The phase's JSON.
+    """
+
+    def __init__(self, client: Any, waiters: int, phase: dict[str, Any]) -> None:
+        self.client = client
+        self.phase = phase
+        self.key = phase["same"]
+        self.hold = phase["hold"]
+        self.running = True
+        self.recording = False
+        self.turns = [0] * waiters
+        self.taken = 0
+        self.same = 0
+        self.errors = 0
+        self.first_error = ""
+        self.arrived = 0
+        self.latest = -1
+        self.overtaken = 0
+        self.last = -1
+        self.released = 0.0
+        self.delays = array("d")
+        self.waits = array("d")
+        self.register: Any = None
+        if phase.get("register"):
+            # Only ours is watched, and runs where the checkout can be imported.
+            from tests.support.register import Register
+
+            self.register = Register(Path(phase["register"]))
+
+    async def worker(self, index: int) -> None:
+        """Wait for the lock, hold it, give it back, until the phase is over."""
+        clock, register = time.perf_counter, self.register
+        who = os.getpid() * 1000 + index + 1
+        acquire, release, key, hold = self.client.acquire, self.client.release, self.key, self.hold
+        while self.running:
+            arrival = self.arrived = self.arrived + 1
+            asked = clock()
+            try:
+                handle = await acquire(key)
+                got = clock()
+                if register is not None:
+                    register.enter(who)
+                self.took(index, arrival, asked, got)
+                if hold:
+                    await asyncio.sleep(hold)
+                if register is not None:
+                    register.leave(who)
+                self.released = clock()
+                await release(handle)
+            except Exception as error:
+                if self.recording:
+                    self.errors += 1
+                self.first_error = self.first_error or f"{type(error).__name__}: {error}"[:300]
+                await asyncio.sleep(0)
+
+    def took(self, index: int, arrival: int, asked: float, got: float) -> None:
+        """Note one acquisition."""
+        self.taken += 1
+        if arrival < self.latest:
+            self.overtaken += self.recording
+        self.latest = arrival
+        if self.recording:
+            self.turns[index] += 1
+            self.waits.append(got - asked)
+            if index == self.last:
+                self.same += 1
+            elif self.released:
+                self.delays.append(got - self.released)
+        self.last = index
+
+    async def run(self) -> dict[str, Any]:
+        """Run the phase.
+
+        Returns:
+            Its figures, times in seconds.
+        """
+        tasks = [asyncio.ensure_future(self.worker(index)) for index in range(len(self.turns))]
+        begun = time.perf_counter()
+        while not self.taken and time.perf_counter() - begun < _OPEN_SECONDS:  # noqa: ASYNC110 - checked seldom, set often
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(self.phase.get("warmup", 0.3))
+        opened, cpu = time.perf_counter(), _cpu_seconds()
+        self.recording = True
+        await asyncio.sleep(self.phase["seconds"])
+        self.recording = self.running = False
+        seconds, cpu = time.perf_counter() - opened, _cpu_seconds() - cpu
+        _, stuck = await asyncio.wait(tasks, timeout=self.phase.get("grace", _GRACE_SECONDS))
+        for task in stuck:
+            task.cancel()
+        if stuck:
+            await asyncio.wait(stuck, timeout=_GRACE_SECONDS)
+        taken = sum(self.turns)
+        return {
+            "phase": self.phase["name"],
+            "seconds": seconds,
+            "cpu_seconds": cpu,
+            "acquired": taken,
+            "handovers_per_second": (taken - self.same) / seconds,
+            "acquired_in_all": self.taken,
+            "turns_least": min(self.turns),
+            "turns_most": max(self.turns),
+            "overtaken": self.overtaken,
+            "overlaps": self.register.overlaps if self.register is not None else None,
+            "errors": self.errors,
+            "first_error": self.first_error,
+            "stuck": len(stuck),
+            "delay": _summary(self.delays),
+            "wait": _summary(self.waits),
+        }
+
+
+def _summary(values: array[float]) -> dict[str, float] | None:
+    if not values:
+        return None
+    ordered = sorted(values)
+    last = len(ordered) - 1
+    return {"p50": ordered[last // 2], "p99": ordered[int(last * 0.99)], "max": ordered[last]}
+
+
+def _cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime

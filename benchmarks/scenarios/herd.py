@@ -1,0 +1,80 @@
+"""A thousand waiters behind a holder that takes its time: what they cost the servers and the memory; nobody is timed."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from aioredlock_ng.testing.nodes import LocalNodes
+from benchmarks.clients import Client
+from benchmarks.outcome import Outcome, Settings, at_least, at_most
+from benchmarks.process import Driver
+
+from .handover import calls
+
+__all__ = ["run"]
+
+_WAITERS: Final = 1000
+_DRIVER: Final = Client("ours", "herd_ours.py")
+
+
+def run(settings: Settings) -> Outcome:
+    """One process holds, another waits a thousand times; once, as nothing here depends on the machine's mood."""
+    seconds = settings.seconds(10.0, 4.0)
+    outcome = Outcome(
+        f"{_WAITERS:,} waiters on one lock that another process keeps for {seconds:.0f} s, five nodes",
+        (
+            "waiting",
+            "commands/s in all",
+            "KiB/waiter traced",
+            "KiB/waiter resident",
+            "connections per node",
+            "served at the end",
+        ),
+    )
+    settings.say(f"herd: {_WAITERS:,} waiters for {seconds:.0f} s")
+    with LocalNodes(5) as nodes:
+        task = {"urls": nodes.urls, "ttl": 10.0, "same": "herd", "waiters": _WAITERS}
+        command, variables = _DRIVER.command(), _DRIVER.variables()
+        with Driver(command, variables, task | {"holds": True}) as holder:
+            holder.ready()
+            with Driver(command, variables, task | {"holds": False}) as crowd:
+                weighed = crowd.ready()
+                time.sleep(0.5)
+                sent, began = calls(nodes), time.monotonic()
+                time.sleep(seconds)
+                rate = (calls(nodes) - sent) / (time.monotonic() - began)
+                # One is the holder's, one is ours that asks.
+                connections = max(int(node.info()["connected_clients"]) for node in nodes) - 2
+                crowd.begin()
+                holder.begin()
+                served = crowd.line(30.0)
+    traced, resident = weighed["traced_bytes"] / _WAITERS / 1024, weighed["resident_bytes"] / _WAITERS / 1024
+    summary: dict[str, Any] = {
+        "waiting": weighed["waiting"],
+        "commands_per_second": rate,
+        "traced_kib": traced,
+        "resident_kib": resident,
+        "connections": connections,
+        "served": served["served"],
+    }
+    outcome.raw.append({"weighed": weighed, "served": served} | summary)
+    outcome.medians.append(summary)
+    outcome.rows.append(
+        (
+            f"{weighed['waiting']:,}",
+            f"{rate:.1f}",
+            f"{traced:.2f}",
+            f"{resident:.2f}",
+            str(connections),
+            f"{served['served']:,}",
+        )
+    )
+    outcome.notes.append("commands: EVALSHA on all nodes, the holder's renewals included")
+    outcome.notes.append("memory: tracemalloc's difference for a thousand tasks that wait, tasks and coroutines included")
+    where = f"{_WAITERS:,} waiters"
+    outcome.bars.append(at_most(f"{where}: commands per second on all nodes while nothing changes", rate, 5))
+    outcome.bars.append(at_most(f"{where}: memory per waiter by tracemalloc, KiB", traced, 2))
+    outcome.bars.append(at_most(f"{where}: connections per node", float(connections), 1))
+    outcome.bars.append(at_least(f"{where}: served in the end", float(served["served"]), _WAITERS + 1))
+    return outcome

@@ -1,0 +1,54 @@
+"""Catches two holders at the same time, in one process or in several, by a file that all of them map; it prevents nothing."""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+__all__ = ["Register"]
+
+_NOBODY = 0
+
+
+class Register:
+    """Who is inside, by number: entering where somebody is, or leaving where another is by now, is an overlap.
+
+    Args:
+        path: A file that all share; made when missing.
+
+    Attributes:
+        overlaps: How many this process has seen.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.overlaps = 0
+        with path.open("a+b") as file:
+            if file.tell() < struct.calcsize("q"):
+                file.truncate(struct.calcsize("q"))
+            self._map = mmap.mmap(file.fileno(), struct.calcsize("q"))
+        self._cell = memoryview(self._map).cast("q")
+
+    def enter(self, who: int) -> None:
+        """`who`, never 0, has the lock."""
+        if self._cell[0] != _NOBODY:
+            self.overlaps += 1
+        self._cell[0] = who
+
+    def leave(self, who: int) -> None:
+        """`who` is about to give it back."""
+        if self._cell[0] != who:
+            self.overlaps += 1
+        self._cell[0] = _NOBODY
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._cell.release()
+        self._map.close()
