@@ -183,6 +183,7 @@ class Acquisition:
         self._stop_timer()
         self._gone = None
         self._look_again = False
+        self._forget_round()
         context.counters.attempts += 1
         command = Command(spec.kind.acquire, spec.keys, (context.new_token(), spec.life.ttl_ms))
         self._round = attempt = Round(context, command, GRANTED, context.quorum, now, on_decided)
@@ -297,7 +298,9 @@ class Acquisition:
         self._wait(held, failed)
         if self._look_again:
             self.wake()
-        else:
+        elif self._round is not None:
+            # An answer that comes after the decision may be the one that makes a free quorum.
+            self._round.on_late = self._look
             self._look()
 
     def _wait(self, held: list[float | None], failed: int) -> None:
@@ -357,8 +360,13 @@ class Acquisition:
             self._timer.cancel()
             self._timer = None
 
+    def _forget_round(self) -> None:
+        if self._round is not None:
+            self._round.on_late = None
+
     def _stop(self) -> None:
         self._stop_timer()
+        self._forget_round()
         if self._limit is not None:
             self._limit.cancel()
             self._limit = None

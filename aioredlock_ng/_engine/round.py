@@ -46,6 +46,7 @@ class Round:
         replies: Per node of the manager; None where it was not asked or has not answered. Late answers still arrive.
         yes: How many said yes so far, late ones included.
         open: True until decided.
+        on_late: Called after each answer from now on; for who lost the round and wonders which nodes are free.
         expired: True when the node timeout decided it.
         started: See above.
     """
@@ -62,6 +63,7 @@ class Round:
         "_wanted",
         "command",
         "expired",
+        "on_late",
         "open",
         "replies",
         "started",
@@ -87,6 +89,7 @@ class Round:
         self.yes = self._no = 0
         self.open = True
         self.expired = False
+        self.on_late: Callable[[], None] | None = None
         self.started = started
 
     def ask(self, indexes: Sequence[int] | None = None) -> None:
@@ -146,6 +149,8 @@ class Round:
             self._no += 1
             if self.open and is_decided(self._asked, self._quorum, self.yes, self._no):
                 self._decide()
+        if self.on_late is not None:
+            self.on_late()
 
     def stands(self) -> bool:
         """See `Sink.stands`."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
 from aioredlock_ng import AcquireTimeout, RedlockClosed
-
-if TYPE_CHECKING:
-    from tests.support.rig import Rig
+from tests.support.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
 
@@ -222,3 +219,21 @@ async def test_closing_ends_waiters_and_releases_everything(rig: Rig) -> None:
     assert all(isinstance(task.exception(), RedlockClosed) for task in waiting)
     assert rig.clean
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_late_grant_that_completes_a_free_quorum_wakes() -> None:
+    rig = Rig(5)
+    process = await rig.process()
+    rig.ways[0] = rig.ways[4] = 0.02
+    process.nodes[2].disconnect()
+    rig.servers[1].set(b"a", b"another's", 30.0)
+    rig.servers[3].set(b"a", b"another's", 30.0)
+    started = now()
+    acquire = asyncio.create_task(process.lock("a").acquire())
+    await asyncio.sleep(0.01)
+    assert not acquire.done(), "refused by two nodes and one that is away, while two have not answered"
+    rig.servers[1].delete(b"a")
+    rig.servers[3].delete(b"a")
+    await (await acquire).release()
+    assert now() - started < 0.5, "the two late grants make a free quorum, without waiting for the slow look"
+    await process.redlock.aclose()
