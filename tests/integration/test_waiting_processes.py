@@ -1,0 +1,111 @@
+"""Several processes that want one lock on real servers: never two at once, nobody starved, and a broken lock would show."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.helpers import no_keys_left, program
+from tests.support.register import Register
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.node_set import NodeSet
+
+WORKER = """
+import asyncio, json, os, sys
+from pathlib import Path
+from aioredlock_ng import Redlock
+from tests.support.register import Register
+
+register, kind, *urls = Path(sys.argv[1]), sys.argv[2], *sys.argv[5:]
+waiters, turns = map(int, sys.argv[3:5])
+
+async def main():
+    async with Redlock(urls) as redlock:
+        with Register(register) as seen:
+            got = [0] * waiters
+
+            async def work(index):
+                # A broken lock: each process has one of its own.
+                lock = redlock.lock(f"order:{os.getpid()}" if kind == "broken" else "order")
+                who = os.getpid() * 1000 + index + 1
+                for _ in range(turns):
+                    async with lock:
+                        seen.enter(who)
+                        await asyncio.sleep(0.0005)
+                        seen.leave(who)
+                    got[index] += 1
+
+            print("ready", flush=True)
+            await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+            await asyncio.gather(*map(work, range(waiters)))
+            print(json.dumps({"got": got, "overlaps": seen.overlaps}), flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def run_processes(
+    nodes: NodeSet, register: Path, kind: str, processes: int, waiters: int, turns: int
+) -> list[dict[str, object]]:
+    async with contextlib.AsyncExitStack() as stack:
+        arguments = (str(register), kind, str(waiters), str(turns), *nodes.urls)
+        workers = [await stack.enter_async_context(program(WORKER, *arguments)) for _ in range(processes)]
+        for worker in workers:
+            assert worker.stdout is not None
+            assert await asyncio.wait_for(worker.stdout.readline(), 20) == b"ready\n"
+        for worker in workers:
+            assert worker.stdin is not None
+            worker.stdin.write(b"\n")
+        found = []
+        for worker in workers:
+            assert worker.stdout is not None
+            found.append(json.loads(await asyncio.wait_for(worker.stdout.readline(), 40)))
+        return found
+
+
+@pytest.mark.parametrize("waiters", [1, 5])
+async def test_four_processes_never_overlap_and_every_waiter_gets_its_turns(
+    waiters: int, five_nodes: NodeSet, tmp_path: Path
+) -> None:
+    turns = 20
+    found = await run_processes(five_nodes, tmp_path / "register", "sound", 4, waiters, turns)
+    assert [process["overlaps"] for process in found] == [0] * 4
+    assert [process["got"] for process in found] == [[turns] * waiters] * 4
+    await no_keys_left(five_nodes)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("hung", [0, 4])
+async def test_with_a_node_hung_four_processes_never_overlap_and_nobody_starves(
+    hung: int, five_nodes: NodeSet, tmp_path: Path
+) -> None:
+    five_nodes.pause(hung)
+    found = await run_processes(five_nodes, tmp_path / "register", "sound", 4, 3, 20)
+    assert [process["overlaps"] for process in found] == [0] * 4
+    assert [process["got"] for process in found] == [[20] * 3] * 4
+
+
+async def test_the_register_catches_a_broken_lock(three_nodes: NodeSet, tmp_path: Path) -> None:
+    found = await run_processes(three_nodes, tmp_path / "register", "broken", 4, 2, 50)
+    assert sum(int(str(process["overlaps"])) for process in found) > 0
+
+
+def test_the_register_sees_both_ends_of_an_overlap(tmp_path: Path) -> None:
+    with Register(tmp_path / "register") as one, Register(tmp_path / "register") as other:
+        one.enter(1)
+        one.leave(1)
+        other.enter(2)
+        other.leave(2)
+        assert one.overlaps == other.overlaps == 0
+        one.enter(1)
+        other.enter(2)
+        assert other.overlaps == 1
+        one.leave(1)
+        assert one.overlaps == 1
