@@ -1,7 +1,8 @@
 """Many coroutines that wait for one lock: the closed loop for contention, for any Python since 3.9; it never judges a figure.
 
 A phase of it has `same` (the lock's name), `hold` (seconds) and maybe `register` (a file that shows overlaps between
-processes), beside `name` and `seconds`. A hand-over is an acquisition by a waiter that is not the one that held it before.
+processes), `open` and `grace` (seconds to wait for the first acquisition, and for the last), beside `name` and `seconds`.
+A hand-over is an acquisition by a waiter that is not the one that held it before.
 """
 
 from __future__ import annotations
@@ -103,8 +104,8 @@ class Line:
             Its figures, times in seconds.
         """
         tasks = [asyncio.ensure_future(self.worker(index)) for index in range(len(self.turns))]
-        begun = time.perf_counter()
-        while not self.taken and time.perf_counter() - begun < _OPEN_SECONDS:  # noqa: ASYNC110 - checked seldom, set often
+        begun, open_seconds = time.perf_counter(), self.phase.get("open", _OPEN_SECONDS)
+        while not self.taken and time.perf_counter() - begun < open_seconds:  # noqa: ASYNC110 - checked seldom, set often
             await asyncio.sleep(0.005)
         await asyncio.sleep(self.phase.get("warmup", 0.3))
         opened, cpu = time.perf_counter(), _cpu_seconds()

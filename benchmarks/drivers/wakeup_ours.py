@@ -50,7 +50,7 @@ async def _run(task: dict[str, Any]) -> None:
 
 
 async def _waiter(redlock: Redlock, name: str) -> asyncio.Task[float]:
-    """Start a waiter and return when it sleeps, every node's answer read."""
+    """Start a waiter and return when it has slept for a while, every node's answer read."""
 
     async def wait() -> float:
         lease = await redlock.lock(name).acquire()
@@ -64,7 +64,8 @@ async def _waiter(redlock: Redlock, name: str) -> asyncio.Task[float]:
         await asyncio.sleep(0.001)
     while any(node.pending for node in redlock.nodes):  # noqa: ASYNC110 - nothing tells
         await asyncio.sleep(0.001)
-    await asyncio.sleep(0.003)
+    # Longer than the 20 ms in which a wake-up that follows an attempt is taken for one of many.
+    await asyncio.sleep(0.03)
     return task
 
 

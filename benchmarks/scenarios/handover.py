@@ -70,7 +70,7 @@ def calls(nodes: LocalNodes, commands: Sequence[str] = ("evalsha",), hung: int |
 
 
 def _measured(settings: Settings, client: Client, holds: Sequence[float], hung: int | None) -> list[dict[str, Any]]:
-    seconds = settings.seconds(1.5, 0.8)
+    seconds = settings.seconds(1.2, 0.8)
     phases = [{"name": f"hold {hold}", "same": f"line:{hold}", "hold": hold, "seconds": seconds} for hold in holds]
     sent = _SENT.get(client.name, ("evalsha",))
     rows = []

@@ -29,7 +29,7 @@ def run(settings: Settings) -> Outcome:
     for number in range(settings.rounds):
         settings.say(f"wakeup: round {number + 1}/{settings.rounds}")
         with LocalNodes(5) as nodes:
-            task = {"urls": nodes.urls, "samples": 60, "left": 10, "cli": cli}
+            task = {"urls": nodes.urls, "samples": 30, "left": 10, "cli": cli}
             try:
                 with Driver(_DRIVER.command(), _DRIVER.variables(), task) as driver:
                     driver.ready()
