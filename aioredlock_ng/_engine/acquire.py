@@ -148,7 +148,9 @@ class Acquisition:
             return
         context.counters.wakeups += 1
         self._in_vain = self._in_vain + 1 if context.clock() - attempt.started < QUICK else 0
-        delay = max(wake_delay(self._in_vain, context.draw()), split_delay(self._splits, context.draw()))
+        delay = 0.0
+        if self._in_vain or self._splits:
+            delay = max(wake_delay(self._in_vain, context.draw()), split_delay(self._splits, context.draw()))
         self._ask_in(delay, lead_first=True)
 
     def changed(self, index: int) -> None:
