@@ -130,6 +130,9 @@ class Acquisition:
 
     def attempt(self, *, lead_first: bool) -> None:
         """Ask the nodes: all at once, or, where rivals would split the votes, one before the others."""
+        if self.future.cancelled():
+            # Its caller was cancelled in this tick and is about to give up.
+            return
         now = self._context.clock()
         lead = self._lead() if lead_first else None
         if lead is None:
