@@ -64,7 +64,7 @@ async def test_a_connected_connection_has_a_stream_pair_with_a_transport_and_an_
     await connection.connect()
     assert isinstance(connection._writer, asyncio.StreamWriter)
     assert isinstance(connection._reader, asyncio.StreamReader)
-    assert isinstance(connection._writer.transport, asyncio.Transport)
+    assert callable(connection._writer.transport.set_protocol)
     assert isinstance(connection._reader._buffer, bytearray), "where bytes lie that were received and not yet parsed"
     assert not connection._reader._buffer
     assert asyncio.all_tasks() == tasks, "nothing may go on reading behind our back"
