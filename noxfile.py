@@ -94,7 +94,7 @@ def debug(session: nox.Session) -> None:
     """Asyncio's debug mode, and Python's own development mode."""
     _install(session)
     # Not by PYTHONDEVMODE, which the processes that tests start would inherit: they are tested as users run them.
-    _suite(session, "--loop=debug", *ON_THE_WIRE, *FAULTS, "tests/engine", python=("-X", "dev"))
+    _suite(session, "--loop=debug", *ON_THE_WIRE, *FAULTS, python=("-X", "dev"))
 
 
 @nox.session(name="eager", python=EAGER or NEWEST)
