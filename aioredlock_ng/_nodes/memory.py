@@ -16,7 +16,7 @@ from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
 from aioredlock_ng._nodes.port import NodeState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.port import NodeListener, Sink
@@ -117,18 +117,18 @@ class MemoryServer:
 
     def _extend(self, command: Command, by: MemoryNode) -> Reply:
         ttl, *tokens = command.args
-        answers = []
         for key, token in zip(command.keys, tokens, strict=True):
-            holder = self.get(key)
-            if holder == token:
+            if self.get(key) == token:
                 self.set(key, _bytes(token), int(ttl) / 1000, by)
-                self._trackers.setdefault(key, set()).add(by)
-            answers.append(1 if holder == token else 0 if holder is None else -1)
-        return len(answers) if set(answers) == {1} else answers
+        return self._whose(command.keys, tokens, by)
 
     def _watch(self, command: Command, by: MemoryNode) -> Reply:
+        return self._whose(command.keys, command.args, by)
+
+    def _whose(self, keys: Sequence[bytes], tokens: Sequence[bytes | int], by: MemoryNode) -> Reply:
+        """Read the keys, which leaves them tracked: their number when all hold their tokens, else an answer for each."""
         answers = []
-        for key, token in zip(command.keys, command.args, strict=True):
+        for key, token in zip(keys, tokens, strict=True):
             holder = self.get(key)
             self._trackers.setdefault(key, set()).add(by)
             answers.append(1 if holder == token else 0 if holder is None else -1)
