@@ -16,7 +16,7 @@ FLOORS = (
     {"_engine"},
     {"lease", "lock", "logs", "redlock"},
     {""},
-    {"testing", "telemetry", "integrations"},
+    {"fencing", "testing", "telemetry", "integrations"},
     {"cli"},
     {"__main__"},
 )
