@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.quorum import Verdict, verdict
 from aioredlock_ng._core.votes import Outcome, Refusal, Vote, acquire_vote
+from aioredlock_ng._engine.cleanup import outlast_cancellation
 from aioredlock_ng.errors import LockLost, LockReleased, QuorumUnreachable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.engine import Engine
     from aioredlock_ng._engine.holding import Holding
@@ -156,10 +159,24 @@ class Lease:
         same write. Cancelled (any way, any number of times), it is still waited for, `node_timeout` at most, and then
         the cancellation is raised. A node that does not answer executes it when it wakes or is connected again.
         """
-        if self._holding.phase is not Phase.HELD:
+        engine, holding = self._engine, self._holding
+        if holding.phase is not Phase.HELD:
             return False
-        self._engine.usable()
-        return await self._engine.release(self._holding)
+        engine.usable()
+        release = engine.extender.release(holding)
+        if release is None:
+            return False
+        if release.open:
+            try:
+                await release.decided()
+            except asyncio.CancelledError:
+                await outlast_cancellation(lambda: release.open, release.decided)
+                raise
+        if release.won:
+            return True
+        # Answered, and fewer keys than were to be deleted: they were gone. Silence is no such proof.
+        gone = sum(type(reply) is int and reply < len(holding.spec.keys) for reply in release.replies)
+        return gone <= len(engine.context.fleet.nodes) - engine.context.quorum
 
     def abandon(self) -> None:
         """Stop renewing and let the lock expire by itself: nobody else gets it before `remaining()` is over."""
@@ -178,6 +195,19 @@ class Lease:
             return
         waiter: asyncio.Future[None] = self._engine.context.loop.create_future()
         await holding.wait_over(waiter)
+
+    def entered(self, task: asyncio.Task[object], on_lost: Callable[[], None] | None) -> None:
+        """For `Lock`: `task` is inside an `async with` of this lease; `on_lost` is called once if it is lost there."""
+        self._holding.task = task
+        self._holding.on_lost = on_lost
+
+    def left(self) -> None:
+        """For `Lock`: the `async with` is over."""
+        self._holding.task = self._holding.on_lost = None
+
+    def asked_by(self, task: asyncio.Task[object]) -> bool:
+        """For `Lock`: `task` is renewing this lease right now, and will be told a loss by an exception."""
+        return self._holding.asking is task
 
     def __eq__(self, other: object) -> bool:
         """Equal when they are the same grant."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Literal
 
-from aioredlock_ng.errors import LockHeld, LockLost
+from aioredlock_ng._core.lease_state import Phase
+from aioredlock_ng.errors import LockHeld, LockLost, RedlockClosed
 from aioredlock_ng.lease import Lease
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from aioredlock_ng._engine.engine import Engine
-    from aioredlock_ng._engine.holding import Holding
     from aioredlock_ng._engine.spec import LockSpec
 
 __all__ = ["Lock", "OnLost"]
@@ -24,18 +24,17 @@ OnLost = Literal["cancel", "flag"]
 class _Body:
     """The task inside one `async with`, and how to cancel it as `asyncio.timeout` does."""
 
-    __slots__ = ("_cancelling", "_told", "engine", "holding", "task")
+    __slots__ = ("_cancelling", "_told", "lease", "task")
 
-    def __init__(self, engine: Engine, holding: Holding, task: asyncio.Task[object]) -> None:
-        self.engine = engine
-        self.holding = holding
+    def __init__(self, lease: Lease, task: asyncio.Task[object]) -> None:
+        self.lease = lease
         self.task = task
         self._cancelling = task.cancelling()
         self._told = False
 
     def lost(self) -> None:
         """Cancel the task, unless it found the loss itself and is about to be told by an exception."""
-        if self.task not in (asyncio.current_task(), self.holding.asking):
+        if self.task is not asyncio.current_task() and not self.lease.asked_by(self.task):
             self._told = True
             self.task.cancel()
 
@@ -95,7 +94,21 @@ class Lock:
         it is back; without that the keys go with their ttl.
         """
         engine = self._engine()
-        return Lease(engine, await engine.acquire(self._spec, self._blocking_timeout))
+        acquisition = engine.acquire(self._spec, self._blocking_timeout)
+        try:
+            if acquisition.future.done():
+                # Decided at once: a caller that asks in a loop must still let the event loop read.
+                await asyncio.sleep(0)
+            holding = await acquisition.future
+        except asyncio.CancelledError:
+            engine.cancelled(acquisition)
+            raise
+        finally:
+            # An error's traceback holds this frame: with the acquisition in it, they would be a cycle.
+            del acquisition
+        if holding.phase is Phase.RELEASED:
+            raise RedlockClosed("the Redlock was closed in the instant in which this acquisition was granted")
+        return Lease(engine, holding)
 
     async def try_acquire(self) -> Lease | None:
         """One attempt, whatever `blocking_timeout` says; None when another holds it.
@@ -106,9 +119,9 @@ class Lock:
 
         Safety: as `acquire`.
         """
-        engine = self._engine()
+        once = Lock(self._engine, self._spec, 0.0, self._on_lost)
         try:
-            return Lease(engine, await engine.acquire(self._spec, 0.0))
+            return await once.acquire()
         except LockHeld:
             return None
 
@@ -120,16 +133,13 @@ class Lock:
 
         Safety: as `acquire`; nothing is awaited after the decision.
         """
-        engine = self._engine()
-        holding = await engine.acquire(self._spec, self._blocking_timeout)
+        lease = await self.acquire()
         task = asyncio.current_task()
         assert task is not None
-        holding.task = task
-        body = _Body(engine, holding, task)
-        if self._on_lost == "cancel":
-            holding.on_lost = body.lost
+        body = _Body(lease, task)
         self._bodies.append(body)
-        return Lease(engine, holding)
+        lease.entered(task, body.lost if self._on_lost == "cancel" else None)
+        return lease
 
     async def __aexit__(
         self,
@@ -146,9 +156,8 @@ class Lock:
         Safety: as `Lease.release`.
         """
         body = self._body_of_this_task()
-        holding = body.holding
-        holding.on_lost = holding.task = None
-        lease = Lease(body.engine, holding)
+        lease = body.lease
+        lease.left()
         lost = lease.lost
         ours = body.leave() and isinstance(exc, asyncio.CancelledError)
         if not lost:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from aioredlock_ng._core.inspection import lock_info
 from aioredlock_ng._core.keys import KeyFormat, resource_name
 from aioredlock_ng._core.quorum import quorum_of
-from aioredlock_ng._core.validity import ttl_ms
+from aioredlock_ng._core.validity import ttl_ms, watch_after
 from aioredlock_ng._core.votes import acquire_vote
 from aioredlock_ng._engine.clock import boottime
 from aioredlock_ng._engine.engine import Engine
@@ -227,6 +227,7 @@ class Redlock:
             ConfigurationError: An argument is unusable.
         """
         names = (name, *more)
+        resource = name if type(name) is str and not more else resource_name(names)
         if more:
             keys = tuple(map(self._keys.key, names))
             if len(set(keys)) != len(keys):
@@ -240,7 +241,7 @@ class Redlock:
         if on_lost not in ("cancel", "flag"):
             raise ConfigurationError(f"on_lost must be 'cancel' or 'flag', got {on_lost!r}")
         life = self._life if ttl is None else self._life_of(self._options.check_ttl(ttl))
-        spec = LockSpec(MUTEX, resource_name(names), names, keys, life, bool(auto_extend), max_hold)
+        spec = LockSpec(MUTEX, resource, names, keys, life, bool(auto_extend), max_hold)
         return Lock(self.engine, spec, blocking_timeout, on_lost)
 
     async def locked(self, name: str | bytes) -> bool:
@@ -305,7 +306,8 @@ class Redlock:
         return self._engine
 
     def _life_of(self, ttl: float) -> Life:
-        return Life(ttl, ttl_ms(ttl), self._options.drift(ttl), self._options.least_validity(ttl))
+        options = self._options
+        return Life(ttl, b"%d" % ttl_ms(ttl), options.drift(ttl), options.least_validity(ttl), watch_after(ttl))
 
     async def _poll(self, name: str | bytes, script: Any) -> list[Reply]:
         key = self._keys.key(name)

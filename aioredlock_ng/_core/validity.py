@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from math import ceil
 
-__all__ = ["DRIFT_FLOOR", "MIN_VALIDITY_SHARE", "deadline_of", "drift_of", "least_ttl", "renew_at", "retry_at", "ttl_ms"]
+__all__ = [
+    "DRIFT_FLOOR",
+    "MIN_VALIDITY_SHARE",
+    "deadline_of",
+    "drift_of",
+    "least_ttl",
+    "renew_at",
+    "retry_at",
+    "ttl_ms",
+    "watch_after",
+]
 
 DRIFT_FLOOR = 0.002
 """Two milliseconds for the granularity of Redis expiry (Redlock text): keys may go 1 ms early, clocks round."""
@@ -43,6 +53,19 @@ RENEW_JITTER = 0.05
 
 RETRY_SHARE = 0.05
 """A renewal that found no quorum is tried again after this share of the ttl."""
+
+
+WATCH_AFTER = 0.1
+"""Seconds after which a lease is watched. Most locks are released sooner and are spared the extra read; one that is taken
+away before is told by that first read."""
+
+WATCH_SHARE = 0.25
+"""Share of a short ttl after which it is watched: before its first renewal."""
+
+
+def watch_after(ttl: float) -> float:
+    """Seconds from the beginning of a grant until its keys are watched."""
+    return min(WATCH_AFTER, ttl * WATCH_SHARE)
 
 
 def renew_at(started: float, ttl: float, draw: float) -> float:

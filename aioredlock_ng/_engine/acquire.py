@@ -19,7 +19,7 @@ from aioredlock_ng._scripts import Command
 from aioredlock_ng.errors import AcquireTimeout, LockHeld, QuorumUnreachable, RedlockError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from aioredlock_ng._core.votes import Vote
     from aioredlock_ng._engine.cleanup import Releases
@@ -117,15 +117,13 @@ class Acquisition:
         if self._blocking_timeout == 0:
             self._ask(self._called_at)
             return
-        if self._blocking_timeout is None:
-            self._refuse_deadlock()
-        else:
+        if self._blocking_timeout is not None:
             self._limit = self._context.loop.call_later(self._blocking_timeout, self._time_out)
         self._lines.join(self)
 
-    def _refuse_deadlock(self) -> None:
-        holders = self._lines.holders(self.keys)
-        if holders and asyncio.current_task() in [holding.task for holding in holders]:
+    def refuse_deadlock(self, holders: Sequence[Holding]) -> None:
+        """See `Contender.refuse_deadlock`."""
+        if self._blocking_timeout is None and asyncio.current_task() in [holding.task for holding in holders]:
             raise self._error(LockHeld, "this very task holds it in an enclosing `async with` and would wait for ever")
 
     def attempt(self, *, lead_first: bool) -> None:
@@ -185,12 +183,18 @@ class Acquisition:
     def _begin(self, now: float, on_decided: Callable[[Round], None]) -> Round:
         """A new attempt with a fresh token (the same one over attempts gives two holders in 11 model steps)."""
         context, spec = self._context, self._spec
-        self._stop_timer()
-        self._gone = None
-        self._look_again = False
-        self._forget_round()
+        if self._round is not None:
+            self._stop_timer()
+            self._round.on_late = None
+            self._gone = None
+            self._look_again = False
         context.counters.attempts += 1
-        command = Command(spec.kind.acquire, spec.keys, (context.new_token(), spec.life.ttl_ms))
+        keys, token, ttl = spec.keys, context.new_token(), spec.life.ttl_word
+        packed = None
+        if len(keys) == 1:
+            key = keys[0]
+            packed = spec.kind.acquire_one.fill(len(key), key, len(token), token, len(ttl), ttl)
+        command = Command(spec.kind.acquire, keys, (token, ttl), None, packed)
         self._round = attempt = Round(context, command, GRANTED, context.quorum, now, on_decided)
         return attempt
 
@@ -248,23 +252,20 @@ class Acquisition:
             self._undo(attempt)
             self.give_up(None)
             return
-        if attempt.won:
-            deadline = deadline_of(attempt.started, spec.life.ttl, spec.life.drift)
+        won, life = attempt.won, spec.life
+        if won:
             now = context.clock()
-            if deadline - now >= spec.life.least_validity:
-                self._grant(attempt, now)
+            if deadline_of(attempt.started, life.ttl, life.drift) - now >= life.least_validity:
+                self._stop()
+                self._round = None
+                context.counters.acquired += 1
+                holding = Holding(spec, attempt.token, attempt.started, attempt, attempt.replies)
+                self._extender.adopt(holding)
+                self._lines.granted(self, holding, now)
+                self.future.set_result(holding)
                 return
         self._undo(attempt)
-        self._refused(attempt, too_late=attempt.won)
-
-    def _grant(self, attempt: Round, now: float) -> None:
-        holding = Holding(self._spec, attempt.token, attempt.started, attempt, attempt.replies)
-        self._stop()
-        self._round = None
-        self._context.counters.acquired += 1
-        self._extender.adopt(holding)
-        self._lines.granted(self, holding, now)
-        self.future.set_result(holding)
+        self._refused(attempt, too_late=won)
 
     def _undo(self, attempt: Round) -> None:
         self._releases.send(self._spec, attempt.token, attempt.replies, self._spec.life.ttl, self._context.clock())
@@ -365,13 +366,10 @@ class Acquisition:
             self._timer.cancel()
             self._timer = None
 
-    def _forget_round(self) -> None:
-        if self._round is not None:
-            self._round.on_late = None
-
     def _stop(self) -> None:
         self._stop_timer()
-        self._forget_round()
+        if self._round is not None:
+            self._round.on_late = None
         if self._limit is not None:
             self._limit.cancel()
             self._limit = None

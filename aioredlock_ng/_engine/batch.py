@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
-from aioredlock_ng._engine.round import TIMEOUT_WIDTH
 
 if TYPE_CHECKING:
     import asyncio
@@ -38,6 +37,7 @@ class Batch:
         stands: False once the command must not be sent again.
 
     Attributes:
+        command: See above.
         started: See above.
         replies: Per node: the script's answer, or a mark (`votes.py`).
         done: When set, resolved once the batch is decided.
@@ -45,7 +45,6 @@ class Batch:
 
     __slots__ = (
         "_answered",
-        "_command",
         "_confirmed",
         "_context",
         "_full",
@@ -56,6 +55,7 @@ class Batch:
         "_settled",
         "_slot",
         "_stands",
+        "command",
         "done",
         "open",
         "replies",
@@ -75,7 +75,7 @@ class Batch:
         stands: Callable[[], bool] = lambda: True,
     ) -> None:
         self._context = context
-        self._command = command
+        self.command = command
         self._holdings = holdings
         self._on_yes = on_yes
         self._on_no = on_no
@@ -92,14 +92,14 @@ class Batch:
     def ask(self) -> None:
         """Queue the command on all nodes in this very tick."""
         context = self._context
-        self._slot = context.timeouts.add(self, self.started + context.options.node_timeout + TIMEOUT_WIDTH)
-        context.fleet.ask(self._command, self)
+        self._slot = context.timeouts.add(self, self.started + context.patience)
+        context.fleet.ask(self)
 
     def deliver(self, index: int, reply: Reply) -> None:
         """See `Sink.deliver`."""
         self.replies[index] = reply
         self._answered += 1
-        if reply == len(self._command.keys):
+        if reply == len(self.command.keys):
             self._full += 1
         if not self.open:
             return
@@ -166,7 +166,7 @@ class Batch:
     def _count(self, position: int, holding: Holding) -> tuple[int, int]:
         """How many nodes have it, and how many certainly do not."""
         yes = no = 0
-        asked = len(self._command.keys)
+        asked = len(self.command.keys)
         end = position + len(holding.spec.keys)
         for reply in self.replies:
             if reply == asked:

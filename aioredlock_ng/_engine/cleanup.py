@@ -40,15 +40,22 @@ class Releases:
             ttl: Seconds that the keys live at most; a release is owed to an unreachable node for so long.
             now: The engine's clock.
         """
-        context = self._context
-        command = Command(spec.kind.release, spec.keys, (token,), now + ttl)
+        context, keys, kind = self._context, spec.keys, spec.kind
+        packed = None
+        if len(keys) == 1:
+            key = keys[0]
+            packed = kind.release_one.fill(len(key), key, len(token), token)
+        command = Command(kind.release, keys, (token,), now + ttl, packed)
         if replies.count(GRANTED) == len(replies):
-            release = Round(context, command, len(spec.keys), context.quorum, now)
+            release = Round(context, command, len(keys), context.quorum, now)
             release.ask()
             return release
         indexes = [i for i, reply in enumerate(replies) if may_have_set(reply)]
-        release = Round(context, command, len(spec.keys), min(context.quorum, len(indexes)), now)
-        release.ask(indexes if len(indexes) < len(replies) else None)
+        release = Round(context, command, len(keys), min(context.quorum, len(indexes)), now)
+        if len(indexes) < len(replies):
+            release.ask_some(indexes)
+        else:
+            release.ask()
         return release
 
 

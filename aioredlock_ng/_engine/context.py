@@ -53,6 +53,7 @@ class Context:
         draw: Uniform in [0, 1).
         new_token: A fresh unguessable token; called once per attempt.
         timeouts: Ends rounds whose nodes do not answer.
+        patience: Seconds after which it does.
         emit: Takes events; must not raise.
     """
 
@@ -64,5 +65,6 @@ class Context:
     quorum: int
     options: Options
     timeouts: Wheel[Expiring]
+    patience: float
     emit: Callable[[Event], None]
     counters: Counters = field(default_factory=Counters)

@@ -71,6 +71,7 @@ class Engine:
             quorum=quorum_of(len(fleet.nodes)),
             options=options,
             timeouts=timeouts,
+            patience=options.node_timeout + TIMEOUT_WIDTH,
             emit=emit,
         )
         self.lines = Lines(self.context)
@@ -127,52 +128,25 @@ class Engine:
         except RuntimeError:
             return False
 
-    async def acquire(self, spec: LockSpec, blocking_timeout: float | None) -> Holding:
-        """Get a holding or raise; see `Lock.acquire`.
+    def acquire(self, spec: LockSpec, blocking_timeout: float | None) -> Acquisition:
+        """Begin to get a holding; whoever calls this awaits its `future`, and calls `cancelled` if that is cancelled.
 
-        Safety: this has one await. Cancelled there, everything is undone in the same tick.
+        Raises:
+            LockHeld: The task holds it itself through an enclosing `async with` and would wait for itself for ever.
+            RedlockClosed: See `usable`.
         """
         self.usable()
         acquisition = Acquisition(self.context, self.lines, self._releases, self.extender, spec, blocking_timeout)
         if blocking_timeout == 0:
             self._past_the_lines.add(acquisition)
-        try:
-            acquisition.start()
-            if acquisition.future.done():
-                # Decided at once: a caller that asks in a loop must still let the event loop read.
-                await asyncio.sleep(0)
-            holding = await acquisition.future
-        except asyncio.CancelledError:
-            self.context.counters.cancelled += 1
-            acquisition.give_up(None)
-            raise
-        finally:
-            self._past_the_lines.discard(acquisition)
-            # An error's traceback holds this frame: with the acquisition in it, they would be a cycle.
-            del acquisition
-        if holding.phase is Phase.RELEASED:
-            raise RedlockClosed("the Redlock was closed in the instant in which this acquisition was granted")
-        return holding
+            acquisition.future.add_done_callback(lambda _: self._past_the_lines.discard(acquisition))
+        acquisition.start()
+        return acquisition
 
-    async def release(self, holding: Holding) -> bool:
-        """Give a holding up; True when it was ours to the end.
-
-        Safety: the release is queued before the first await. Cancelled, it is still waited for, in bounded time.
-        """
-        release = self.extender.release(holding)
-        if release is None:
-            return False
-        if release.open:
-            try:
-                await release.decided()
-            except asyncio.CancelledError:
-                await outlast_cancellation(lambda: release.open, release.decided)
-                raise
-        if release.won:
-            return True
-        # Answered, and fewer keys than were to be deleted: they were gone. Silence is no such proof.
-        gone = sum(type(reply) is int and reply < len(holding.spec.keys) for reply in release.replies)
-        return gone <= len(self.context.fleet.nodes) - self.context.quorum
+    def cancelled(self, acquisition: Acquisition) -> None:
+        """The caller of `acquire` was cancelled: everything is undone when this returns."""
+        self.context.counters.cancelled += 1
+        acquisition.give_up(None)
 
     async def extend(self, holding: Holding, ttl: float) -> list[Reply] | None:
         """Renew one holding now.

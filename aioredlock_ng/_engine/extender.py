@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.validity import deadline_of, renew_at, retry_at, ttl_ms
 from aioredlock_ng._engine.batch import BATCH, Batch
-from aioredlock_ng._engine.watcher import WATCH_AFTER, WATCH_SHARE, Watcher
+from aioredlock_ng._engine.watcher import Watcher
 from aioredlock_ng._engine.wheel import Wheel
 from aioredlock_ng._scripts import Command
 from aioredlock_ng.events import LeaseLost
@@ -46,7 +46,8 @@ class Extender:
     def adopt(self, holding: Holding) -> None:
         """Take over a holding that was just granted."""
         self.holdings.add(holding)
-        self._put(holding, min(holding.deadline, holding.since + min(WATCH_AFTER, holding.ttl * WATCH_SHARE)))
+        at = holding.since + holding.spec.life.watch_after
+        holding.slot = self._wheel.add(holding, at if holding.spec.max_hold is None else min(holding.deadline, at))
 
     def release(self, holding: Holding) -> Round | None:
         """Give it up: the release is queued when this returns, and so is the next local waiter's attempt.

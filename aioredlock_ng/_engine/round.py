@@ -54,7 +54,6 @@ class Round:
     __slots__ = (
         "_asked",
         "_context",
-        "_decided",
         "_full",
         "_no",
         "_on_decided",
@@ -84,28 +83,33 @@ class Round:
         self._full = full
         self._quorum = quorum
         self._on_decided = on_decided
-        self._decided: asyncio.Future[None] | None = None
-        self.replies: list[Reply] = [None] * len(context.fleet.nodes)
+        self._asked = n = len(context.fleet.nodes)
+        self.replies: list[Reply] = [None] * n
         self.yes = self._no = 0
         self.open = True
         self.expired = False
         self.on_late: Callable[[], None] | None = None
         self.started = started
 
-    def ask(self, indexes: Sequence[int] | None = None) -> None:
-        """Queue the command on the nodes at `indexes` (None: all) in this very tick; nothing is awaited."""
-        context, command = self._context, self.command
-        self._slot = context.timeouts.add(self, self.started + context.options.node_timeout + TIMEOUT_WIDTH)
-        if indexes is None:
+    def ask(self) -> None:
+        """Queue the command on all nodes in this very tick; nothing is awaited."""
+        context = self._context
+        fleet = context.fleet
+        self._slot = context.timeouts.add(self, self.started + context.patience)
+        if fleet.absent:
             self._asked = _STILL_ASKING
-            context.fleet.ask(command, self)
-            self._asked = len(self.replies)
-            if self.yes or self._no:
-                self._all_asked()
-            return
+            fleet.ask(self)
+            self._all_asked()
+        else:
+            fleet.ask(self)
+
+    def ask_some(self, indexes: Sequence[int]) -> None:
+        """The same for the nodes at `indexes` alone, of which the quorum is then one."""
+        context = self._context
+        self._slot = context.timeouts.add(self, self.started + context.patience)
         self._asked = len(indexes)
         for index in indexes:
-            context.fleet.nodes[index].ask(command, self, index)
+            context.fleet.nodes[index].ask(self, index)
         if not indexes:
             self._decide()
 
@@ -117,19 +121,19 @@ class Round:
         at = self.started + self._context.options.node_timeout * LEAD_SHARE
         self._slot = self._context.timeouts.add(self, at)
         self._asked = 1
-        self._context.fleet.nodes[lead].ask(self.command, self, lead)
+        self._context.fleet.nodes[lead].ask(self, lead)
 
     def widen(self, on_decided: Callable[[Round], None]) -> None:
         """After the lead: ask all others the same, still one attempt. A lead that is silent may answer later."""
         self._quorum, self._asked, self.open = self._wanted, _STILL_ASKING, True
         self._on_decided = on_decided
-        at = self.started + self._context.options.node_timeout * (1 + LEAD_SHARE) + TIMEOUT_WIDTH
+        at = self.started + self._context.options.node_timeout * LEAD_SHARE + self._context.patience
         self._slot = self._context.timeouts.add(self, at)
         others = [index for index, reply in enumerate(self.replies) if reply is _NOT_ASKED]
         for index in others:
             self.replies[index] = None
         for index in others:
-            self._context.fleet.nodes[index].ask(self.command, self, index)
+            self._context.fleet.nodes[index].ask(self, index)
         self._all_asked()
 
     def _all_asked(self) -> None:
@@ -141,9 +145,9 @@ class Round:
         """Count an answer; see `Sink.deliver`."""
         self.replies[index] = reply
         if reply == self._full:
-            self.yes += 1
+            self.yes = yes = self.yes + 1
             # A yes can only win.
-            if self.yes == self._quorum and self.open:
+            if yes == self._quorum and self.open:
                 self._decide()
         else:
             self._no += 1
@@ -179,9 +183,11 @@ class Round:
         return self.yes
 
     def decided(self) -> asyncio.Future[None]:
-        """A future that is done once the round is decided; the last one asked for is the one that is told."""
-        future = self._decided = self._context.loop.create_future()
-        if not self.open:
+        """A future that is done once this round, which has no `on_decided`, is; the last one asked for is told."""
+        future = self._context.loop.create_future()
+        if self.open:
+            self._on_decided = lambda _: None if future.done() else future.set_result(None)
+        else:
             future.set_result(None)
         return future
 
@@ -192,5 +198,3 @@ class Round:
         on_decided, self._on_decided = self._on_decided, None
         if on_decided is not None:
             on_decided(self)
-        if self._decided is not None and not self._decided.done():
-            self._decided.set_result(None)

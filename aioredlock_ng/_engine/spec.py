@@ -13,19 +13,21 @@ __all__ = ["Life", "LockSpec"]
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """What follows from a ttl; all but `ttl_ms` in seconds.
+    """What follows from a ttl; all but `ttl_word` in seconds.
 
     Attributes:
         ttl: As asked for.
-        ttl_ms: The same as sent.
+        ttl_word: The same as sent, in milliseconds.
         drift: What of it is given up.
         least_validity: What must be left for a grant to count.
+        watch_after: When to begin to watch its keys.
     """
 
     ttl: float
-    ttl_ms: int
+    ttl_word: bytes
     drift: float
     least_validity: float
+    watch_after: float
 
 
 # Not frozen: that would be a third of the cost of `Redlock.lock()`, which programs call for every acquisition.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from aioredlock_ng._core.turns import STAND_BACK, Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.holding import Holding
@@ -42,6 +42,9 @@ class Contender(Protocol):
     def give_up(self, error: BaseException | None) -> None:
         """End it."""
 
+    def refuse_deadlock(self, holders: Sequence[Holding]) -> None:
+        """These holdings of this process stand in its way; raises `LockHeld` if it would wait for itself for ever."""
+
 
 class _Line:
     """The acquisitions of one resource in this process (the first contends) and its local holder."""
@@ -73,8 +76,14 @@ class Lines:
         self._room = ROOM
 
     def join(self, contender: Contender) -> None:
-        """Queue up; the first in line contends at once unless this process holds the resource itself."""
+        """Queue up; the first in line contends at once unless this process holds the resource itself.
+
+        Raises:
+            LockHeld: See `Contender.refuse_deadlock`.
+        """
         line = self._line(contender.keys)
+        if line.holder is not None or self._wide:
+            contender.refuse_deadlock(self.holders(contender.keys))
         line.queue[contender] = None
         self._next(line)
 
@@ -131,9 +140,6 @@ class Lines:
 
     def holders(self, keys: tuple[bytes, ...]) -> list[Holding]:
         """Holdings of this process that stand in the way of `keys`."""
-        if len(keys) == 1 and not self._wide:
-            line = self._lines.get(keys)
-            return [line.holder] if line is not None and line.holder is not None else []
         return [line.holder for line in self._touching(keys) if line.holder is not None]
 
     def changed(self, index: int, keys: Iterable[bytes] | None) -> None:

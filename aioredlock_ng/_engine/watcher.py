@@ -1,7 +1,7 @@
 """Tells holders at once when their keys are gone: it listens for changed keys and verifies; it never renews.
 
-Leases that live longer than `WATCH_AFTER` are watched: reading their keys leaves them tracked on every connection, and a
-renewal reads them again. When so many nodes report a change that no quorum may be left, one round finds out: a foreign
+Leases that live longer than `validity.WATCH_AFTER` are watched: reading their keys leaves them tracked on every connection,
+and a renewal reads them again. When so many nodes report a change that no quorum may be left, one round finds out: a foreign
 PEXPIRE is no loss, a deleted key is.
 """
 
@@ -19,14 +19,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.holding import Holding
 
-__all__ = ["WATCH_AFTER", "WATCH_SHARE", "Watcher"]
-
-WATCH_AFTER = 0.1
-"""Seconds after which a lease is watched. Most locks are released sooner and are spared the extra read; one that is taken
-away before is told by that first read."""
-
-WATCH_SHARE = 0.25
-"""Share of a short ttl after which it is watched: before its first renewal."""
+__all__ = ["Watcher"]
 
 
 class Watcher:

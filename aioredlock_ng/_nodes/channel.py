@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._nodes.outbox import Outbox
     from aioredlock_ng._nodes.port import Sink
-    from aioredlock_ng._scripts import Command
+    from aioredlock_ng._scripts import Request
 
 __all__ = ["Channel"]
 
@@ -54,9 +54,9 @@ class Channel(asyncio.BufferedProtocol):
         outbox: Outbox,
         patience: float,
         on_push: Callable[[list[bytes] | None], None],
-        on_close: Callable[[str, list[Command]], None],
+        on_close: Callable[[str, list[Request]], None],
         on_silent: Callable[[bool], None],
-        on_release_refused: Callable[[Command], None],
+        on_release_refused: Callable[[Request], None],
     ) -> None:
         self._index = index
         self._outbox = outbox
@@ -67,7 +67,7 @@ class Channel(asyncio.BufferedProtocol):
         self._on_release_refused = on_release_refused
         self._reader: Any = hiredis.Reader(protocolError=_ProtocolError, replyError=Refusal, notEnoughData=_MORE)
         self._view = memoryview(bytearray(_RECEIVE_BUFFER))
-        self._waiting: deque[tuple[Sink, Command | None]] = deque()
+        self._waiting: deque[Sink] = deque()
         self._out: list[bytes] = []
         self._transport: asyncio.Transport | None = None
         self._doubted = False
@@ -106,25 +106,25 @@ class Channel(asyncio.BufferedProtocol):
             self._opened.abort()
             await asyncio.wait([self._lost], timeout=within)
 
-    def ask(self, command: Command, sink: Sink) -> None:
-        """Queue a command; its answer, or the loss of the connection, goes to `sink`."""
-        self.ask_raw(command.packed, sink, command)
+    def ask(self, sink: Sink) -> None:
+        """Queue what `sink` asks; the answer, or the loss of the connection, goes there."""
+        self.ask_raw(sink.command.packed, sink)
 
-    def ask_raw(self, packed: bytes, sink: Sink, command: Command | None = None) -> None:
-        """Queue bytes that are one request; the handshake's are no script calls."""
+    def ask_raw(self, packed: bytes, sink: Sink) -> None:
+        """Queue bytes that are one request."""
         if self._transport is None:
             sink.deliver(self._index, Unsent("connection closed"))
             return
         if not self._out:
             self._outbox.has_own(self)
         self._out.append(packed)
-        self._waiting.append((sink, command))
+        self._waiting.append(sink)
 
-    def take(self, packed: list[bytes], entries: list[tuple[Sink, Command | None]]) -> bool:
+    def take(self, packed: list[bytes], sinks: list[Sink]) -> bool:
         """Queue several commands; True when they are the first in this tick."""
         first = not self._out
         self._out += packed
-        self._waiting += entries
+        self._waiting += sinks
         return first
 
     def flush(self, now: float) -> None:
@@ -133,19 +133,19 @@ class Channel(asyncio.BufferedProtocol):
         if out:
             self.write(b"".join(out), (), now)
 
-    def write(self, data: bytes, entries: Iterable[tuple[Sink, Command | None]], now: float) -> None:
+    def write(self, data: bytes, sinks: Iterable[Sink], now: float) -> None:
         """Write commands, and begin to doubt a server whose oldest answer is overdue."""
         if self._transport is None:
             return
-        self._waiting += entries
+        self._waiting += sinks
         self._transport.write(data)
         oldest = self._waiting[0]
-        overdue = now - oldest[0].started > self._patience or len(self._waiting) > MAX_PENDING
+        overdue = now - oldest.started > self._patience or len(self._waiting) > MAX_PENDING
         if overdue and not self._doubted and not self.silent:
             self._doubted = True
             self._outbox.loop.call_later(self._patience, self._look_again, oldest)
 
-    def _look_again(self, oldest: tuple[Sink, Command | None]) -> None:
+    def _look_again(self, oldest: Sink) -> None:
         """Only an answer that does not come while this process is reading is a server's fault, and not our own stall."""
         self._doubted = False
         if self._transport is not None and self._waiting and self._waiting[0] is oldest:
@@ -163,7 +163,7 @@ class Channel(asyncio.BufferedProtocol):
         if self.silent:
             waiting = self._waiting
             # One answer is no recovery: the backlog must be gone.
-            if not waiting or self._outbox.clock() - waiting[0][0].started <= self._patience:
+            if not waiting or self._outbox.clock() - waiting[0].started <= self._patience:
                 self.silent = False
                 self._on_silent(False)
 
@@ -174,36 +174,42 @@ class Channel(asyncio.BufferedProtocol):
                 kind = reply.__class__
                 if kind is _Push:
                     self._push(reply)
-                    continue
-                if not waiting:
+                elif not waiting:
                     raise _ProtocolError("an answer that nobody asked for")
-                sink, command = waiting.popleft()
-                if kind is not Refusal:
-                    sink.deliver(index, reply)
-                elif not self._ask_in_full(reply, sink, command):
-                    if command is not None and command.owed_until is not None:
-                        self._on_release_refused(command)
-                    sink.deliver(index, reply)
-                    if str(reply).startswith("READONLY"):
-                        # A primary was demoted: connecting anew asks DNS or the Sentinels where it is now.
-                        self.close(str(reply))
-                        break
+                elif kind is not Refusal:
+                    waiting.popleft().deliver(index, reply)
+                elif not self._refused(waiting.popleft(), reply):
+                    break
         except _ProtocolError as error:
             self.close(f"not the Redis protocol: {error}")
         if self._drained is not None and not waiting and not self._drained.done():
             self._drained.set_result(None)
 
-    def _ask_in_full(self, refusal: Refusal, sink: Sink, command: Command | None) -> bool:
+    def _refused(self, sink: Sink, refusal: Refusal) -> bool:
+        """The server answered with an error; False when that ends the connection."""
+        words = str(refusal)
+        if self._ask_in_full(sink, words):
+            return True
+        if sink.command.owed_until is not None:
+            self._on_release_refused(sink.command)
+        sink.deliver(self._index, refusal)
+        if words.startswith("READONLY"):
+            # A primary was demoted: connecting anew asks DNS or the Sentinels where it is now.
+            self.close(words)
+            return False
+        return True
+
+    def _ask_in_full(self, sink: Sink, words: str) -> bool:
         """After NOSCRIPT: send the source, unless nobody would own what it sets.
 
         An acquire that was given up has its release queued behind it already; sent again it would set a key after
         that release. A release is always worth sending again.
         """
-        if command is None or not str(refusal).startswith("NOSCRIPT"):
+        if self._transport is None or not words.startswith("NOSCRIPT"):
             return False
-        if self._transport is None or not (sink.stands() or command.owed_until is not None):
+        if not sink.stands() and sink.command.owed_until is None:
             return False
-        self.ask_raw(command.packed_in_full(), sink, command)
+        self.ask_raw(sink.command.packed_in_full(), sink)
         return True
 
     def _push(self, message: list[Any]) -> None:
@@ -237,8 +243,8 @@ class Channel(asyncio.BufferedProtocol):
             transport.close()
         waiting, self._waiting = self._waiting, deque()
         dropped = Dropped(reason)
-        self._on_close(reason, [c for _, c in waiting if c is not None and c.owed_until is not None])
-        for sink, _ in waiting:
+        self._on_close(reason, [sink.command for sink in waiting if sink.command.owed_until is not None])
+        for sink in waiting:
             sink.deliver(self._index, dropped)
 
 

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._nodes.outbox import Outbox
     from aioredlock_ng._nodes.port import Node, Sink
-    from aioredlock_ng._scripts import Command
 
 __all__ = ["Fleet"]
 
@@ -32,12 +31,12 @@ class Fleet:
         self._outbox = outbox
         self.absent = list(range(len(nodes)))
 
-    def ask(self, command: Command, sink: Sink) -> None:
-        """Ask every node; see `Node.ask`."""
+    def ask(self, sink: Sink) -> None:
+        """Ask every node; see `Node.ask`. Without absent nodes no answer comes before this returns."""
         if self._outbox is not None:
-            self._outbox.ask_all(command, sink)
+            self._outbox.ask_all(sink)
         for index in self.absent:
-            self.nodes[index].ask(command, sink, index)
+            self.nodes[index].ask(sink, index)
 
     def present(self, index: int, is_present: bool) -> None:
         """Node `index` has joined or left the outbox."""

@@ -10,7 +10,7 @@ from hiredis import pack_command
 
 from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
 from aioredlock_ng._nodes.connect import ConnectFailed
-from aioredlock_ng._scripts import SCRIPTS
+from aioredlock_ng._scripts import SCRIPTS, Request
 
 if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Reply
@@ -40,6 +40,8 @@ class _Answers:
     """Collects all answers of the handshake; one connection answers in the order of the questions."""
 
     def __init__(self, count: int, started: float) -> None:
+        # Each question is sent by itself, and none ever again.
+        self.command = Request(b"")
         self.started = started
         self.replies: list[Any] = []
         self._count = count

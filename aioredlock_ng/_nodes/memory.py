@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
 from aioredlock_ng._nodes.port import NodeState
+from aioredlock_ng._scripts import Command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.port import NodeListener, Sink
-    from aioredlock_ng._scripts import Command
 
 __all__ = ["MemoryNode", "MemoryServer"]
 
@@ -180,8 +180,10 @@ class MemoryNode:
         """See `Node.tracking`."""
         return self._connected
 
-    def ask(self, command: Command, sink: Sink, index: int) -> None:
+    def ask(self, sink: Sink, index: int) -> None:
         """See `Node.ask`."""
+        command = sink.command
+        assert isinstance(command, Command)
         if not self._connected:
             if command.owed_until is not None:
                 self._owed[command.packed] = command

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.outbox import Outbox
     from aioredlock_ng._nodes.port import NodeListener, Sink
-    from aioredlock_ng._scripts import Command
+    from aioredlock_ng._scripts import Request
 
 __all__ = ["RedisNode"]
 
@@ -41,7 +41,8 @@ round anything (the others decide it); this only bounds the backlog, so it need 
 class _Forget:
     """Takes the answer to an owed release, which nobody waits for."""
 
-    def __init__(self, started: float) -> None:
+    def __init__(self, command: Request, started: float) -> None:
+        self.command = command
         self.started = started
 
     def stands(self) -> bool:
@@ -75,7 +76,7 @@ class RedisNode:
         self._state = "connecting"
         self._greeting = Greeting("", "", False, ())
         self._connections = 0
-        self._owed: dict[bytes, Command] = {}
+        self._owed: dict[bytes, Request] = {}
         self._said: set[str] = set()
         self._task: asyncio.Task[None] | None = None
         self._probe: asyncio.Task[None] | None = None
@@ -90,16 +91,16 @@ class RedisNode:
         """See `Node.tracking`."""
         return self._usable is not None and self._greeting.tracking
 
-    def ask(self, command: Command, sink: Sink, index: int) -> None:
+    def ask(self, sink: Sink, index: int) -> None:
         """See `Node.ask`. A silent server is sent nothing but releases: what it has not answered yet is the probe."""
         if self._usable is not None:
-            self._usable.ask(command, sink)
-        elif command.owed_until is None:
+            self._usable.ask(sink)
+        elif sink.command.owed_until is None:
             sink.deliver(index, self._unsent)
         elif self._channel is not None:
-            self._channel.ask(command, sink)
+            self._channel.ask(sink)
         else:
-            self._owed[command.packed] = command
+            self._owed[sink.command.packed] = sink.command
             sink.deliver(index, self._unsent)
 
     async def open(self, index: int, listener: NodeListener, clock: Callable[[], float], node_timeout: float) -> None:
@@ -177,7 +178,7 @@ class RedisNode:
         wire = await self._connector.connect(self._connect_timeout)
         gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def on_close(reason: str, releases: list[Command]) -> None:
+        def on_close(reason: str, releases: list[Request]) -> None:
             for command in releases:
                 self._owed[command.packed] = command
             if self._channel is channel:
@@ -228,7 +229,7 @@ class RedisNode:
             self._outbox.join(channel)
         self._listener.present(self._index, channel is not None)
 
-    def _owe(self, command: Command) -> None:
+    def _owe(self, command: Request) -> None:
         """The server refused a release for now: it gets it again, until the keys are gone anyway."""
         if not self._owed and self._channel is not None:
             asyncio.get_running_loop().call_later(RETRY_RELEASES, self._pay_again, self._channel)
@@ -241,10 +242,9 @@ class RedisNode:
     def _pay(self, channel: Channel) -> None:
         owed, self._owed = self._owed, {}
         now = self._clock()
-        sink = _Forget(now)
         for command in owed.values():
             if command.owed_until is not None and command.owed_until > now:
-                channel.ask(command, sink)
+                channel.ask(_Forget(command, now))
 
     def _down(self, reason: str, *, refused: bool = False) -> None:
         self._listener.identify(self._index, "")

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from aioredlock_ng._nodes.port import Sink
-    from aioredlock_ng._scripts import Command
 
 __all__ = ["Outbox", "Outlet"]
 
@@ -17,13 +16,13 @@ __all__ = ["Outbox", "Outlet"]
 class Outlet(Protocol):
     """A channel, as far as the outbox needs one."""
 
-    def ask(self, command: Command, sink: Sink) -> None:
+    def ask(self, sink: Sink) -> None:
         """Queue a command."""
 
-    def take(self, packed: list[bytes], entries: list[tuple[Sink, Command | None]]) -> bool:
+    def take(self, packed: list[bytes], sinks: list[Sink]) -> bool:
         """Queue several; True when they are the first in this tick."""
 
-    def write(self, data: bytes, entries: Iterable[tuple[Sink, Command | None]], now: float) -> None:
+    def write(self, data: bytes, sinks: Iterable[Sink], now: float) -> None:
         """Write commands at once."""
 
     def flush(self, now: float) -> None:
@@ -38,7 +37,7 @@ class Outbox:
     is handed to all.
     """
 
-    __slots__ = ("_entries", "_live", "_packed", "_scheduled", "_single", "clock", "loop")
+    __slots__ = ("_live", "_packed", "_scheduled", "_single", "_sinks", "clock", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float]) -> None:
         self.loop = loop
@@ -46,7 +45,7 @@ class Outbox:
         self._live: list[Outlet] = []
         self._single: list[Outlet] = []
         self._packed: list[bytes] = []
-        self._entries: list[tuple[Sink, Command | None]] = []
+        self._sinks: list[Sink] = []
         self._scheduled = False
 
     def join(self, channel: Outlet) -> None:
@@ -60,14 +59,14 @@ class Outbox:
             self.spill()
             self._live.remove(channel)
 
-    def ask_all(self, command: Command, sink: Sink) -> None:
-        """Queue a command on every live channel."""
+    def ask_all(self, sink: Sink) -> None:
+        """Queue `sink.command` on every live channel."""
         if self._single:
             for channel in self._live:
-                channel.ask(command, sink)
+                channel.ask(sink)
             return
-        self._packed.append(command.packed)
-        self._entries.append((sink, command))
+        self._packed.append(sink.command.packed)
+        self._sinks.append(sink)
         if not self._scheduled:
             self._schedule()
 
@@ -82,9 +81,9 @@ class Outbox:
         """Hand what was collected for all to each channel, as if it had been asked one by one."""
         if self._packed:
             packed, self._packed = self._packed, []
-            entries, self._entries = self._entries, []
+            sinks, self._sinks = self._sinks, []
             for channel in self._live:
-                if channel.take(packed, entries):
+                if channel.take(packed, sinks):
                     self._single.append(channel)
 
     def _schedule(self) -> None:
@@ -96,11 +95,11 @@ class Outbox:
         now = self.clock()
         if self._packed:
             packed, self._packed = self._packed, []
-            entries, self._entries = self._entries, []
+            sinks, self._sinks = self._sinks, []
             data = packed[0] if len(packed) == 1 else b"".join(packed)
             # A copy: a write that fails takes its channel out.
             for channel in tuple(self._live):
-                channel.write(data, entries, now)
+                channel.write(data, sinks, now)
         single, self._single = self._single, []
         for channel in single:
             channel.flush(now)

@@ -9,20 +9,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioredlock_ng._core.votes import Reply
-    from aioredlock_ng._scripts import Command
+    from aioredlock_ng._scripts import Request
     from aioredlock_ng.events import Event
 
 __all__ = ["Node", "NodeListener", "NodeState", "Sink"]
 
 
 class Sink(Protocol):
-    """Who gets the answer.
+    """Who asks one command, of one or more nodes, and gets the answers."""
 
-    Attributes:
-        started: Instant at which it began asking, by the engine's clock.
-    """
+    @property
+    def command(self) -> Request:
+        """What it asks."""
 
-    started: float
+    @property
+    def started(self) -> float:
+        """Instant at which it began asking, by the engine's clock."""
 
     def stands(self) -> bool:
         """True while the asker wants its request executed, even if that happens after what it asked later."""
@@ -91,8 +93,8 @@ class Node(Protocol):
     def tracking(self) -> bool:
         """True while it tells about changed keys."""
 
-    def ask(self, command: Command, sink: Sink, index: int) -> None:
-        """Send one command; the answer goes to `sink.deliver(index, reply)`, possibly before this returns."""
+    def ask(self, sink: Sink, index: int) -> None:
+        """Send `sink.command`; the answer goes to `sink.deliver(index, reply)`, possibly before this returns."""
 
     async def open(self, index: int, listener: NodeListener, clock: Callable[[], float], node_timeout: float) -> None:
         """Begin connecting; returns after the first attempt has ended, well or not."""

@@ -12,9 +12,11 @@ import hiredis
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["FORCE_RELEASE", "MUTEX", "SCRIPTS", "Command", "LockKind", "Script"]
+__all__ = ["FORCE_RELEASE", "MUTEX", "SCRIPTS", "Command", "Form", "LockKind", "Request", "Script"]
 
 _pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
+
+_BLANK = b"\0blank\0"
 
 
 class Script:
@@ -29,7 +31,48 @@ class Script:
         self.sha = sha1(self.source, usedforsecurity=False).hexdigest().encode()
 
 
-class Command:
+class Form:
+    """A call of a script in which only some words vary: packed by one formatting, a fifth of the time that words take.
+
+    Args:
+        script: What is called.
+        keys: How many of the words are keys.
+        words: The keys and arguments; None where it varies.
+    """
+
+    __slots__ = ("_format", "script")
+
+    def __init__(self, script: Script, keys: int, words: tuple[bytes | None, ...]) -> None:
+        self.script = script
+        packed = _pack((b"EVALSHA", script.sha, keys, *(_BLANK if word is None else word for word in words)))
+        blank = b"$%d\r\n%b\r\n" % (len(_BLANK), _BLANK)
+        self._format = packed.replace(b"%", b"%%").replace(blank, b"$%d\r\n%b\r\n")
+
+    def fill(self, *blanks: bytes | int) -> bytes:
+        """Pack it; `blanks` are the length and the bytes of each word that varies, in turn."""
+        return self._format % blanks
+
+
+class Request:
+    """Anything that a server is asked.
+
+    Attributes:
+        packed: In the wire's format.
+    """
+
+    __slots__ = ("packed",)
+
+    owed_until: float | None = None
+
+    def __init__(self, packed: bytes) -> None:
+        self.packed = packed
+
+    def packed_in_full(self) -> bytes:
+        """For a server that has forgotten the script."""
+        return self.packed
+
+
+class Command(Request):
     """One call of a script, packed once and sent as the same bytes to every node.
 
     Attributes:
@@ -40,7 +83,7 @@ class Command:
             that could not be delivered is owed to the node until then.
     """
 
-    __slots__ = ("args", "keys", "owed_until", "packed", "script")
+    __slots__ = ("args", "keys", "owed_until", "script")
 
     def __init__(
         self,
@@ -48,12 +91,13 @@ class Command:
         keys: tuple[bytes, ...],
         args: tuple[bytes | int, ...] = (),
         owed_until: float | None = None,
+        packed: bytes | None = None,
     ) -> None:
         self.script = script
         self.keys = keys
         self.args = args
         self.owed_until = owed_until
-        self.packed = _pack((b"EVALSHA", script.sha, len(keys), *keys, *args))
+        self.packed = _pack((b"EVALSHA", script.sha, len(keys), *keys, *args)) if packed is None else packed
 
     def packed_in_full(self) -> bytes:
         """EVAL with the source, for a server that has forgotten the script."""
@@ -62,16 +106,33 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class LockKind:
-    """A kind of lock is data: the scripts that take, keep, watch, give up and show its keys."""
+    """A kind of lock is data: the scripts that take, keep, watch, give up and show its keys.
+
+    Attributes:
+        acquire_one: Acquire of one key; key, token and ttl vary.
+        release_one: Release of one key; key and token vary.
+    """
 
     acquire: Script
     extend: Script
     watch: Script
     release: Script
     inspect: Script
+    acquire_one: Form
+    release_one: Form
 
 
-MUTEX: Final = LockKind(Script("acquire"), Script("extend"), Script("watch"), Script("release"), Script("inspect"))
+_ACQUIRE, _RELEASE = Script("acquire"), Script("release")
+
+MUTEX: Final = LockKind(
+    acquire=_ACQUIRE,
+    extend=Script("extend"),
+    watch=Script("watch"),
+    release=_RELEASE,
+    inspect=Script("inspect"),
+    acquire_one=Form(_ACQUIRE, 1, (None, None, None)),
+    release_one=Form(_RELEASE, 1, (None, None)),
+)
 """One holder at a time."""
 
 FORCE_RELEASE: Final = Script("force_release")

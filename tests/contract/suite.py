@@ -28,6 +28,9 @@ class Sink:
         self.replies: list[Any] = []
         self._answered = asyncio.Event()
 
+    def asks(self, command: Command) -> None:
+        self.command: Command = command
+
     def stands(self) -> bool:
         return self.open
 
@@ -97,7 +100,8 @@ def release(token: bytes, *keys: bytes) -> Command:
 
 async def ask(node: Node, command: Command) -> Any:
     sink = Sink()
-    node.ask(command, sink, 0)
+    sink.asks(command)
+    node.ask(sink, 0)
     return await sink.reply()
 
 
@@ -172,15 +176,18 @@ class NodeContract:
             token = b"%d" % number
             for command in (acquire(token, b"a"), release(token, b"a")):
                 sinks.append(Sink())
-                node.ask(command, sinks[-1], 0)
+                sinks[-1].asks(command)
+                node.ask(sinks[-1], 0)
         assert [await sink.reply() for sink in sinks] == [1] * 100
         assert await ask(node, Command(MUTEX.inspect, (b"a",))) == [[-2, b""]]
 
     async def test_one_that_gave_up_is_still_answered_once_and_in_order(self, place: Place) -> None:
         node, _ = await place.node()
         given_up, after = Sink(stands=False), Sink()
-        node.ask(acquire(b"one", b"a"), given_up, 0)
-        node.ask(release(b"one", b"a"), after, 0)
+        given_up.asks(acquire(b"one", b"a"))
+        node.ask(given_up, 0)
+        after.asks(release(b"one", b"a"))
+        node.ask(after, 0)
         assert await after.reply() == 1
         assert await given_up.reply() == 1
 

@@ -79,7 +79,8 @@ class TestRedisNode(NodeContract):
         node, _ = await place.node()
         await place.command("SCRIPT", "FLUSH")
         given_up = Sink(stands=False)
-        node.ask(acquire(b"one", b"a"), given_up, 0)
+        given_up.asks(acquire(b"one", b"a"))
+        node.ask(given_up, 0)
         assert refused(await given_up.reply(), "NOSCRIPT")
         assert await place.command("EXISTS", "a") == b"0"
 
@@ -87,8 +88,10 @@ class TestRedisNode(NodeContract):
         node, _ = await place.node()
         await place.command("SCRIPT", "FLUSH")
         first, second = Sink(stands=False), Sink()
-        node.ask(acquire(b"one", b"a"), first, 0)
-        node.ask(release(b"one", b"a"), second, 0)
+        first.asks(acquire(b"one", b"a"))
+        node.ask(first, 0)
+        second.asks(release(b"one", b"a"))
+        node.ask(second, 0)
         assert await second.reply() == 0
         assert await place.command("EXISTS", "a") == b"0"
 
@@ -101,7 +104,8 @@ class TestRedisNode(NodeContract):
             (acquire(b"one", b"a"), release(b"one", b"a"), acquire(b"two", b"a"), release(b"two", b"a")),
             strict=True,
         ):
-            node.ask(command, sink, 0)
+            sink.asks(command)
+            node.ask(sink, 0)
         assert [await sink.reply() for sink in sinks] == [1, 1, 1, 1]
         assert await place.command("EXISTS", "a") == b"0"
 
