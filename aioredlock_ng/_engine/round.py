@@ -44,7 +44,7 @@ class Round:
 
     Attributes:
         replies: Per node of the manager; None where it was not asked or has not answered. Late answers still arrive.
-        yes: How many said yes so far, late ones included.
+        yes: How many said yes before it was decided.
         open: True until decided.
         on_late: Called after each answer from now on; for who lost the round and wonders which nodes are free.
         expired: True when the node timeout decided it.
@@ -101,7 +101,7 @@ class Round:
             fleet.ask(self)
             self._all_asked()
         else:
-            fleet.ask(self)
+            fleet.ask_present(self)
 
     def ask_some(self, indexes: Sequence[int]) -> None:
         """The same for the nodes at `indexes` alone, of which the quorum is then one."""
@@ -144,17 +144,18 @@ class Round:
     def deliver(self, index: int, reply: Reply) -> None:
         """Count an answer; see `Sink.deliver`."""
         self.replies[index] = reply
-        if reply == self._full:
+        if not self.open:
+            if self.on_late is not None:
+                self.on_late()
+        elif reply == self._full:
             self.yes = yes = self.yes + 1
             # A yes can only win.
-            if yes == self._quorum and self.open:
+            if yes == self._quorum:
                 self._decide()
         else:
             self._no += 1
-            if self.open and is_decided(self._asked, self._quorum, self.yes, self._no):
+            if is_decided(self._asked, self._quorum, self.yes, self._no):
                 self._decide()
-        if self.on_late is not None:
-            self.on_late()
 
     def stands(self) -> bool:
         """See `Sink.stands`."""
@@ -180,7 +181,7 @@ class Round:
 
     def held(self, _holding: object) -> int:
         """How many nodes said yes, late ones included."""
-        return self.yes
+        return self.replies.count(self._full)
 
     def decided(self) -> asyncio.Future[None]:
         """A future that is done once this round, which has no `on_decided`, is; the last one asked for is told."""

@@ -170,7 +170,7 @@ class Channel(asyncio.BufferedProtocol):
     def _dispatch(self) -> None:
         gets, waiting, index = self._reader.gets, self._waiting, self._index
         try:
-            while (reply := gets()) is not _MORE:
+            for reply in iter(gets, _MORE):
                 kind = reply.__class__
                 if kind is _Push:
                     self._push(reply)

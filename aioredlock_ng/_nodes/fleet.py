@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from aioredlock_ng._nodes.outbox import Outbox
     from aioredlock_ng._nodes.port import Node, Sink
@@ -22,19 +22,19 @@ class Fleet:
 
     Attributes:
         absent: Indexes of the nodes that must be asked by themselves now.
+        ask_present: Asks all others; no answer comes before it returns.
     """
 
-    __slots__ = ("_outbox", "absent", "nodes")
+    __slots__ = ("absent", "ask_present", "nodes")
 
     def __init__(self, nodes: Sequence[Node], outbox: Outbox | None = None) -> None:
         self.nodes = nodes
-        self._outbox = outbox
+        self.ask_present: Callable[[Sink], None] = _nobody if outbox is None else outbox.ask_all
         self.absent = list(range(len(nodes)))
 
     def ask(self, sink: Sink) -> None:
-        """Ask every node; see `Node.ask`. Without absent nodes no answer comes before this returns."""
-        if self._outbox is not None:
-            self._outbox.ask_all(sink)
+        """Ask every node; see `Node.ask`."""
+        self.ask_present(sink)
         for index in self.absent:
             self.nodes[index].ask(sink, index)
 
@@ -46,3 +46,7 @@ class Fleet:
             self.absent = [i for i in self.absent if i != index]
         else:
             self.absent = [*self.absent, index]
+
+
+def _nobody(_sink: Sink) -> None:
+    """Every node is asked by itself."""
