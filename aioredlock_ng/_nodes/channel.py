@@ -99,12 +99,14 @@ class Channel(asyncio.BufferedProtocol):
                     await self._drained
 
     async def gone(self, within: float) -> None:
-        """After `close`: wait until the transport is gone too. TLS says goodbye first, and the loop may end after this."""
-        if not self.silent:
-            await asyncio.wait([self._lost], timeout=within)
-        if not self._lost.done():
-            self._opened.abort()
-            await asyncio.wait([self._lost], timeout=within)
+        """After `close` with a goodbye: wait for the server's, `within` seconds at most; the loop may end after this."""
+        try:
+            if not self.silent:
+                await asyncio.wait([self._lost], timeout=within)
+        finally:
+            if not self._lost.done():
+                self._opened.abort()
+        await asyncio.wait([self._lost], timeout=within)
 
     def ask(self, sink: Sink) -> None:
         """Queue what `sink` asks; the answer, or the loss of the connection, goes there."""
@@ -227,8 +229,11 @@ class Channel(asyncio.BufferedProtocol):
             self._lost.set_result(None)
         self.close(f"connection lost: {exc}" if exc else "connection lost")
 
-    def close(self, reason: str) -> None:
-        """Close, and tell everybody who still waits that the outcome is unknown. Idempotent."""
+    def close(self, reason: str, *, goodbye: bool = False) -> None:
+        """Close, and tell everybody who still waits that the outcome is unknown. Idempotent.
+
+        The transport is gone one tick later, unless it is to say goodbye, which takes TLS a round trip: await `gone` then.
+        """
         if self._transport is None:
             return
         self._outbox.leave(self)
@@ -236,11 +241,11 @@ class Channel(asyncio.BufferedProtocol):
         if self._out:
             transport.write(b"".join(self._out))
             self._out.clear()
-        # close() would wait for ever for a hung server to take the rest.
-        if transport.get_write_buffer_size():
-            transport.abort()
-        else:
+        # A goodbye behind bytes that a hung server does not take would never be said.
+        if goodbye and not transport.get_write_buffer_size():
             transport.close()
+        else:
+            transport.abort()
         waiting, self._waiting = self._waiting, deque()
         dropped = Dropped(reason)
         self._on_close(reason, [sink.command for sink in waiting if sink.command.owed_until is not None])

@@ -134,7 +134,7 @@ class Connector:
         Raises:
             ConnectFailed: With the server's or the system's words.
 
-        Safety: cancelled at any await, the half-made connection is closed.
+        Safety: cancelled at any await, the half-made connection is closed; the loop may end at once.
         """
         try:
             async with asyncio.timeout(within):
@@ -157,14 +157,27 @@ class Connector:
 
     async def _connect(self, protocol: int) -> Wire:
         connection = self._make(**{**self._kwargs, "protocol": protocol})
+        opened: list[asyncio.Transport] = []
+        open_streams = connection._connect
+
+        async def open_and_tell() -> None:
+            await open_streams()
+            opened.append(connection._writer.transport)
+
+        connection._connect = open_and_tell
         try:
             await connection.connect()
             _watch_for_partitions(connection._writer.get_extra_info("socket"))
-            return Wire(connection, protocol == 3)
+            wire = Wire(connection, protocol == 3)
+        except BaseException:
+            # redis-py has closed it or will not; TLS would say goodbye, and nobody waits until the server has said its own.
+            for transport in opened:
+                transport.abort()
+            connection._writer = connection._reader = None
+            raise
         finally:
-            if connection._writer is not None:
-                connection._writer.close()
-                connection._writer = connection._reader = None
+            del connection._connect
+        return wire
 
 
 def _watch_for_partitions(sock: Any) -> None:

@@ -37,6 +37,8 @@ SUSPECT_AFTER = 2
 """Node timeouts without an answer after which a node is doubted, and after as many more suspect. A hung node costs no
 round anything (the others decide it); this only bounds the backlog, so it need not be hasty."""
 
+_BY_US = "closed by this process"
+
 
 class _Forget:
     """Takes the answer to an owed release, which nobody waits for."""
@@ -126,11 +128,12 @@ class RedisNode:
             if tasks:
                 # wait, not await: that would take a cancellation of this call for the task's own.
                 await asyncio.wait(tasks)
+            if channel is not None:
+                channel.close(_BY_US, goodbye=True)
+                await channel.gone(within)
         finally:
             if channel is not None:
-                channel.close("closed by this process")
-        if channel is not None:
-            await channel.gone(within)
+                channel.close(_BY_US)
 
     def state(self) -> NodeState:
         """See `Node.state`."""
@@ -285,7 +288,7 @@ class RedisNode:
                     wire = await self._connector.connect(self._connect_timeout)
                 except ConnectFailed:
                     continue
-                wire.transport.close()
+                wire.transport.abort()
                 channel.close("silent, though the server answers on a new connection")
                 return
         finally:

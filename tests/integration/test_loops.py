@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import importlib.util
+import socket
+import ssl
 import sys
+import threading
+import warnings
 from typing import TYPE_CHECKING
 
 import anyio
@@ -18,9 +23,9 @@ from tests.support.eventually import eventually
 from tests.support.proxy import Proxy
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Iterator
 
-    from aioredlock_ng.testing import LocalServer
+    from aioredlock_ng.testing import LocalServer, TLSFiles
     from tests.support.node_set import NodeSet
 
 AT_HAND = [
@@ -169,3 +174,69 @@ def test_a_manager_closed_in_one_loop_may_be_opened_in_the_next(loop_kind: str, 
     run(loop_kind, first())
     run(loop_kind, first())
     run(loop_kind, unreachable())
+
+
+@contextlib.contextmanager
+def falls_silent(files: TLSFiles, answers_hello: bool) -> Iterator[str]:
+    """A TLS server that answers the handshake or a little more, then nothing, and never says goodbye."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(files.cert, files.key)
+    ends = threading.Event()
+
+    def serve(listening: socket.socket) -> None:
+        accepted = []
+        with contextlib.suppress(OSError):
+            while not ends.is_set():
+                accepted.append(context.wrap_socket(listening.accept()[0], server_side=True))
+                while answers_hello and b"SCRIPT" not in (asked := accepted[-1].recv(65536)):
+                    hello = b"%1\r\n$5\r\nproto\r\n:3\r\n" if b"HELLO" in asked else b""
+                    accepted[-1].sendall(hello + b"+OK\r\n" * asked.count(b"SETINFO"))
+        ends.wait()
+        for connection in accepted:
+            connection.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve, args=(listening,))
+        thread.start()
+        try:
+            yield f"rediss://127.0.0.1:{listening.getsockname()[1]}?ssl_ca_certs={files.ca}"
+        finally:
+            ends.set()
+            listening.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+@contextlib.contextmanager
+def nothing_unclosed() -> Iterator[None]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ResourceWarning)
+        yield
+        gc.collect()
+    assert [str(warning.message) for warning in caught] == []
+
+
+@pytest.mark.parametrize("answers_hello", [False, True], ids=["in redis-py", "in our handshake"])
+def test_after_a_tls_server_fell_silent_while_connecting_the_loop_may_end_at_once(
+    loop_kind: str, answers_hello: bool, tls_files: TLSFiles
+) -> None:
+    async def main(url: str) -> None:
+        async with Redlock([url], connect_timeout=0.3) as redlock:
+            assert "no answer" in redlock.nodes[0].reason if answers_hello else "no connection" in redlock.nodes[0].reason
+
+    with falls_silent(tls_files, answers_hello) as url, nothing_unclosed():
+        run(loop_kind, main(url))
+
+
+@pytest.mark.faults
+def test_a_loop_that_ends_while_a_hung_tls_server_owes_its_goodbye_leaves_nothing_open(
+    loop_kind: str, tls_server: LocalServer
+) -> None:
+    async def main() -> None:
+        redlock = await Redlock([tls_server.url], close_timeout=60).open()
+        tls_server.pause()
+        closing = asyncio.create_task(redlock.aclose())
+        _, pending = await asyncio.wait([closing], timeout=0.1)
+        assert pending
+
+    with nothing_unclosed():
+        run(loop_kind, main())

@@ -41,6 +41,7 @@ class _Taker(asyncio.BufferedProtocol):
         self.view = memoryview(bytearray(1024))
         self.received = b""
         self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self.view
@@ -49,6 +50,9 @@ class _Taker(asyncio.BufferedProtocol):
         self.received += bytes(self.view[:nbytes])
         if not self.answered.done():
             self.answered.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost.set_result(None)
 
 
 @pytest.fixture(params=["tcp", "unix", "tls"])
@@ -60,8 +64,15 @@ def url(request: pytest.FixtureRequest, start_server: Callable[..., LocalServer]
 async def test_a_connected_connection_has_a_stream_pair_with_a_transport_and_an_empty_buffer(url: str) -> None:
     pool = ConnectionPool.from_url(url, protocol=3)
     connection: Any = pool.connection_class(**pool.connection_kwargs)
-    tasks = asyncio.all_tasks()
+    tasks, opened, open_streams = asyncio.all_tasks(), [], connection._connect
+
+    async def open_and_tell() -> None:
+        await open_streams()
+        opened.append(connection._writer)
+
+    connection._connect = open_and_tell
     await connection.connect()
+    assert opened == [connection._writer], "what must be closed when the rest of connecting fails"
     assert isinstance(connection._writer, asyncio.StreamWriter)
     assert isinstance(connection._reader, asyncio.StreamReader)
     assert callable(connection._writer.transport.set_protocol)
@@ -86,6 +97,8 @@ async def test_its_transport_can_be_taken_over_for_good(url: str) -> None:
     assert wire.received == b""
     assert wire.resp3
     wire.transport.close()
+    # TLS says goodbye first, and the loop must not end before the server's.
+    await asyncio.wait_for(taker.lost, 5)
 
 
 @pytest.mark.parametrize("kind", [Connection, SSLConnection, UnixDomainSocketConnection])
