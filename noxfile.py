@@ -19,6 +19,7 @@ HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 # What a surrounding can change: connections and loops. The decisions below them are the same everywhere.
 ON_THE_WIRE = ("tests/contract", "tests/integration/test_basic.py", "tests/integration/test_cancellation.py")
 FAULTS = ("tests/integration/test_cut_connections.py", "tests/integration/test_node_kinds.py")
+INTERNALS = "tests/integration/test_redis_py_internals.py"
 
 nox.needs_version = ">=2025.5"
 nox.options.default_venv_backend = "uv"
@@ -77,16 +78,14 @@ for _version, _python in PYTHONS.items():
 def redis_oldest(session: nox.Session) -> None:
     """The oldest redis-py that the package claims to work with; every other session has the newest."""
     _install(session, "redis[hiredis]==5.3.*")
-    _suite(
-        session, *ON_THE_WIRE, *FAULTS, "tests/integration/test_redis_py_internals.py", "tests/integration/test_bad_servers.py"
-    )
+    _suite(session, *ON_THE_WIRE, *FAULTS, INTERNALS, "tests/integration/test_bad_servers.py")
 
 
 @nox.session(name="uvloop", python=NEWEST)
 def uvloop(session: nox.Session) -> None:
     """The loop with transports of its own."""
     _install(session, "uvloop")
-    _suite(session, "--loop=uvloop", *ON_THE_WIRE, *FAULTS, "tests/examples")
+    _suite(session, "--loop=uvloop", *ON_THE_WIRE, *FAULTS, INTERNALS, "tests/examples")
 
 
 @nox.session(name="debug", python=OURS)

@@ -176,6 +176,23 @@ def test_a_manager_closed_in_one_loop_may_be_opened_in_the_next(loop_kind: str, 
     run(loop_kind, unreachable())
 
 
+def test_a_loop_that_ends_with_something_open_says_so_and_ends(loop_kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda trouble: told.append(trouble.exc_value))
+    kept = []
+
+    async def main() -> None:
+        kept.append(await asyncio.start_server(lambda *_: None, "127.0.0.1", 0))
+
+    try:
+        run(loop_kind, main())
+    except ResourceWarning as warning:
+        told.append(warning)
+    kept.clear()
+    gc.collect()
+    assert told
+
+
 @contextlib.contextmanager
 def falls_silent(files: TLSFiles, answers_hello: bool) -> Iterator[str]:
     """A TLS server that answers the handshake or a little more, then nothing, and never says goodbye."""
