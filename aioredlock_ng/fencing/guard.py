@@ -51,7 +51,7 @@ class FenceGuard:
         """How many resources are remembered."""
         return len(self._seen)
 
-    def check(self, resource: str | bytes, fence: int) -> None:
+    def check(self, resource: str | bytes, fence: int | None) -> None:
         """Let the holder of this fence go on, and from now on nobody with an older one. No I/O.
 
         Args:
@@ -60,17 +60,17 @@ class FenceGuard:
 
         Raises:
             StaleFence: A newer fence was seen.
-            ConfigurationError: The fence can be none: no int, negative, or above `MAX_FENCE`.
+            ConfigurationError: The fence is None, as without fencing, or cannot be one: no int, negative, above `MAX_FENCE`.
         """
-        usable_fence(fence)
+        shown = usable_fence(fence)
         name = resource.encode() if isinstance(resource, str) else resource
         with self._mutex:
             newest = self._seen.get(name, self._floors[hash(name) % _FLOORS])
-            if fence < newest:
-                raise StaleFence(resource, fence, newest)
-            self._seen[name] = fence
+            if shown < newest:
+                raise StaleFence(resource, shown, newest)
+            self._seen[name] = shown
             self._seen.move_to_end(name)
             if len(self._seen) > self._max:
-                name, fence = self._seen.popitem(last=False)
-                place = hash(name) % _FLOORS
-                self._floors[place] = max(self._floors[place], fence)
+                forgotten, floor = self._seen.popitem(last=False)
+                place = hash(forgotten) % _FLOORS
+                self._floors[place] = max(self._floors[place], floor)

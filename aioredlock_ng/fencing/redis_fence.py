@@ -63,35 +63,35 @@ class RedisFence:
         tagged = b"}" in name.partition(b"{")[2]
         return b"fence:" + name if tagged else b"{" + name + b"}:fence"
 
-    async def get(self, key: str | bytes, *, fence: int) -> Any:
+    async def get(self, key: str | bytes, *, fence: int | None) -> Any:
         """Read a string in order to change it: from now on nobody with an older fence can write it.
 
         Raises:
             StaleFence: A newer fence was seen.
-            ConfigurationError: The fence can be none: no int, negative, or above `MAX_FENCE`.
+            ConfigurationError: The fence is None, as without fencing, or cannot be one: no int, negative, above `MAX_FENCE`.
             redis.exceptions.RedisError: The server refused, or could not be asked.
         """
         return await self.execute("GET", key, fence=fence)
 
-    async def set(self, key: str | bytes, value: str | bytes | float, *, fence: int, ttl: float | None = None) -> None:
+    async def set(self, key: str | bytes, value: str | bytes | float, *, fence: int | None, ttl: float | None = None) -> None:
         """Write a string; `ttl` is its life in seconds, None: without end. Raises what `get` raises."""
         expiry = () if ttl is None else ("PX", max(1, round(ttl * 1000)))
         await self.execute("SET", key, value, *expiry, fence=fence)
 
-    async def hgetall(self, key: str | bytes, *, fence: int) -> dict[Any, Any]:
+    async def hgetall(self, key: str | bytes, *, fence: int | None) -> dict[Any, Any]:
         """Read a hash in order to change it, {} if there is none: as `get`."""
         flat = await self.execute("HGETALL", key, fence=fence)
         return dict(zip(flat[::2], flat[1::2], strict=True))
 
-    async def hset(self, key: str | bytes, fields: Mapping[str, str | bytes | float], *, fence: int) -> None:
+    async def hset(self, key: str | bytes, fields: Mapping[str, str | bytes | float], *, fence: int | None) -> None:
         """Write fields of a hash. Raises what `get` raises."""
         await self.execute("HSET", key, *(word for field in fields.items() for word in field), fence=fence)
 
-    async def delete(self, key: str | bytes, *, fence: int) -> bool:
+    async def delete(self, key: str | bytes, *, fence: int | None) -> bool:
         """Delete a key; its newest fence is remembered. True when there was one. Raises what `get` raises."""
         return bool(await self.execute("DEL", key, fence=fence))
 
-    async def execute(self, command: str, key: str | bytes, *args: str | bytes | float, fence: int) -> Any:
+    async def execute(self, command: str, key: str | bytes, *args: str | bytes | float, fence: int | None) -> Any:
         """Run any command that has the key as its first argument and its only key, if no newer fence was seen.
 
         Args:
@@ -105,14 +105,14 @@ class RedisFence:
 
         Raises:
             StaleFence: A newer fence was seen; nothing was read or written.
-            ConfigurationError: The fence can be none: no int, negative, or above `MAX_FENCE`.
+            ConfigurationError: The fence is None, as without fencing, or cannot be one: no int, negative, above `MAX_FENCE`.
             redis.exceptions.RedisError: The server refused, or could not be asked.
         """
-        usable_fence(fence)
+        shown = usable_fence(fence)
         try:
-            return await self._run(keys=[key, self.fence_key(key)], args=[fence, self._keep, command, *args])
+            return await self._run(keys=[key, self.fence_key(key)], args=[shown, self._keep, command, *args])
         except ResponseError as error:
             words = str(error)
             if not words.startswith(_STALE):
                 raise
-            raise StaleFence(key, fence, int(words.removeprefix(_STALE))) from None
+            raise StaleFence(key, shown, int(words.removeprefix(_STALE))) from None
