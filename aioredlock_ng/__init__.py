@@ -19,14 +19,28 @@ from aioredlock_ng.errors import (
 from aioredlock_ng.lease import Lease
 from aioredlock_ng.lock import Lock
 from aioredlock_ng.options import Options
-from aioredlock_ng.records import LockInfo, NodeAnswer, Stats
+from aioredlock_ng.records import (
+    ClockReading,
+    Diagnosis,
+    Finding,
+    LockInfo,
+    NodeAnswer,
+    NodeFacts,
+    Refused,
+    RoundTrips,
+    Severity,
+    Stats,
+)
 from aioredlock_ng.redlock import Redlock
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AcquireTimeout",
+    "ClockReading",
     "ConfigurationError",
+    "Diagnosis",
+    "Finding",
     "Lease",
     "Lock",
     "LockHeld",
@@ -35,6 +49,7 @@ __all__ = [
     "LockNotAcquired",
     "LockReleased",
     "NodeAnswer",
+    "NodeFacts",
     "NodeState",
     "Options",
     "Outcome",
@@ -42,6 +57,9 @@ __all__ = [
     "Redlock",
     "RedlockClosed",
     "RedlockError",
+    "Refused",
+    "RoundTrips",
+    "Severity",
     "Stats",
     "Vote",
     "__version__",

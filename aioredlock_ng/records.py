@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-__all__ = ["LockInfo", "NodeAnswer", "Stats"]
+__all__ = [
+    "ClockReading",
+    "Diagnosis",
+    "Finding",
+    "LockInfo",
+    "NodeAnswer",
+    "NodeFacts",
+    "Refused",
+    "RoundTrips",
+    "Severity",
+    "Stats",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +98,150 @@ class Stats:
     looks: int
     held: int
     waiting: int
+
+
+class Severity(StrEnum):
+    """How bad a finding is, the worst first."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that the doctor found.
+
+    Attributes:
+        code: Which kind it is, such as "eviction-policy"; docs/operations.md explains every one.
+        severity: An error breaks the lock's promises or stops a node from voting, a warning weakens them, an info is good
+            to know.
+        nodes: Addresses of the nodes that it is about; empty: the set as a whole.
+        what: What was seen.
+        meaning: What that means for the lock.
+        remedy: What to do.
+    """
+
+    code: str
+    severity: Severity
+    nodes: tuple[str, ...]
+    what: str
+    meaning: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTrips:
+    """How long a node took to answer, in seconds; percentiles by nearest rank.
+
+    Attributes:
+        count: How many round trips were measured.
+        p50: Half of them were as quick or quicker.
+        p95: The like.
+        p99: The like.
+    """
+
+    count: int
+    p50: float
+    p95: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClockReading:
+    """A node's clock, read twice from here; a round trip bounds what is known of it.
+
+    Attributes:
+        offset: Seconds that it is ahead of this machine's wall clock.
+        offset_error: Seconds by which that may be wrong either way.
+        rate: Seconds that it advanced in one second of this machine's steady clock.
+        rate_error: By which share of it that may be wrong either way.
+    """
+
+    offset: float
+    offset_error: float
+    rate: float
+    rate_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What a server refused while it was examined.
+
+    Attributes:
+        step: What was tried: a command, such as "SCRIPT LOAD", or "script acquire".
+        words: The server's own.
+    """
+
+    step: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """What the doctor saw of one node; None and "" where it does not say or could not be asked.
+
+    Attributes:
+        address: Where it is, without credentials.
+        problem: Code of the finding that ended the examination; "" when it was complete.
+        words: Why it ended.
+        endpoint: Where the connection led: `address:port` with the name resolved, or the path of a socket.
+        server: Name and version.
+        run_id: Id of the server process.
+        role: "master" or "slave", as servers say.
+        primary: Of a replica: where its primary is.
+        cluster: Whether it runs in cluster mode.
+        uptime: Seconds since its start, by its own clock.
+        replicas: How many replicas are attached.
+        maxmemory: Its limit in bytes; 0: none.
+        maxmemory_policy: What it does at the limit.
+        evicted_keys: How many keys it has evicted since its start.
+        aof: Whether it keeps an append-only file.
+        fsync: When that is flushed to disk: "always", "everysec" or "no".
+        failing: What of its persistence failed the last time, as INFO names it.
+        resp3: Whether it speaks RESP3.
+        tracking: Whether it tells about changed keys.
+        granted: Whether it granted a lock on a key of the doctor's own.
+        refusals: What it refused, in the order of asking.
+        round_trips: How long it takes to answer.
+        clock: Its clock.
+    """
+
+    address: str
+    problem: str = ""
+    words: str = ""
+    endpoint: str = ""
+    server: str = ""
+    run_id: str = ""
+    role: str = ""
+    primary: str = ""
+    cluster: bool | None = None
+    uptime: float | None = None
+    replicas: int | None = None
+    maxmemory: int | None = None
+    maxmemory_policy: str = ""
+    evicted_keys: int | None = None
+    aof: bool | None = None
+    fsync: str = ""
+    failing: tuple[str, ...] = ()
+    resp3: bool | None = None
+    tracking: bool | None = None
+    granted: bool | None = None
+    refusals: tuple[Refused, ...] = ()
+    round_trips: RoundTrips | None = None
+    clock: ClockReading | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What weakens a set of nodes.
+
+    Attributes:
+        severity: The worst of all findings; None when there are none.
+        findings: The worst first.
+        nodes: What was seen of each node, in the order given.
+    """
+
+    severity: Severity | None
+    findings: tuple[Finding, ...]
+    nodes: tuple[NodeFacts, ...]

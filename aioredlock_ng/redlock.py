@@ -23,12 +23,13 @@ from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._nodes.outbox import Outbox
 from aioredlock_ng._nodes.port import NodeState
 from aioredlock_ng._scripts import FORCE_RELEASE, MUTEX
+from aioredlock_ng.doctor import PROBE, WATCH, diagnose
 from aioredlock_ng.errors import ConfigurationError, QuorumUnreachable, RedlockClosed
 from aioredlock_ng.lease import Lease
 from aioredlock_ng.lock import Lock, OnLost
 from aioredlock_ng.logs import log_event
 from aioredlock_ng.options import Options, positive_seconds
-from aioredlock_ng.records import LockInfo, Stats
+from aioredlock_ng.records import Diagnosis, LockInfo, Stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -275,6 +276,23 @@ class Redlock:
         """
         replies = await self._poll(name, FORCE_RELEASE)
         return sum(reply for reply in replies if type(reply) is int)
+
+    async def diagnose(self, *, watch: float = WATCH, probe: str | bytes = PROBE) -> Diagnosis:
+        """Examine the nodes over connections of their own, open or not, and tell what weakens them as a set.
+
+        Takes and releases a lock on each node, under a name of its own, and reads settings; takes about `watch` seconds,
+        and a few `connect_timeout`s where a node hangs.
+
+        Args:
+            watch: Seconds between two looks at each node's clock; longer tells its rate more exactly.
+            probe: The beginning of that lock's name, where the servers allow certain keys only.
+
+        Raises:
+            ConfigurationError: An argument is unusable.
+
+        Safety: cancelled at any await, the connections are closed, and the lock is released or ends by its ttl.
+        """
+        return await diagnose(self._given, self._options, watch=watch, probe=probe)
 
     @property
     def nodes(self) -> tuple[NodeState, ...]:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-# What `pip install "aioredlock-ng[demo]"` brings and the library itself does without.
+# What the extra "cli" brings, and "demo" with it, and the library itself does without.
 _FROM_THE_EXTRA = ("typer", "rich")
 
 
@@ -29,9 +29,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         package = (error.name or "").partition(".")[0]
         if package not in _FROM_THE_EXTRA:
             raise
+        words = sys.argv[1:] if arguments is None else arguments
+        extra = "demo" if "demo" in words else "cli"
         sys.stderr.write(
             f"aioredlock_ng: the command line needs the package {package!r}, which is not installed.\n"
-            'Install it with the extra: pip install "aioredlock-ng[demo]"\n'
+            f'Install it with the extra: pip install "aioredlock-ng[{extra}]"\n'
         )
         raise SystemExit(2) from None
     build()(list(arguments) if arguments is not None else None, prog_name="aioredlock_ng")

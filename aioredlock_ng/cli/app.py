@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from .demo.command import demo
+from .doctor import doctor
 
 __all__ = ["build"]
 
@@ -17,9 +18,9 @@ def build() -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
     )
-    # With a callback, a single command still has to be named: `demo` stays `demo` when others join it.
     app.callback()(_commands)
     app.command("demo")(demo)
+    app.command("doctor")(doctor)
     return app
 
 

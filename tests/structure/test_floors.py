@@ -14,7 +14,7 @@ FLOORS = (
     {"_scripts"},
     {"_nodes"},
     {"_engine"},
-    {"lease", "lock", "logs", "redlock"},
+    {"doctor", "lease", "lock", "logs", "redlock"},
     {""},
     {"fencing", "testing", "telemetry", "integrations"},
     {"cli"},

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, assert_type
 
 from aioredlock_ng import (
     AcquireTimeout,
+    ClockReading,
     ConfigurationError,
+    Diagnosis,
+    Finding,
     Lease,
     Lock,
     LockHeld,
@@ -15,12 +18,16 @@ from aioredlock_ng import (
     LockNotAcquired,
     LockReleased,
     NodeAnswer,
+    NodeFacts,
     NodeState,
     Outcome,
     QuorumUnreachable,
     Redlock,
     RedlockClosed,
     RedlockError,
+    Refused,
+    RoundTrips,
+    Severity,
     Stats,
     Vote,
 )
@@ -78,6 +85,15 @@ async def operators(redlock: Redlock) -> None:
     assert_type(redlock.nodes, tuple[NodeState, ...])
     assert_type(redlock.leases, tuple[Lease, ...])
     assert_type(redlock.stats(), Stats)
+    diagnosis = await redlock.diagnose(watch=10.0, probe="lock:doctor")
+    assert_type(diagnosis, Diagnosis)
+    assert_type(diagnosis.severity, Severity | None)
+    assert_type(diagnosis.findings, tuple[Finding, ...])
+    assert_type(diagnosis.findings[0].nodes, tuple[str, ...])
+    assert_type(diagnosis.nodes, tuple[NodeFacts, ...])
+    assert_type(diagnosis.nodes[0].round_trips, RoundTrips | None)
+    assert_type(diagnosis.nodes[0].clock, ClockReading | None)
+    assert_type(diagnosis.nodes[0].refusals, tuple[Refused, ...])
 
 
 def errors(error: LockNotAcquired, lost: LockLost) -> None:

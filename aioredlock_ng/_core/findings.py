@@ -1,0 +1,130 @@
+"""The rules for the set, and all findings together: from facts to a diagnosis. It never asks a node."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from ipaddress import IPv6Address, ip_address
+from typing import TYPE_CHECKING, Final
+
+from aioredlock_ng._core.finding_kinds import KINDS
+from aioredlock_ng._core.node_findings import is_no_voter, node_findings
+from aioredlock_ng._core.quorum import quorum_of
+from aioredlock_ng.records import Diagnosis, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from aioredlock_ng.options import Options
+    from aioredlock_ng.records import Finding, NodeFacts
+
+    Nodes = Sequence[NodeFacts]
+
+__all__ = ["diagnosis_of"]
+
+_THIS_MACHINE = "this machine"
+
+_SLOW_SHARE = 0.05
+"""Share of the ttl: a renewal that fails is tried again after as much, so a round trip must be well below it."""
+
+_ROOMY_TTL = 10
+"""Node timeouts in a ttl that leaves renewals room for slow moments."""
+
+_WORST_FIRST: Final = {severity: rank for rank, severity in enumerate(Severity)}
+
+
+def diagnosis_of(nodes: Nodes, options: Options) -> Diagnosis:
+    """All findings, the worst first; those of one severity in the order of the nodes, the set's after them."""
+    found = [finding for facts in nodes for finding in node_findings(facts, options)]
+    found += [finding for rule in _RULES for finding in rule(nodes, options)]
+    found.sort(key=lambda finding: _WORST_FIRST[finding.severity])
+    return Diagnosis(found[0].severity if found else None, tuple(found), tuple(nodes))
+
+
+def _quorum(nodes: Nodes, options: Options) -> Iterator[Finding]:
+    quorum = quorum_of(len(nodes))
+    voting = sum(map(_can_vote, nodes))
+    if voting < quorum:
+        yield KINDS["no-quorum"].found((), f"{voting} of {len(nodes)} nodes can vote, {quorum} are needed")
+
+
+def _can_vote(facts: NodeFacts) -> bool:
+    if facts.problem:
+        return facts.problem == "not-examined"  # nothing is known against it
+    return bool(facts.granted) and not is_no_voter(facts)
+
+
+def _twins(nodes: Nodes, options: Options) -> Iterator[Finding]:
+    same: dict[str, list[str]] = defaultdict(list)
+    for facts in nodes:
+        same[facts.run_id or facts.endpoint or facts.address].append(facts.address)
+    for addresses in same.values():
+        if len(addresses) > 1:
+            yield KINDS["same-server"].found(tuple(addresses), f"{' and '.join(addresses)} are the same server")
+
+
+def _number(nodes: Nodes, options: Options) -> Iterator[Finding]:
+    count = len(nodes)
+    if count == 1:
+        yield KINDS["single-node"].found((), "there is one node")
+    elif count % 2 == 0:
+        losses = count - quorum_of(count)
+        yield KINDS["even-number"].found((), f"there are {count} nodes; they bear the loss of {losses or 'none'}")
+
+
+def _hosts(nodes: Nodes, options: Options) -> Iterator[Finding]:
+    hosts: dict[str, dict[str, str]] = defaultdict(dict)
+    for facts in nodes:
+        if facts.endpoint:
+            # The same server twice is another finding.
+            hosts[_host_of(facts.endpoint)].setdefault(facts.run_id or facts.endpoint, facts.address)
+    for host, servers in hosts.items():
+        if len(servers) > 1:
+            addresses = tuple(servers.values())
+            yield KINDS["same-host"].found(addresses, f"{len(addresses)} of {len(nodes)} nodes are on {host}")
+
+
+def _host_of(endpoint: str) -> str:
+    try:
+        address = ip_address(endpoint.rpartition(":")[0].strip("[]").partition("%")[0])
+    except ValueError:
+        return _THIS_MACHINE  # the path of a socket
+    if isinstance(address, IPv6Address) and address.ipv4_mapped:
+        address = address.ipv4_mapped
+    return _THIS_MACHINE if address.is_loopback else str(address)
+
+
+def _clocks(nodes: Nodes, options: Options) -> Iterator[Finding]:
+    read = sorted(((facts.clock, facts.address) for facts in nodes if facts.clock is not None), key=lambda pair: pair[0].offset)
+    if not read:
+        return
+    (slow, slowest), (fast, fastest) = read[0], read[-1]
+    apart, error = fast.offset - slow.offset, fast.offset_error + slow.offset_error
+    if apart - error > options.drift(options.ttl):
+        what = f"the clocks of {slowest} and {fastest} are {apart:.6g} s apart (± {error:.2g} s)"
+        yield KINDS["clock-offset"].found((slowest, fastest), what)
+    nearest = min((pair[0] for pair in read), key=lambda clock: abs(clock.offset))
+    if abs(nearest.offset) - nearest.offset_error > options.max_ttl / 2:
+        way = "behind" if nearest.offset > 0 else "ahead of"
+        yield KINDS["client-clock"].found((), f"this machine's clock is {abs(nearest.offset):.6g} s {way} the nearest node's")
+
+
+def _slowness(nodes: Nodes, options: Options) -> Iterator[Finding]:
+    quorum = quorum_of(len(nodes))
+    slow = sorted(facts.round_trips.p95 for facts in nodes if facts.round_trips is not None)
+    if len(slow) >= quorum and slow[quorum - 1] > options.ttl * _SLOW_SHARE:
+        trip = slow[quorum - 1]
+        what = f"a majority's round trip takes {trip * 1000:.3g} ms, {trip / options.ttl:.0%} of the ttl, one time in 20"
+        yield KINDS["slow-quorum"].found((), what)
+    if options.ttl < options.node_timeout * _ROOMY_TTL:
+        what = f"ttl is {options.ttl:g} s, {options.ttl / options.node_timeout:.3g} times node_timeout"
+        yield KINDS["short-ttl"].found((), what)
+
+
+_RULES: Final[tuple[Callable[[Nodes, Options], Iterator[Finding]], ...]] = (
+    _quorum,
+    _twins,
+    _number,
+    _hosts,
+    _clocks,
+    _slowness,
+)

@@ -1,0 +1,187 @@
+"""The rules for one node: from what was seen of it to findings. A rule reads facts and settings, and does nothing else."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from aioredlock_ng._core.finding_kinds import KINDS
+from aioredlock_ng._core.refusals import KEYS, cure_of, missing_right
+from aioredlock_ng._core.server_info import version_of
+from aioredlock_ng.records import Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from aioredlock_ng.options import Options
+    from aioredlock_ng.records import Finding, NodeFacts
+
+__all__ = ["is_no_voter", "node_findings"]
+
+_OLDEST = (6, 2)
+
+_NOLOOP_MENDED = ((6, 2, 8), (7, 0, 5))
+"""From these on, each within its own minor version, scripts heed NOLOOP (Redis pull request 11052)."""
+
+_OPTIONAL: Final = {
+    "INFO": "no-identity",
+    "SCRIPT LOAD": "no-script-load",
+    "CLIENT TRACKING": "no-tracking",
+    "TIME": "clock-unknown",
+    "CONFIG GET": "fsync-unknown",
+}
+"""Steps that the library or the doctor can do without, and what it is called when they are refused."""
+
+
+def node_findings(facts: NodeFacts, options: Options) -> Iterator[Finding]:
+    """All findings at one node."""
+    if facts.problem:
+        yield _problem(facts)
+    if facts.role == "slave":
+        yield KINDS["replica"].found(facts.address, f"it is a replica of {facts.primary}")
+    if facts.cluster:
+        yield KINDS["cluster"].found(facts.address, "it runs in cluster mode")
+    # Of a server that is no node at all the rest does not matter.
+    if not is_no_voter(facts):
+        for rule in _RULES:
+            yield from rule(facts, options)
+
+
+def is_no_voter(facts: NodeFacts) -> bool:
+    """True for a server that can be no node whatever its settings are."""
+    return facts.role == "slave" or bool(facts.cluster)
+
+
+def _problem(facts: NodeFacts) -> Finding:
+    kind, right = KINDS[facts.problem], missing_right(facts.words)
+    if right:
+        return _of_rights(kind.found(facts.address, facts.words), right, facts.words)
+    return kind.found(facts.address, facts.words, remedy=cure_of(facts.words))
+
+
+def _eviction(facts: NodeFacts, options: Options) -> Iterator[Finding]:
+    evicts = facts.maxmemory_policy not in ("", "noeviction")
+    if evicts and facts.maxmemory:
+        limit = f"{facts.maxmemory / 2**20:.4g} MiB"
+        yield KINDS["eviction-policy"].found(facts.address, f"maxmemory-policy is {facts.maxmemory_policy}, at {limit}")
+    elif evicts:
+        what = f"maxmemory-policy is {facts.maxmemory_policy}, but there is no maxmemory: it evicts nothing until one is set"
+        yield KINDS["eviction-policy"].found(facts.address, what, severity=Severity.WARNING)
+    if facts.evicted_keys:
+        what = f"it has evicted {facts.evicted_keys:,} keys since its statistics began"
+        severity = Severity.ERROR if evicts else Severity.WARNING
+        yield KINDS["evicted-keys"].found(facts.address, what, severity=severity)
+
+
+def _persistence(facts: NodeFacts, options: Options) -> Iterator[Finding]:
+    if facts.aof is False:
+        yield KINDS["no-persistence"].found(facts.address, "it keeps no append-only file")
+    elif facts.fsync == "no":
+        yield KINDS["fsync"].found(facts.address, "appendfsync is no: the system flushes when it likes, about every 30 s")
+    elif facts.fsync == "everysec":
+        what = "appendfsync is everysec: the last second is not on disk yet"
+        yield KINDS["fsync"].found(facts.address, what, severity=Severity.INFO)
+    if facts.failing:
+        yield KINDS["persistence-failing"].found(facts.address, f"INFO says err of {', '.join(facts.failing)}")
+
+
+def _memory(facts: NodeFacts, options: Options) -> Iterator[Finding]:
+    if facts.replicas:
+        attached = "a replica is" if facts.replicas == 1 else f"{facts.replicas} replicas are"
+        yield KINDS["replicas"].found(facts.address, f"{attached} attached")
+    if facts.uptime is not None and facts.uptime <= options.max_ttl:
+        what = f"it started {facts.uptime:g} s ago, and leases may last {options.max_ttl:g} s (max_ttl)"
+        # What it had on disk it has read again.
+        severity = Severity.INFO if facts.aof else Severity.WARNING
+        yield KINDS["restarted"].found(facts.address, what, severity=severity)
+
+
+def _abilities(facts: NodeFacts, options: Options) -> Iterator[Finding]:
+    version = version_of(facts.server)
+    if facts.server.startswith("redis ") and version:
+        if version < _OLDEST:
+            yield KINDS["old-version"].found(facts.address, f"it is {facts.server}")
+        elif any(version[:2] == mended[:2] and version < mended for mended in _NOLOOP_MENDED):
+            yield KINDS["noloop-defect"].found(facts.address, f"it is {facts.server}")
+    if facts.resp3 is False:
+        yield KINDS["no-resp3"].found(facts.address, "it refuses RESP3 (HELLO 3)")
+    if facts.server and not facts.run_id:
+        yield KINDS["no-identity"].found(facts.address, "its INFO has no run_id")
+
+
+def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
+    essential: dict[str, list[str]] = defaultdict(list)
+    for refused in facts.refusals:
+        if refused.step not in _OPTIONAL:
+            essential[refused.words].append(refused.step)
+            continue
+        right = missing_right(refused.words)
+        finding = KINDS[_OPTIONAL[refused.step]].found(facts.address, f"{refused.step} is refused: {refused.words}")
+        yield finding if right is None else _of_rights(finding, right, refused.words)
+    rights = {words: missing_right(words) for words in essential}
+    told = set()
+    for words, steps in essential.items():
+        right = rights[words]
+        if right is None:
+            yield KINDS["refused"].found(facts.address, f"{', '.join(steps)}: {words}", remedy=cure_of(words))
+        # A script's refusal that names nothing says no more than the one that names the command.
+        elif right not in told and (right or not any(rights.values())):
+            told.add(right)
+            yield _of_rights(KINDS["missing-right"].found(facts.address, ""), right, words)
+
+
+def _of_rights(finding: Finding, right: str, words: str) -> Finding:
+    """The same finding as one of a missing right."""
+    if right == KEYS:
+        what = f"its user has no right to the doctor's key: {words}"
+        remedy = (
+            "Grant ~pattern for the locks' keys (docs/acl.md). If the pattern fits your locks but not the doctor's key, give"
+            " the doctor a name for it that fits (--probe)."
+        )
+    elif right:
+        what, remedy = f"its user has no right to {right}: {words}", f"ACL SETUSER <user> +{right} (docs/acl.md)"
+    else:
+        what, remedy = f"its user has no right to a command in a script: {words}", "Grant what docs/acl.md lists."
+    return replace(finding, code="missing-right", what=what, remedy=remedy)
+
+
+def _clock(facts: NodeFacts, options: Options) -> Iterator[Finding]:
+    clock = facts.clock
+    if clock is None:
+        return
+    drift = options.drift(options.ttl)
+    # Faster than this, a key of ttl seconds ends before a lease of ttl - drift.
+    allowed = drift / (options.ttl - drift)
+    advanced = f"its clock advanced {clock.rate:.6g} s (± {clock.rate_error:.2%}) in one second of this machine's"
+    sure = 1 - clock.rate_error
+    if clock.rate * sure > 1 + allowed:
+        yield KINDS["clock-rate"].found(facts.address, f"{advanced}; drift_factor allows for {1 + allowed:.6g}")
+    elif clock.rate < (1 - allowed) * sure:
+        what = f"{advanced}: locks whose holder is gone block others for longer than their ttl"
+        yield KINDS["clock-rate"].found(facts.address, what, severity=Severity.WARNING)
+    elif clock.rate_error > allowed:
+        yield KINDS["clock-rate-unknown"].found(facts.address, f"{advanced}; drift_factor allows for {1 + allowed:.6g}")
+
+
+def _round_trips(facts: NodeFacts, options: Options) -> Iterator[Finding]:
+    trips = facts.round_trips
+    if trips is None:
+        return
+    limit = f"node_timeout is {options.node_timeout * 1000:g} ms"
+    if trips.p50 >= options.node_timeout:
+        what = f"half of its round trips take {trips.p50 * 1000:.3g} ms or more; {limit}"
+        yield KINDS["round-trip"].found(facts.address, what, severity=Severity.ERROR)
+    elif trips.p95 * 2 > options.node_timeout:
+        yield KINDS["round-trip"].found(facts.address, f"one round trip in 20 takes {trips.p95 * 1000:.3g} ms or more; {limit}")
+
+
+_RULES: Final[tuple[Callable[[NodeFacts, Options], Iterator[Finding]], ...]] = (
+    _eviction,
+    _persistence,
+    _memory,
+    _abilities,
+    _refusals,
+    _clock,
+    _round_trips,
+)

@@ -1,0 +1,62 @@
+"""Reads why a server refused from its own words, which differ between versions; it never asks a server."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["KEYS", "cure_of", "harmless", "missing_right"]
+
+KEYS: Final = "keys"
+"""What `missing_right` says where the user may not touch the key."""
+
+_NAMED = re.compile(r"permissions? to run the '([^']+)' command")
+_KEYS = re.compile(r"access (?:a key|one of the keys|at least one of the keys)")
+_PLACE = re.compile(
+    r"^ERR Error running script \(call to f_\w+\): @user_script:\d+: @user_script: ?\d+: "
+    r"|\s*script: (\w+, )?on @user_script:\d+\.$"
+)
+"""How a script's refusal is wrapped: by Redis 6.2, and by later versions and Valkey."""
+
+_UNNAMED = ("NOPERM", "ACL failure in script", "can't run this command or subcommand")
+
+_WHOLE = {"client": "client|tracking", "config": "config|get", "script": "script|load"}
+"""Redis 6.2 names the command alone; this is the subcommand that the library uses."""
+
+_CURES: Final = (
+    ("OOM ", "give the server more memory or take other data off it; a lock needs about a hundred bytes"),
+    ("MISCONF", "the server cannot save its data and takes no writes: look at its disk and its log"),
+    ("READONLY", "name the primary instead, or end the replication: REPLICAOF NO ONE"),
+    ("NOREPLICAS", "a lock server needs no replicas: set min-replicas-to-write to 0"),
+    ("BUSY", "a script or function runs without end there: SCRIPT KILL or FUNCTION KILL"),
+    ("LOADING", "it still reads its data; examine it again when it is done"),
+    ("unknown command", "the server, or a proxy before it, has no such command: use a plain Redis 6.2 or newer, or Valkey"),
+)
+
+
+def missing_right(words: str) -> str | None:
+    """Which ACL right the words of a refusal say is missing.
+
+    Returns:
+        The command's name as in `ACL SETUSER … +name`; `KEYS`; "" for a missing right that is not named (a script's inner
+        command before Redis 7.2); None when rights are not what it is about.
+    """
+    if named := _NAMED.search(words):
+        return _WHOLE.get(named[1], named[1])
+    if _KEYS.search(words):
+        return KEYS
+    return "" if any(mark in words for mark in _UNNAMED) else None
+
+
+def cure_of(words: str) -> str | None:
+    """What to do about a refusal that is not about rights; None when its words are not known."""
+    return next((cure for mark, cure in _CURES if mark in words), None)
+
+
+def harmless(words: str) -> str:
+    """The words for people: on one line, not endless, without places in scripts and the arguments that servers quote.
+
+    A command unknown to a server comes back with its arguments, and AUTH's is the password.
+    """
+    told = _PLACE.sub("", words.partition(", with args beginning with")[0])
+    return "".join(char if char.isprintable() else " " for char in told).strip()[:300]

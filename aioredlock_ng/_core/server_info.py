@@ -1,0 +1,58 @@
+"""Reads a server's INFO, whose names differ between Redis and Valkey; it never asks for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["facts_of", "info_fields", "server_name", "version_of"]
+
+_SAVING = ("aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status")
+
+
+def info_fields(reply: bytes) -> dict[str, str]:
+    """The `name:value` lines of INFO."""
+    lines = (line.partition(":") for line in reply.decode("utf-8", "replace").splitlines())
+    return {name: value for name, colon, value in lines if colon}
+
+
+def server_name(info: Mapping[str, str]) -> str:
+    """Name and version, such as "redis 7.0.15" or "valkey 9.1.2"; "" where it does not say.
+
+    Valkey's `redis_version` is the one it is compatible with, so its own counts.
+    """
+    name = info.get("server_name", "redis")
+    version = info.get(f"{name}_version") or info.get("redis_version", "")
+    return f"{name} {version}" if version else ""
+
+
+def version_of(server: str) -> tuple[int, ...]:
+    """The numbers of `server_name`'s version; empty where there are none."""
+    return tuple(int(part) for part in server.rpartition(" ")[2].split(".") if part.isdecimal())
+
+
+def facts_of(info: Mapping[str, str]) -> dict[str, Any]:
+    """What INFO says of a server, as fields of `NodeFacts`."""
+    replica = info.get("role") == "slave"
+    return {
+        "server": server_name(info),
+        "run_id": info.get("run_id", ""),
+        "role": info.get("role", ""),
+        "primary": f"{info.get('master_host', '?')}:{info.get('master_port', '?')}" if replica else "",
+        # Valkey has no redis_mode; cluster_enabled they all have.
+        "cluster": "cluster" in (info.get("redis_mode"), info.get("server_mode")) or info.get("cluster_enabled") == "1",
+        "uptime": _number(info, "uptime_in_seconds"),
+        "replicas": _number(info, "connected_slaves"),
+        "maxmemory": _number(info, "maxmemory"),
+        "maxmemory_policy": info.get("maxmemory_policy", ""),
+        "evicted_keys": _number(info, "evicted_keys"),
+        "aof": info["aof_enabled"] == "1" if "aof_enabled" in info else None,
+        "failing": tuple(name for name in _SAVING if info.get(name, "ok") != "ok"),
+    }
+
+
+def _number(info: Mapping[str, str], name: str) -> int | None:
+    value = info.get(name, "")
+    return int(value) if value.isdecimal() else None

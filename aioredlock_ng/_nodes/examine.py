@@ -1,0 +1,234 @@
+"""Examines one node: a connection of its own, made as the library makes it, and everything tried that the library needs.
+
+It judges nothing (see `_core/node_findings.py`), writes one key of its own that expires, and waits for no step longer than
+`connect_timeout`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import TYPE_CHECKING, Any, Final
+
+from aioredlock_ng._core.refusals import harmless, missing_right
+from aioredlock_ng._core.samples import TimeSample, clock_reading, round_trips
+from aioredlock_ng._core.server_info import facts_of, info_fields
+from aioredlock_ng._core.validity import ttl_ms
+from aioredlock_ng._core.votes import GRANTED, Refusal, acquire_vote
+from aioredlock_ng._nodes.connect import ConnectFailed
+from aioredlock_ng._nodes.interview import Interview, NoAnswer
+from aioredlock_ng._scripts import FORCE_RELEASE, MUTEX, SCRIPTS, Command
+from aioredlock_ng.records import NodeFacts, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._nodes.connect import Connector
+    from aioredlock_ng._scripts import Script
+    from aioredlock_ng.options import Options
+
+__all__ = ["COMMANDS_IN_SCRIPTS", "examine"]
+
+_ROUND_TRIPS = 50
+_FEWEST_ROUND_TRIPS = 5
+
+_TIMES = 5
+_TIMES_WITHIN = 0.1
+"""TIMEs asked for one look at the clock, and seconds after which no more are: the quickest answer says most."""
+
+COMMANDS_IN_SCRIPTS: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ...]]]] = {
+    "SET": lambda key, token, ttl: (key, token, "NX", "PX", ttl),
+    "GET": lambda key, token, ttl: (key,),
+    "PTTL": lambda key, token, ttl: (key,),
+    "PEXPIRE": lambda key, token, ttl: (key, ttl),
+    "DEL": lambda key, token, ttl: (key,),
+}
+"""What the scripts call, with arguments to try each by itself: a script's refusal tells one command, or not even that.
+In this order, so that nothing stays."""
+
+
+class _Ended(Exception):
+    """The examination ends here, with the code of the finding and the words."""
+
+
+async def examine(
+    connector: Connector,
+    key: bytes,
+    options: Options,
+    watch: float,
+    clock: Callable[[], float],
+    wall: Callable[[], float],
+) -> NodeFacts:
+    """Look at one node.
+
+    Args:
+        connector: How to reach it.
+        key: Of the doctor's own, and of this call's own: a lock is taken and released there.
+        options: `connect_timeout` bounds connecting and every step after it; `ttl` is the key's life.
+        watch: Seconds between the two looks at its clock.
+        clock: This machine's steady clock.
+        wall: This machine's wall clock.
+
+    Safety: cancelled at any await, the key's release is on its way (or its ttl ends it) and the connection is closed.
+    """
+    facts: dict[str, Any] = {"address": connector.address}
+    try:
+        wire = await connector.connect(options.connect_timeout)
+    except ConnectFailed as error:
+        facts.update(problem="authentication" if error.permanent else "unreachable", words=harmless(str(error)))
+        return NodeFacts(**facts)
+    interview = Interview(wire, options.connect_timeout, clock)
+    facts.update(endpoint=interview.endpoint, resp3=wire.resp3)
+    examination = _Examination(interview, facts, key, ttl_ms(options.ttl), clock, wall)
+    try:
+        await examination.run(watch)
+    except _Ended as end:
+        facts["problem"], facts["words"] = end.args
+    except NoAnswer as error:
+        facts.update(problem="silent", words=str(error))
+    finally:
+        interview.close(examination.owed())
+    await interview.gone()
+    return NodeFacts(**facts, refusals=tuple(examination.refusals))
+
+
+class _Examination:
+    """One run; what is known so far is in `facts` and `refusals`."""
+
+    def __init__(
+        self,
+        interview: Interview,
+        facts: dict[str, Any],
+        key: bytes,
+        ttl: int,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+    ) -> None:
+        self.facts = facts
+        self.refusals: list[Refused] = []
+        self._interview = interview
+        self._key = key
+        self._token = secrets.token_hex(16).encode()
+        self._ttl = ttl
+        self._clock, self._wall = clock, wall
+        self._holding = False
+
+    async def run(self, watch: float) -> None:
+        """All steps, in order.
+
+        Raises:
+            _Ended, NoAnswer: One of them was the last.
+        """
+        await self._identify()
+        # Another kind of server is told as such, and not written to.
+        if self.facts.get("role") != "slave" and not self.facts.get("cluster"):
+            await self._prepare()
+            await self._try(watch)
+
+    def owed(self) -> Command | None:
+        """The release of what may still be held; None when nothing is."""
+        return Command(MUTEX.release, (self._key,), (self._token,)) if self._holding else None
+
+    async def _try(self, watch: float) -> None:
+        first = await self._look_at_clock()
+        await self._try_scripts()
+        await self._measure(watch)
+        if first is not None:
+            await asyncio.sleep(first.sent + watch - self._clock())
+            last = await self._look_at_clock()
+            self.facts["clock"] = clock_reading(first, last) if last is not None else None
+
+    async def _identify(self) -> None:
+        reply = await self._interview.ask("INFO")
+        words = str(reply)
+        if isinstance(reply, Refusal) and words.startswith(("NOAUTH", "WRONGPASS")):
+            raise _Ended("authentication", harmless(words))
+        if isinstance(reply, Refusal) and words.startswith(("BUSY ", "LOADING ")):
+            raise _Ended("not-ready", harmless(words))
+        if not self._refused("INFO", reply, bytes):
+            info = info_fields(reply)
+            if info.get("loading") == "1":
+                raise _Ended("not-ready", "LOADING: it still reads its data, and says nothing of itself that holds")
+            self.facts.update(facts_of(info))
+        if self.facts.get("aof"):
+            reply = await self._interview.ask("CONFIG", "GET", "appendfsync")
+            if not self._refused("CONFIG GET", reply, (dict, list)):
+                self.facts["fsync"] = _value_of(reply)
+
+    async def _prepare(self) -> None:
+        """What the handshake of a node says too."""
+        if self.facts["resp3"]:
+            self.facts["tracking"] = not self._refused(
+                "CLIENT TRACKING", await self._interview.ask("CLIENT", "TRACKING", "ON", "NOLOOP")
+            )
+        for script in SCRIPTS:
+            if self._refused("SCRIPT LOAD", await self._interview.ask("SCRIPT", "LOAD", script.source), bytes):
+                break
+
+    async def _try_scripts(self) -> None:
+        """A whole life of a lock. Nobody else knows the key: what a script answers is not judged, but for the grant."""
+        await self._call(MUTEX.inspect)
+        self._holding = True  # as long as the answer is not known
+        reply = await self._call(MUTEX.acquire, self._token, self._ttl)
+        self._holding = self.facts["granted"] = reply == GRANTED
+        if not self._holding and not isinstance(reply, Refusal):
+            self.refusals.append(Refused("script acquire", str(acquire_vote("it", reply))))
+        await self._call(MUTEX.watch, self._token)
+        await self._call(MUTEX.extend, self._ttl, self._token)
+        self._holding = isinstance(await self._call(MUTEX.release, self._token), Refusal) and self._holding
+        await self._call(FORCE_RELEASE)
+        # What is sent to a server that has forgotten the scripts.
+        self._refused("EVAL", await self._interview.ask("EVAL", MUTEX.inspect.source, 1, self._key))
+        if any(refused.step.startswith("script ") and missing_right(refused.words) is not None for refused in self.refusals):
+            await self._try_commands()
+
+    async def _try_commands(self) -> None:
+        """Each by itself; for the rights only, which are looked at before anything else."""
+        for name, arguments in COMMANDS_IN_SCRIPTS.items():
+            reply = await self._interview.ask(name, *arguments(self._key, self._token, self._ttl))
+            if isinstance(reply, Refusal) and missing_right(str(reply)) is not None:
+                self._refused(name, reply)
+
+    async def _measure(self, watch: float) -> None:
+        """Round trips of the library's own calls; a refusal takes as long as an answer."""
+        command, began, seconds = Command(MUTEX.inspect, (self._key,)), self._clock(), []
+        for _ in range(_ROUND_TRIPS):
+            sent = self._clock()
+            await self._interview.call("script inspect", command)
+            seconds.append(self._clock() - sent)
+            if len(seconds) >= _FEWEST_ROUND_TRIPS and self._clock() - began > watch:
+                break
+        self.facts["round_trips"] = round_trips(seconds)
+
+    async def _look_at_clock(self) -> TimeSample | None:
+        samples = []
+        for _ in range(_TIMES):
+            sent = self._clock()
+            reply = await self._interview.ask("TIME")
+            received = self._clock()
+            if self._refused("TIME", reply, list):
+                return None
+            samples.append(TimeSample(sent, received, int(reply[0]) + int(reply[1]) / 1e6, self._wall()))
+            if received - samples[0].sent > _TIMES_WITHIN:
+                break
+        return min(samples, key=lambda sample: sample.error)
+
+    async def _call(self, script: Script, *args: bytes | int) -> Reply:
+        step = f"script {script.name}"
+        reply = await self._interview.call(step, Command(script, (self._key,), args))
+        self._refused(step, reply)
+        return reply
+
+    def _refused(self, step: str, reply: Reply, expected: type | tuple[type, ...] = object) -> bool:
+        if isinstance(reply, expected) and not isinstance(reply, Refusal):
+            return False
+        words = str(reply) if isinstance(reply, Refusal) else f"not an answer: {reply!s:.80}"
+        self.refusals.append(Refused(step, harmless(words)))
+        return True
+
+
+def _value_of(reply: Reply) -> str:
+    """RESP3 answers CONFIG GET by a map, RESP2 by a flat list; empty where there is no such setting."""
+    value = next(iter(reply.values()), b"") if isinstance(reply, dict) else b"".join(reply[1:2])
+    return bytes(value).decode("utf-8", "replace")

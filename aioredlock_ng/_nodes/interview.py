@@ -1,0 +1,112 @@
+"""A connection of the library's own kind that is asked one thing at a time, each in bounded time; it never judges an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from hiredis import pack_command
+
+from aioredlock_ng._core.votes import Dropped, Unsent
+from aioredlock_ng._nodes.channel import Channel
+from aioredlock_ng._nodes.outbox import Outbox
+from aioredlock_ng._scripts import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._nodes.connect import Wire
+
+__all__ = ["Interview", "NoAnswer"]
+
+_GOODBYE = 1.0
+"""Seconds that TLS may take to say goodbye."""
+
+
+class NoAnswer(Exception):
+    """None came in time, or the connection was lost; the text says at which step and why."""
+
+
+class _Question:
+    """Asks one thing and takes the answer."""
+
+    def __init__(self, command: Request, started: float) -> None:
+        self.command = command
+        self.started = started
+        self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+
+    def stands(self) -> bool:
+        """See `Sink.stands`: a script that the server does not know is sent in full."""
+        return True
+
+    def deliver(self, index: int, reply: Reply) -> None:
+        """See `Sink.deliver`."""
+        if not self.reply.done():
+            self.reply.set_result(reply)
+
+
+class Interview:
+    """One server, from an open connection to its end.
+
+    Args:
+        wire: The connection; it is ours from here on.
+        within: Seconds that each answer may take.
+        clock: Steady seconds.
+
+    Attributes:
+        endpoint: Where the connection leads: `address:port` with the name resolved, or the path of a socket.
+    """
+
+    def __init__(self, wire: Wire, within: float, clock: Callable[[], float]) -> None:
+        self.endpoint = _endpoint_of(wire)
+        self._within = within
+        self._clock = clock
+        outbox = Outbox(asyncio.get_running_loop(), clock)
+        self._channel = Channel(0, outbox, within, _ignore, _ignore, _ignore, _ignore)
+        self._channel.attach(wire.transport, wire.received, keep=wire)
+
+    async def ask(self, *words: Any) -> Reply:
+        """Ask a command by its words; see `call`."""
+        return await self.call(str(words[0]), Request(pack_command(words)))
+
+    async def call(self, step: str, command: Request) -> Reply:
+        """Ask, and wait for the answer.
+
+        Raises:
+            NoAnswer: None came.
+
+        Safety: cancelled, the server may have executed it.
+        """
+        question = _Question(command, self._clock())
+        self._channel.ask(question)
+        try:
+            async with asyncio.timeout(self._within):
+                reply = await question.reply
+        except TimeoutError:
+            raise NoAnswer(f"connected, but no answer to {step} within {self._within:g} s") from None
+        if isinstance(reply, (Dropped, Unsent)):
+            raise NoAnswer(f"the connection ended at {step}: {reply}")
+        return reply
+
+    def close(self, last: Request | None = None) -> None:
+        """Ask `last`, whose answer nobody waits for, and close the connection behind it."""
+        if last is not None:
+            self._channel.ask(_Question(last, self._clock()))
+        self._channel.close("examined")
+
+    async def gone(self) -> None:
+        """Wait until it is closed."""
+        await self._channel.gone(_GOODBYE)
+
+
+def _ignore(*_: object) -> None:
+    """Of what a channel tells, only the answers matter here."""
+
+
+def _endpoint_of(wire: Wire) -> str:
+    peer = wire.transport.get_extra_info("peername")
+    if isinstance(peer, tuple):
+        host = str(peer[0])
+        return f"[{host}]:{peer[1]}" if ":" in host else f"{host}:{peer[1]}"
+    return str(peer)

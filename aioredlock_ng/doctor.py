@@ -1,0 +1,66 @@
+"""Examines a set of nodes and tells what weakens it; it opens no manager and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from typing import TYPE_CHECKING, Any
+
+from aioredlock_ng._core.keys import KeyFormat
+from aioredlock_ng._engine.clock import boottime
+from aioredlock_ng._nodes.connect import Connector
+from aioredlock_ng.options import positive_seconds
+from aioredlock_ng.records import NodeFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import redis.asyncio
+
+    from aioredlock_ng._nodes.port import Node
+    from aioredlock_ng.options import Options
+    from aioredlock_ng.records import Diagnosis
+
+__all__ = ["PROBE", "WATCH", "diagnose"]
+
+PROBE = "aioredlock_ng:doctor"
+"""Name of the lock that the doctor takes, up to a random end."""
+
+WATCH = 1.0
+"""Seconds between two looks at the nodes' clocks: with round trips of some milliseconds it tells a rate to within a percent."""
+
+
+async def diagnose(
+    nodes: Iterable[str | redis.asyncio.Redis | Connector | Node],
+    options: Options,
+    *,
+    watch: float = WATCH,
+    probe: str | bytes = PROBE,
+    clock: Callable[[], float] = boottime,
+) -> Diagnosis:
+    """Examine all nodes at once; see `Redlock.diagnose`. A server that is named twice is a finding here, and no error.
+
+    Raises:
+        ConfigurationError: A node or an argument is unusable.
+
+    Safety: as `Redlock.diagnose`.
+    """
+    # Importing these takes milliseconds that only those should pay who examine.
+    from aioredlock_ng._core.findings import diagnosis_of
+    from aioredlock_ng._nodes.examine import examine
+
+    watch = positive_seconds("watch", watch)
+    keys = KeyFormat(options.key_format)
+    keys.key(probe)
+    name = probe.encode() if isinstance(probe, str) else bytes(probe)
+    given: list[Any] = [node if isinstance(node, Connector) or hasattr(node, "ask") else Connector(node) for node in nodes]
+    # A key for each: the same server under two names must not refuse us our own lock.
+    looks = [(node, keys.key(name + b":" + secrets.token_hex(8).encode())) for node in given]
+
+    async def look(node: Connector | Node, key: bytes) -> NodeFacts:
+        if isinstance(node, Connector):
+            return await examine(node, key, options, watch, clock, time.time)
+        return NodeFacts(address=node.address, problem="not-examined", words="it was given as a node object")
+
+    return diagnosis_of(await asyncio.gather(*(look(node, key) for node, key in looks)), options)

@@ -1,0 +1,194 @@
+"""`python -m aioredlock_ng doctor` in a process of its own: its exit status, its three ways of showing, what it never shows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.demo.test_command_line import run
+from tests.doctor.rewriting import RewritingProxy
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioredlock_ng.testing import LocalServer
+
+    StartServer = Callable[..., LocalServer]
+
+SECRET = "s3cr3t-p4ss"
+
+# All nodes here are on one machine.
+QUICK = ("--watch", "0.1", "--ignore", "same-host")
+
+
+def doctor(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "aioredlock_ng", "doctor", *arguments]
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIOREDLOCK_NG_")}
+    return subprocess.run(command, env={**inherited, **env}, capture_output=True, text=True, timeout=30, check=False)
+
+
+@pytest.fixture
+def sound(start_server: StartServer) -> list[str]:
+    return [start_server(["--appendfsync", "always"], appendonly=True, password=SECRET).url for _ in range(3)]
+
+
+def test_the_exit_status_is_that_of_the_worst_finding(sound: list[str], start_server: StartServer) -> None:
+    server = start_server()
+    clean = doctor(*sound, *QUICK)
+    assert clean.returncode == 0, clean.stdout
+    warned = doctor(*sound[:2], server.url, *QUICK)
+    assert warned.returncode == 1, warned.stdout
+    assert f"warning: no-persistence: {server.address}: " in warned.stdout
+    accepted = doctor(*sound[:2], server.url, *QUICK, "--ignore", "no-persistence", "--ignore", "restarted")
+    assert accepted.returncode == 0, accepted.stdout
+    assert "no-persistence" not in accepted.stdout
+    server.command("CONFIG", "SET", "maxmemory", "8mb")
+    server.command("CONFIG", "SET", "maxmemory-policy", "volatile-lru")
+    wrong = doctor(*sound[:2], server.url, *QUICK)
+    assert wrong.returncode == 2, wrong.stdout
+    assert f"error: eviction-policy: {server.address}: " in wrong.stdout
+    assert wrong.stderr == ""
+
+
+def test_lines_have_no_control_codes_and_what_to_do(sound: list[str]) -> None:
+    answer = doctor(*sound, "--watch", "0.1")
+    assert answer.returncode == 1
+    assert "\x1b" not in answer.stdout
+    assert "    means: " in answer.stdout
+    assert "    to do: " in answer.stdout
+    assert answer.stdout.splitlines()[-1].startswith("3 nodes examined: 1 warning")
+    for line in answer.stdout.splitlines()[:3]:
+        assert line.startswith("node 127.0.0.1:")
+        assert "AOF always" in line
+
+
+def test_json_has_everything(sound: list[str], start_server: StartServer) -> None:
+    server = start_server()
+    server.stop()
+    answer = doctor(*sound, server.url, "--watch", "0.1", "--json")
+    told = json.loads(answer.stdout)
+    assert answer.returncode == told["exit_status"] == 2
+    assert told["severity"] == "error"
+    assert [node["problem"] for node in told["nodes"]] == ["", "", "", "unreachable"]
+    first = told["findings"][0]
+    assert (first["code"], first["severity"], first["nodes"]) == ("unreachable", "error", [server.address])
+    assert first["what"]
+    assert first["meaning"]
+    assert first["remedy"]
+    assert told["nodes"][0]["round_trips"]["count"] >= 5
+    assert told["nodes"][0]["clock"]["rate"] == pytest.approx(1.0, abs=0.2)
+
+
+@pytest.mark.parametrize("columns", ["80", "160"])
+def test_a_terminal_gets_tables_in_colour(columns: str, start_server: StartServer) -> None:
+    server = start_server()
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "aioredlock_ng", "doctor", server.url, "--watch", "0.1"]
+    env = {**os.environ, "COLUMNS": columns, "TERM": "xterm-256color"}
+    env.pop("NO_COLOR", None)
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=env) as process:
+        os.close(theirs)
+        shown = b""
+        # The end of a pseudo-terminal is an error.
+        try:
+            while data := os.read(ours, 65536):
+                shown += data
+        except OSError:
+            pass
+    os.close(ours)
+    text = shown.decode()
+    assert process.returncode == 1
+    assert "\x1b[" in text
+    for words in ("what it means for the lock", "no-persistence", "single-node", "→", server.address[-5:]):
+        assert words in text
+    assert max(len(line) for line in _without_codes(text).splitlines()) <= int(columns)
+
+
+def _without_codes(text: str) -> str:
+    parts = text.replace("\r", "").split("\x1b[")
+    return parts[0] + "".join(part.partition("m")[2] for part in parts[1:])
+
+
+def test_nodes_and_settings_come_from_the_environment(sound: list[str]) -> None:
+    answer = doctor(*QUICK, AIOREDLOCK_NG_NODES=" , ".join(sound), AIOREDLOCK_NG_TTL="0.5")
+    assert answer.returncode == 0, answer.stdout
+    assert "3 nodes examined" in answer.stdout
+    assert "info: short-ttl: the set: ttl is 0.5 s" in answer.stdout
+    given = doctor(sound[0], *QUICK, AIOREDLOCK_NG_NODES=",".join(sound), AIOREDLOCK_NG_TTL="0.5")
+    assert "1 node examined" in given.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "no nodes"),
+        ((f"http://{SECRET}@127.0.0.1:1",), "no URL of a Redis server"),
+        ((f"redis://:{SECRET}@127.0.0.1:port",), "its port is no number"),
+        ((f"redis://:{SECRET}@127.0.0.1:1?colour=red",), "unknown option 'colour'"),
+        (("redis://127.0.0.1:1", "--ignore", "bad-luck"), "no finding is called bad-luck"),
+        (("redis://127.0.0.1:1", "--ttl", "0.1"), "too small for node_timeout"),
+        (("redis://127.0.0.1:1", "--ttl", "61"), "above max_ttl"),
+        (("redis://127.0.0.1:1", "--key-format", "x"), "key_format"),
+        (("redis://127.0.0.1:1", "--probe", ""), "must not be empty"),
+    ],
+)
+def test_what_cannot_begin_is_told_in_a_line(arguments: tuple[str, ...], words: str) -> None:
+    answer = doctor(*arguments)
+    assert answer.returncode == 2
+    assert answer.stderr.startswith("aioredlock_ng doctor: ")
+    assert len(answer.stderr.splitlines()) == 1
+    assert words in answer.stderr
+    assert SECRET not in answer.stdout + answer.stderr
+
+
+@pytest.mark.parametrize("how", ["--plain", "--json"])
+def test_passwords_are_never_shown(how: str, start_server: StartServer) -> None:
+    server, other = start_server(password=SECRET), start_server(password="another")
+    without_auth = start_server(["--rename-command", "AUTH", "", "--rename-command", "HELLO", ""])
+    urls = [server.url, f"redis://{SECRET}-user:{SECRET}@{other.address}", f"redis://:{SECRET}@{without_auth.address}"]
+    answer = doctor(*urls, f"redis://:{SECRET}@127.0.0.1:1", how, "--watch", "0.1")
+    assert answer.returncode == 2
+    for word in ("authentication", "unreachable"):
+        assert word in answer.stdout
+    assert SECRET not in answer.stdout + answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+async def test_stopped_by_a_signal_it_leaves_no_key(number: signal.Signals, status: int, start_server: StartServer) -> None:
+    server = start_server()
+    held = asyncio.Event()
+
+    def hold(data: bytes) -> bytes:
+        # The lock is on the server from the answer to the acquire until that to the release.
+        if not held.is_set() and server.command("DBSIZE") == b"1":
+            held.set()
+            proxy.to_client.stall()
+        return data
+
+    async with RewritingProxy(server.url, hold) as proxy:
+        command = (sys.executable, "-m", "aioredlock_ng", "doctor", proxy.url, "--ttl", "50")
+        process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.DEVNULL)
+        await asyncio.wait_for(held.wait(), 20)
+        process.send_signal(number)
+        assert await process.wait() == status
+        await eventually(lambda: server.command("DBSIZE") == b"0")
+
+
+def test_help_names_it_and_the_extra_is_named_without_typer() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-m", "aioredlock_ng", "--help"], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert "doctor" in answer.stdout
+    missing = run("doctor", "redis://127.0.0.1", hidden=("typer",))
+    assert missing.returncode == 2
+    assert 'pip install "aioredlock-ng[cli]"' in missing.stderr

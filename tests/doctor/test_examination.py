@@ -1,0 +1,191 @@
+"""How the doctor behaves: every kind of node, an open manager, hung nodes, cancellation; it leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from redis.asyncio import Redis, Sentinel
+
+from aioredlock_ng import ConfigurationError, Redlock
+from tests.doctor.rewriting import RewritingProxy
+from tests.doctor.test_findings_on_servers import examine, of, the
+from tests.support import server_versions
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from aioredlock_ng import Diagnosis
+    from aioredlock_ng.testing import LocalServer
+    from tests.support.node_set import NodeSet
+    from tests.support.sentinel import SentinelSet
+
+    StartServer = Callable[..., LocalServer]
+
+VERSIONS = [pytest.param(version.binary, id=version.id) for version in server_versions.at_hand()]
+SECRET = "s3cr3t-p4ss"
+
+
+async def test_an_open_manager_is_examined_over_other_connections(three_nodes: NodeSet) -> None:
+    async with Redlock(three_nodes.urls) as redlock:
+        async with redlock.lock("order") as lease:
+            diagnosis = await redlock.diagnose(watch=0.1)
+            assert lease.valid
+            assert await redlock.locked("order")
+        assert [facts.granted for facts in diagnosis.nodes] == [True] * 3
+        assert [facts.address for facts in diagnosis.nodes] == [node.address for node in redlock.nodes]
+        assert {node.connections for node in redlock.nodes} == {1}
+    assert three_nodes.keys() == [set()] * 3
+
+
+async def test_a_manager_that_is_not_open_is_examined_too(three_nodes: NodeSet) -> None:
+    diagnosis = await Redlock(three_nodes.urls).diagnose(watch=0.1)
+    assert [facts.granted for facts in diagnosis.nodes] == [True] * 3
+
+
+async def test_the_locks_of_the_same_server_do_not_meet(one_node: NodeSet) -> None:
+    diagnosis = await examine(one_node.urls * 3)
+    assert [facts.granted for facts in diagnosis.nodes] == [True] * 3
+    assert len(the(diagnosis, "same-server").nodes) == 3
+    assert not of(diagnosis, "same-host")
+
+
+async def test_every_server_version_is_examined_to_the_end(nodes_of_each_version: NodeSet) -> None:
+    diagnosis = await examine(nodes_of_each_version.urls)
+    for node, facts in zip(nodes_of_each_version, diagnosis.nodes, strict=True):
+        info = node.info()
+        assert facts.problem == ""
+        assert facts.refusals == ()
+        assert facts.granted
+        assert facts.server == (
+            f"valkey {info['valkey_version']}" if "valkey_version" in info else f"redis {info['redis_version']}"
+        )
+    assert nodes_of_each_version.keys() == [set()] * 3
+
+
+@pytest.mark.parametrize("binary", VERSIONS)
+async def test_a_cluster_member_of_every_version_is_told(binary: Path, start_server: StartServer) -> None:
+    settings = ["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"]
+    server = start_server(settings, binary=binary)
+    the(await examine([server.url]), "cluster")
+
+
+async def test_a_socket_a_password_a_database_and_a_client(start_server: StartServer) -> None:
+    local, secured = start_server(unix_socket=True), start_server(password=SECRET)
+    async with Redis.from_url(start_server().url, decode_responses=True, protocol=2, socket_timeout=0.001) as client:
+        diagnosis = await examine([local.url, f"{secured.url}/7", client])
+    assert [facts.granted for facts in diagnosis.nodes] == [True] * 3
+    assert [facts.problem for facts in diagnosis.nodes] == [""] * 3
+    assert diagnosis.nodes[0].endpoint == str(local.socket_path)
+    assert diagnosis.nodes[1].endpoint == secured.address
+    assert SECRET not in repr(diagnosis)
+
+
+async def test_a_server_that_speaks_tls(tls_server: LocalServer) -> None:
+    (facts,) = (await examine([tls_server.url])).nodes
+    assert (facts.granted, facts.problem) == (True, "")
+    plain = await examine([f"redis://{tls_server.address}"], connect_timeout=0.3)
+    assert the(plain, "unreachable").nodes == (tls_server.address,)
+
+
+async def test_what_a_sentinel_names_is_examined_with_its_replica(sentinel_set: SentinelSet) -> None:
+    sentinel = Sentinel([sentinel_set.address])
+    primary, replica = sentinel.master_for(sentinel_set.name), sentinel.slave_for(sentinel_set.name)
+    try:
+        diagnosis = await examine([primary, replica])
+    finally:
+        for client in (primary, replica, *sentinel.sentinels):
+            await client.aclose()
+    assert diagnosis.nodes[0].endpoint == sentinel_set.primary.address
+    assert the(diagnosis, "replicas").nodes == ("main@sentinel",)
+    assert f"127.0.0.1:{sentinel_set.primary.port}" in the(diagnosis, "replica").what
+
+
+@pytest.mark.faults
+async def test_hung_nodes_do_not_hang_the_doctor(five_nodes: NodeSet) -> None:
+    five_nodes.pause(1)
+    five_nodes.pause(3)
+    began = time.monotonic()
+    diagnosis = await examine(five_nodes.urls, connect_timeout=0.5)
+    # Once for connecting; the others are done meanwhile.
+    assert time.monotonic() - began < 3
+    assert [facts.problem for facts in diagnosis.nodes] == ["", "unreachable", "", "unreachable", ""]
+    assert len(of(diagnosis, "unreachable")) == 2
+    assert not of(diagnosis, "no-quorum")
+
+
+@pytest.mark.parametrize("answers", [0, 1, 2, 6, 9, 14, 17, 20, 25, 60])
+async def test_a_node_that_hangs_midway_ends_in_time_with_what_is_known(answers: int, start_server: StartServer) -> None:
+    server = start_server(appendonly=True)
+    left: int | None = None
+
+    def stall(data: bytes) -> bytes:
+        nonlocal left
+        if b"run_id:" in data:
+            left = answers
+        elif left is not None:
+            left -= 1
+        if left == 0:
+            proxy.to_client.stall()
+        return data
+
+    async with RewritingProxy(server.url, stall) as proxy:
+        began = time.monotonic()
+        diagnosis = await examine([proxy.url], connect_timeout=0.3)
+        assert time.monotonic() - began < 3
+        assert "within 0.3 s" in the(diagnosis, "silent").what
+        the(diagnosis, "no-quorum")
+        assert diagnosis.nodes[0].run_id == server.info()["run_id"]
+        await eventually(lambda: server.command("DBSIZE") == b"0")
+        proxy.flow()
+
+
+async def test_cancelled_at_any_answer_it_leaves_no_key_and_no_connection(start_server: StartServer) -> None:
+    server = start_server()
+    task: asyncio.Task[Diagnosis]
+    answers = 0
+
+    def count(data: bytes) -> bytes:
+        nonlocal answers
+        answers += 1
+        if answers == last:
+            # The server has done it, and the doctor does not know yet.
+            task.cancel()
+        return data
+
+    for last in range(1, 40):
+        async with RewritingProxy(server.url, count) as proxy:
+            answers = 0
+            task = asyncio.create_task(examine([proxy.url], ttl=50.0))
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await eventually(lambda proxy=proxy: not proxy.connections)
+            assert server.command("DBSIZE") == b"0", f"cancelled at answer {last}"
+
+
+async def test_a_password_that_a_server_quotes_is_not_shown(start_server: StartServer) -> None:
+    server = start_server(["--rename-command", "AUTH", "", "--rename-command", "HELLO", ""])
+    diagnosis = await examine([f"redis://:{SECRET}@{server.address}"])
+    assert "unknown command" in the(diagnosis, "unreachable").what
+    assert SECRET not in repr(diagnosis)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"watch": 0}, "watch"),
+        ({"watch": float("nan")}, "watch"),
+        ({"watch": "1"}, "watch"),
+        ({"probe": ""}, "empty"),
+        ({"probe": "\ud800"}, "surrogate"),
+        ({"probe": 7}, "str or bytes"),
+        ({"probe": "x" * 65_536}, "65,536"),
+    ],
+)
+async def test_a_bad_argument_is_refused(arguments: dict[str, Any], words: str, one_node: NodeSet) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        await Redlock(one_node.urls).diagnose(**arguments)

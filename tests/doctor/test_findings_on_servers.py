@@ -1,0 +1,287 @@
+"""Every finding on a real server that is configured wrongly on purpose, or reached in a way that is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioredlock_ng import Options, Redlock, Severity
+from aioredlock_ng._core.finding_kinds import KINDS
+from aioredlock_ng._nodes.memory import MemoryNode
+from aioredlock_ng.doctor import diagnose
+from tests.doctor.rewriting import RewritingProxy, clock_of, version_of
+from tests.integration.test_bad_servers import busy, fail_to_save, fill
+from tests.support.eventually import eventually
+from tests.support.proxy import Proxy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from aioredlock_ng import Diagnosis, Finding
+    from aioredlock_ng.testing import LocalServer
+
+    StartServer = Callable[..., LocalServer]
+
+ERROR, WARNING, INFO = Severity
+
+SAFE = ["--appendfsync", "always"]
+
+
+async def examine(urls: Iterable[Any], *, watch: float = 0.1, probe: str = "lock:doctor", **options: Any) -> Diagnosis:
+    return await diagnose(urls, Options(**{"connect_timeout": 1.0, "node_timeout": 0.5, **options}), watch=watch, probe=probe)
+
+
+def of(diagnosis: Diagnosis, code: str) -> list[Finding]:
+    return [finding for finding in diagnosis.findings if finding.code == code]
+
+
+def the(diagnosis: Diagnosis, code: str) -> Finding:
+    (finding,) = of(diagnosis, code)
+    return finding
+
+
+class Ward:
+    """Makes servers that are ill, and lays down what to call when the test is over."""
+
+    def __init__(self, start_server: StartServer, stack: contextlib.AsyncExitStack) -> None:
+        self.start = start_server
+        self.stack = stack
+
+    async def proxy(self, proxy: Proxy) -> str:
+        return (await self.stack.enter_async_context(proxy)).url
+
+    async def clock(self, told: Callable[[float], float]) -> str:
+        return await self.proxy(RewritingProxy(self.start().url, clock_of(told)))
+
+    async def slow(self, seconds: float) -> str:
+        proxy = Proxy(self.start().url)
+        proxy.delay(seconds)
+        return await self.proxy(proxy)
+
+    def user(self, *rights: str, keys: str = "~*", server: LocalServer | None = None) -> str:
+        server = server or self.start()
+        server.command("ACL", "SETUSER", "locks", "on", ">word", keys, *rights)
+        return f"redis://locks:word@{server.address}"
+
+
+async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
+    """Examine what shows the finding; returns also how bad it must be, and what it must say."""
+    match code:
+        case "unreachable":
+            server = ward.start()
+            server.stop()
+            return await examine([server.url]), ERROR, "Connect"
+        case "authentication":
+            return await examine([f"redis://:wrong@{ward.start(password='right').address}"]), ERROR, "authentication failed"
+        case "silent":
+            proxy = RewritingProxy(ward.start().url, lambda data: data)
+            url = await ward.proxy(proxy)
+
+            def stall(data: bytes) -> bytes:
+                if b"run_id:" in data:
+                    proxy.to_client.stall()
+                return data
+
+            proxy.to_client._rewrite = stall
+            return await examine([url], connect_timeout=0.3), ERROR, r"no answer to CLIENT within 0\.3 s"
+        case "not-ready":
+            server = ward.start(["--lua-time-limit", "50"])
+            await ward.stack.enter_async_context(busy(server))
+            return await examine([server.url]), ERROR, "BUSY"
+        case "not-examined":
+            async with Redlock([MemoryNode()]) as redlock:
+                return await redlock.diagnose(watch=0.1), INFO, "node object"
+        case "replica":
+            primary, server = ward.start(), ward.start()
+            server.command("REPLICAOF", "127.0.0.1", str(primary.port))
+            return await examine([server.url]), ERROR, f"replica of 127.0.0.1:{primary.port}"
+        case "cluster":
+            server = ward.start(["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"])
+            return await examine([server.url]), ERROR, "cluster mode"
+        case "eviction-policy":
+            server = ward.start(["--maxmemory", "8mb", "--maxmemory-policy", "volatile-lru"])
+            return await examine([server.url]), ERROR, "volatile-lru, at 8 MiB"
+        case "evicted-keys":
+            server = ward.start(["--maxmemory", "4mb", "--maxmemory-policy", "allkeys-random"])
+            server.command("EVAL", "for i = 1, 1000 do redis.call('SET', i, string.rep('x', 10000)) end", "0")
+            return await examine([server.url]), ERROR, r"has evicted \d+ keys"
+        case "no-persistence":
+            return await examine([ward.start().url]), WARNING, "no append-only file"
+        case "fsync":
+            return await examine([ward.start(["--appendfsync", "no"], appendonly=True).url]), WARNING, "appendfsync is no"
+        case "fsync-unknown":
+            server = ward.start(["--rename-command", "CONFIG", ""], appendonly=True)
+            return await examine([server.url]), INFO, "unknown command"
+        case "persistence-failing":
+            settings = ["--dbfilename", "taken", "--save", "3600 1000000", "--stop-writes-on-bgsave-error", "no"]
+            server = ward.start(settings)
+            ward.stack.callback(server.crash)
+            await asyncio.to_thread(fail_to_save, server)
+            return await examine([server.url]), WARNING, "rdb_last_bgsave_status"
+        case "replicas":
+            server = ward.start(["--repl-diskless-sync-delay", "0"])
+            ward.start().command("REPLICAOF", "127.0.0.1", str(server.port))
+            await eventually(lambda: server.info()["connected_slaves"] == "1", 15)
+            return await examine([server.url]), WARNING, "a replica is attached"
+        case "restarted":
+            return await examine([ward.start().url]), WARNING, r"started \d+ s ago, and leases may last 60 s"
+        case "old-version":
+            url = await ward.proxy(RewritingProxy(ward.start().url, version_of("5.0.9")))
+            return await examine([url]), WARNING, r"it is redis 5\.0\.0*9"
+        case "noloop-defect":
+            url = await ward.proxy(RewritingProxy(ward.start().url, version_of("7.0.4")))
+            return await examine([url]), INFO, r"it is redis 7\.0\.0*4"
+        case "no-resp3":
+            return await examine([ward.start(["--rename-command", "HELLO", ""]).url]), WARNING, "RESP3"
+        case "no-tracking":
+            server = ward.start(["--rename-command", "CLIENT", ""])
+            return await examine([server.url]), WARNING, "CLIENT TRACKING is refused: .*unknown command"
+        case "no-identity":
+            return await examine([ward.start(["--rename-command", "INFO", ""]).url]), WARNING, "INFO is refused"
+        case "no-script-load":
+            return await examine([ward.start(["--rename-command", "SCRIPT", ""]).url]), INFO, "SCRIPT LOAD is refused"
+        case "missing-right":
+            return await examine([ward.user("+@all", "-evalsha")]), ERROR, "no right to evalsha"
+        case "refused":
+            server = ward.start(["--maxmemory", "1mb", "--maxmemory-policy", "noeviction"])
+            await asyncio.to_thread(fill, server)
+            return await examine([server.url]), ERROR, "script acquire: -?OOM"
+        case "clock-rate":
+            began: list[float] = []
+
+            def fast(now: float) -> float:
+                began.append(now)
+                return now + (now - began[0]) * 0.2
+
+            return await examine([await ward.clock(fast)], watch=0.5), ERROR, r"advanced 1\.\d+ s"
+        case "clock-rate-unknown":
+            return await examine([await ward.slow(0.05)]), INFO, "drift_factor allows for"
+        case "clock-unknown":
+            return await examine([ward.start(["--rename-command", "TIME", ""]).url]), INFO, "TIME is refused"
+        case "round-trip":
+            return await examine([await ward.slow(0.05)], node_timeout=0.05), ERROR, r"half .* take [5-9]\d"
+        case "no-quorum":
+            servers = [ward.start() for _ in range(3)]
+            for server in servers[1:]:
+                server.stop()
+            return await examine([server.url for server in servers]), ERROR, "1 of 3 nodes can vote, 2 are needed"
+        case "same-server":
+            server = ward.start()
+            twin = f"redis://localhost:{server.port}/3"
+            return (
+                await examine([server.url, twin, ward.start().url]),
+                ERROR,
+                rf"{server.address} and localhost:{server.port}/3",
+            )
+        case "single-node":
+            return await examine([ward.start().url]), WARNING, "there is one node"
+        case "even-number":
+            return await examine([ward.start().url for _ in range(4)]), WARNING, "there are 4 nodes; they bear the loss of 1"
+        case "same-host":
+            urls = [ward.start().url, ward.start(unix_socket=True).url, ward.start().url]
+            return await examine(urls), WARNING, "3 of 3 nodes are on this machine"
+        case "clock-offset":
+            urls = [ward.start().url, await ward.clock(lambda now: now - 3600), ward.start().url]
+            return await examine(urls), WARNING, r"are (3600|3599\.9)\S* s apart"
+        case "client-clock":
+            return await examine([await ward.clock(lambda now: now + 3600)]), WARNING, r"(3600|3599\.9)\S* s behind"
+        case "slow-quorum":
+            return await examine([await ward.slow(0.05)], ttl=0.8), WARNING, "of the ttl"
+        case "short-ttl":
+            return await examine([ward.start().url], ttl=2.0), INFO, "ttl is 2 s, 4 times node_timeout"
+        case _:
+            raise AssertionError(f"no server here shows the finding {code!r}")
+
+
+@pytest.mark.parametrize("code", KINDS)
+async def test_the_doctor_finds(code: str, start_server: StartServer) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        diagnosis, severity, words = await ill(code, Ward(start_server, stack))
+        finding = the(diagnosis, code)
+        assert finding.severity is severity
+        assert re.search(words, finding.what)
+
+
+async def codes_of(urls: Iterable[Any], **options: Any) -> dict[str, Severity]:
+    return {finding.code: finding.severity for finding in (await examine(urls, **options)).findings}
+
+
+async def test_a_sound_set_has_nothing_worse_than_being_on_one_machine(start_server: StartServer) -> None:
+    servers = [start_server(SAFE, appendonly=True) for _ in range(3)]
+    diagnosis = await examine([server.url for server in servers])
+    wrong = {finding.code for finding in diagnosis.findings if finding.severity is not INFO}
+    assert wrong == {"same-host"}
+    assert {finding.code for finding in diagnosis.findings} <= {"same-host", "restarted", "clock-rate-unknown"}
+    for server, facts in zip(servers, diagnosis.nodes, strict=True):
+        info = server.info()
+        assert (facts.address, facts.endpoint, facts.run_id) == (server.address, server.address, info["run_id"])
+        assert facts.server.split()[1] in (info.get("valkey_version"), info["redis_version"])
+        assert (facts.resp3, facts.tracking, facts.granted, facts.refusals) == (True, True, True, ())
+        assert (facts.aof, facts.fsync, facts.maxmemory_policy, facts.replicas) == (True, "always", "noeviction", 0)
+        assert facts.round_trips is not None
+        assert facts.clock is not None
+        assert abs(facts.clock.offset) <= facts.clock.offset_error + 0.001
+        assert server.command("DBSIZE") == b"0"
+        assert server.info()["connected_clients"] == "1", "the doctor's connection is still there"
+
+
+@pytest.mark.parametrize(
+    ("settings", "appendonly", "code", "severity"),
+    [
+        (["--maxmemory", "8mb", "--maxmemory-policy", "allkeys-lru"], False, "eviction-policy", ERROR),
+        (["--maxmemory-policy", "volatile-ttl"], False, "eviction-policy", WARNING),
+        (["--maxmemory", "8mb", "--maxmemory-policy", "noeviction"], False, "eviction-policy", None),
+        (["--appendfsync", "everysec"], True, "fsync", INFO),
+        (["--appendfsync", "always"], True, "fsync", None),
+        ([], True, "restarted", INFO),
+        ([], True, "no-persistence", None),
+    ],
+)
+async def test_how_bad_a_setting_is(
+    settings: list[str], appendonly: bool, code: str, severity: Severity | None, start_server: StartServer
+) -> None:
+    codes = await codes_of([start_server(settings, appendonly=appendonly).url])
+    assert codes.get(code) == severity
+
+
+async def test_keys_evicted_before_the_policy_was_corrected_are_a_warning(start_server: StartServer) -> None:
+    server = start_server(["--maxmemory", "4mb", "--maxmemory-policy", "allkeys-random"])
+    server.command("EVAL", "for i = 1, 1000 do redis.call('SET', i, string.rep('x', 10000)) end", "0")
+    server.command("CONFIG", "SET", "maxmemory-policy", "noeviction")
+    codes = await codes_of([server.url])
+    assert codes["evicted-keys"] is WARNING
+    assert "eviction-policy" not in codes
+
+
+async def test_a_clock_that_is_too_slow_is_a_warning(start_server: StartServer) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        began: list[float] = []
+
+        def slow(now: float) -> float:
+            began.append(now)
+            return now - (now - began[0]) * 0.2
+
+        url = await Ward(start_server, stack).clock(slow)
+        assert (await codes_of([url], watch=0.5))["clock-rate"] is WARNING
+
+
+async def test_a_server_that_reads_its_data_is_not_ready(start_server: StartServer) -> None:
+    server = start_server(["--key-load-delay", "300"], appendonly=True)
+    server.command("EVAL", "for i = 1, 8000 do redis.call('SET', 'k' .. i, i) end return 1", "0")
+    server.stop()
+    starting = asyncio.create_task(asyncio.to_thread(server.start))
+
+    async def told() -> list[Finding]:
+        diagnosis = await examine([server.url])
+        return of(diagnosis, "not-ready")
+
+    try:
+        (finding,) = await eventually(told, 20)
+    finally:
+        await starting
+    assert "LOADING" in finding.what
+    assert "when it is done" in finding.remedy

@@ -1,0 +1,150 @@
+"""What servers say and what clocks show, read by pure functions: full tables of the words of every version."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aioredlock_ng._core.refusals import KEYS, cure_of, harmless, missing_right
+from aioredlock_ng._core.samples import TimeSample, clock_reading, round_trips
+from aioredlock_ng._core.server_info import facts_of, info_fields, server_name, version_of
+
+SHA = "620cd258c2c9c88c9d10db67812ccf663d96bdc6"
+
+# As Redis 6.2.14, 7.0.15, Valkey 8.1.8 and 9.1.2 say it.
+WORDS = {
+    "NOPERM this user has no permissions to run the 'evalsha' command or its subcommand": "evalsha",
+    "NOPERM this user has no permissions to run the 'script' command or its subcommand": "script|load",
+    "NOPERM this user has no permissions to run the 'client' command or its subcommand": "client|tracking",
+    "NOPERM this user has no permissions to run the 'config' command or its subcommand": "config|get",
+    "NOPERM this user has no permissions to run the 'client|tracking' command": "client|tracking",
+    "NOPERM User locks has no permissions to run the 'script|load' command": "script|load",
+    "this user has no permissions to run the 'select' command": "select",
+    f"ERR Error running script (call to f_{SHA}): @user_script:1: @user_script: 1: The user executing the script can't run this"
+    " command or subcommand": "",
+    f"ERR The user executing the script can't run this command or subcommand script: {SHA}, on @user_script:1.": "",
+    f"ERR ACL failure in script: User u has no permissions to run the 'get' command script: {SHA}, on @user_script:1.": "get",
+    "NOPERM this user has no permissions to access one of the keys used as arguments": KEYS,
+    "NOPERM No permissions to access a key": KEYS,
+    "ERR ACL failure in script: No permissions to access a key script: on @user_script:1.": KEYS,
+    f"ERR Error running script (call to f_{SHA}): @user_script:1: @user_script: 1: The user executing the script can't access"
+    " at least one of the keys mentioned in the command arguments": KEYS,
+    "OOM command not allowed when used memory > 'maxmemory'.": None,
+    "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.": None,
+    "ERR unknown command 'CLIENT', with args beginning with: 'TRACKING' 'ON'": None,
+}
+
+
+@pytest.mark.parametrize(("words", "right"), WORDS.items())
+def test_a_missing_right_is_read_from_the_words_of_every_version(words: str, right: str | None) -> None:
+    assert missing_right(words) == right
+
+
+@pytest.mark.parametrize(
+    ("words", "cure"),
+    [
+        ("OOM command not allowed when used memory > 'maxmemory'.", "memory"),
+        (f"ERR Error running script (call to f_{SHA}): @user_script:1: -OOM command not allowed", "memory"),
+        ("MISCONF Redis is configured to save RDB snapshots", "disk"),
+        ("READONLY You can't write against a read only replica.", "primary"),
+        ("NOREPLICAS Not enough good replicas to write.", "min-replicas-to-write"),
+        ("BUSY Redis is busy running a script.", "SCRIPT KILL"),
+        ("LOADING Redis is loading the dataset in memory", "done"),
+        ("ERR unknown command 'SCRIPT'", "Valkey"),
+        ("ERR something new", None),
+    ],
+)
+def test_what_to_do_is_read_from_the_words(words: str, cure: str | None) -> None:
+    told = cure_of(words)
+    assert told is None if cure is None else told is not None and cure in told
+
+
+def test_quoted_arguments_and_control_codes_are_not_shown() -> None:
+    assert harmless("ERR unknown command 'AUTH', with args beginning with: 's3cr3t' ") == "ERR unknown command 'AUTH'"
+    assert harmless("ERR unknown command `AUTH`, with args beginning with: `s3cr3t`, ") == "ERR unknown command `AUTH`"
+    assert harmless("a\x1b[31mb\r\nc") == "a [31mb  c"
+    assert len(harmless("x" * 10_000)) == 300
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"ERR Error running script (call to f_{SHA}): @user_script:9: @user_script: 9: -OOM not allowed",
+        f"-OOM not allowed script: {SHA}, on @user_script:9.",
+        "-OOM not allowed script: on @user_script:9.",
+    ],
+)
+def test_places_in_scripts_are_not_shown(words: str) -> None:
+    assert harmless(words) == "-OOM not allowed"
+
+
+@pytest.mark.parametrize(
+    ("lines", "name", "version"),
+    [
+        ("redis_version:7.0.15", "redis 7.0.15", (7, 0, 15)),
+        ("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2", "valkey 9.1.2", (9, 1, 2)),
+        ("redis_version:7.2.4\r\nserver_name:other", "other 7.2.4", (7, 2, 4)),
+        ("redis_version:8.4-rc1", "redis 8.4-rc1", (8,)),
+        ("role:master", "", ()),
+    ],
+)
+def test_a_server_is_named_as_it_is(lines: str, name: str, version: tuple[int, ...]) -> None:
+    info = info_fields(f"# Server\r\n{lines}\r\n".encode())
+    assert server_name(info) == name
+    assert version_of(name) == version
+
+
+@pytest.mark.parametrize("line", ["redis_mode:cluster", "server_mode:cluster", "cluster_enabled:1"])
+def test_cluster_mode_is_seen_however_it_is_said(line: str) -> None:
+    assert facts_of(info_fields(line.encode()))["cluster"]
+
+
+def test_an_info_that_says_nothing_gives_no_facts() -> None:
+    assert not any(facts_of({}).values())
+    assert facts_of({})["aof"] is None
+    assert facts_of({"uptime_in_seconds": "many"})["uptime"] is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "p50", "p95", "p99"),
+    [([3.0], 3.0, 3.0, 3.0), ([2.0, 1.0], 1.0, 2.0, 2.0), ([float(n) for n in range(100, 0, -1)], 50.0, 95.0, 99.0)],
+)
+def test_percentiles_are_by_nearest_rank(seconds: list[float], p50: float, p95: float, p99: float) -> None:
+    told = round_trips(seconds)
+    assert told is not None
+    assert (told.count, told.p50, told.p95, told.p99) == (len(seconds), p50, p95, p99)
+
+
+def test_there_are_no_percentiles_of_nothing() -> None:
+    assert round_trips([]) is None
+
+
+durations = st.floats(0.0, 0.5)
+
+
+@given(
+    offset=st.floats(-1e5, 1e5),
+    rate=st.floats(0.5, 2.0),
+    between=st.floats(1.0, 60.0),
+    ways=st.tuples(durations, durations, durations, durations),
+)
+def test_a_reading_is_never_off_by_more_than_it_says(
+    offset: float, rate: float, between: float, ways: tuple[float, float, float, float]
+) -> None:
+    """However the round trip is shared out between the way there and the way back."""
+    wall_at_0 = 1e9
+
+    def node_clock(at: float) -> float:
+        return wall_at_0 + offset + rate * at
+
+    def sample(sent: float, there: float, back: float) -> TimeSample:
+        received = sent + there + back
+        return TimeSample(sent, received, node_clock(sent + there), wall_at_0 + received)
+
+    first, last = sample(0.0, *ways[:2]), sample(between + 1.0, *ways[2:])
+    told = clock_reading(first, last)
+    read_at = between + 1.0 + ways[2]
+    assert abs(told.offset - (node_clock(read_at) - wall_at_0 - read_at)) <= told.offset_error + 1e-6
+    # The instants of reading are known up to the errors of both samples, and the clock advances at its own rate in them.
+    assert abs(told.rate - rate) <= told.rate_error * rate + 1e-6

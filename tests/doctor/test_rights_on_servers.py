@@ -1,0 +1,107 @@
+"""Missing ACL rights, tried by doing on every server version at hand: each is named, and what it costs is told."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioredlock_ng import Severity
+from aioredlock_ng._nodes.examine import COMMANDS_IN_SCRIPTS
+from aioredlock_ng._scripts import SCRIPTS
+from tests.doctor.test_findings_on_servers import examine, of, the
+from tests.support import server_versions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioredlock_ng.testing import LocalServer
+
+    StartServer = Callable[..., LocalServer]
+
+VERSIONS = [pytest.param(version.binary, id=version.id) for version in server_versions.at_hand()]
+ACL_DOC = Path(__file__).parents[2] / "docs" / "acl.md"
+
+ERROR, WARNING, INFO = Severity
+
+RIGHTS = {
+    "evalsha": ERROR,
+    "eval": ERROR,
+    "set": ERROR,
+    "get": ERROR,
+    "pttl": ERROR,
+    "pexpire": ERROR,
+    "del": ERROR,
+    "script|load": INFO,
+    "client|tracking": WARNING,
+    "info": WARNING,
+    "time": INFO,
+    "config|get": INFO,
+}
+
+ALL = [f"+{right}" for right in RIGHTS]
+
+
+@pytest.mark.parametrize("binary", VERSIONS)
+@pytest.mark.parametrize("missing", RIGHTS)
+async def test_a_missing_right_is_named_and_nothing_else(missing: str, binary: Path, start_server: StartServer) -> None:
+    server = start_server(binary=binary, appendonly=True)
+    rights = [right for right in ALL if right != f"+{missing}"]
+    server.command("ACL", "SETUSER", "locks", "on", ">word", "~lock:*", *rights)
+    diagnosis = await examine([f"redis://locks:word@{server.address}"])
+    finding = the(diagnosis, "missing-right")
+    assert finding.severity is RIGHTS[missing]
+    assert f"no right to {missing}: " in finding.what
+    assert f"+{missing} " in finding.remedy
+    # A lock that is free is not read.
+    assert diagnosis.nodes[0].granted == (missing not in ("evalsha", "set"))
+    assert not of(diagnosis, "refused")
+    # What may not delete leaves it to the ttl.
+    assert (server.command("DBSIZE") == b"0") == (missing != "del")
+
+
+@pytest.mark.parametrize("binary", VERSIONS)
+async def test_a_key_outside_the_users_pattern_is_told_with_the_remedy(binary: Path, start_server: StartServer) -> None:
+    server = start_server(binary=binary)
+    server.command("ACL", "SETUSER", "locks", "on", ">word", "~lock:*", "+@all")
+    url = f"redis://locks:word@{server.address}"
+    finding = the(await examine([url], probe="another"), "missing-right")
+    assert finding.severity is ERROR
+    assert "no right to the doctor's key" in finding.what
+    assert "--probe" in finding.remedy
+    assert not of(await examine([url], probe="lock:another"), "missing-right")
+    assert not of(await examine([url], probe="another", key_format="lock:{name}"), "missing-right")
+
+
+async def test_several_missing_rights_are_several_findings(start_server: StartServer) -> None:
+    server = start_server()
+    server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "+evalsha", "+info", "+client|tracking")
+    diagnosis = await examine([f"redis://locks:word@{server.address}"])
+    named = {finding.what.partition("no right to ")[2].partition(":")[0] for finding in of(diagnosis, "missing-right")}
+    assert named >= {"eval", "get", "pttl", "set", "pexpire", "del", "script|load", "time"}
+
+
+async def test_no_right_to_the_database_is_named(start_server: StartServer) -> None:
+    server = start_server()
+    server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", *ALL)
+    finding = the(await examine([f"redis://locks:word@{server.address}/2"]), "missing-right")
+    assert finding.severity is ERROR
+    assert "no right to select" in finding.what
+
+
+@pytest.mark.parametrize("binary", VERSIONS)
+async def test_the_rights_in_the_docs_satisfy_the_doctor(binary: Path, start_server: StartServer) -> None:
+    server = start_server(["--appendfsync", "always"], binary=binary, appendonly=True)
+    line = re.search(r"^ACL SETUSER .*$", ACL_DOC.read_text(), re.MULTILINE)
+    assert line is not None
+    server.command(*line[0].split())
+    diagnosis = await examine([f"redis://locks:password@{server.address}"])
+    assert diagnosis.nodes[0].granted
+    assert {finding.code for finding in diagnosis.findings if finding.severity is not INFO} == {"single-node"}
+
+
+def test_every_command_in_a_script_can_be_tried_by_itself() -> None:
+    called = {name.decode() for script in SCRIPTS for name in re.findall(rb"redis\.p?call\('(\w+)'", script.source)}
+    assert called == COMMANDS_IN_SCRIPTS.keys()

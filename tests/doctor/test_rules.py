@@ -1,0 +1,293 @@
+"""The pure rules, as a full table: which facts make which finding, how bad, and which do not."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aioredlock_ng import ClockReading, NodeFacts, Options, Refused, RoundTrips, Severity
+from aioredlock_ng._core.finding_kinds import KINDS
+from aioredlock_ng._core.findings import diagnosis_of
+
+OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+
+ERROR, WARNING, INFO = Severity
+
+SOUND = NodeFacts(
+    address="10.0.0.1:6379",
+    endpoint="10.0.0.1:6379",
+    server="redis 7.2.4",
+    run_id="1",
+    role="master",
+    cluster=False,
+    uptime=1e6,
+    replicas=0,
+    maxmemory=0,
+    maxmemory_policy="noeviction",
+    evicted_keys=0,
+    aof=True,
+    fsync="always",
+    resp3=True,
+    tracking=True,
+    granted=True,
+    round_trips=RoundTrips(50, 0.001, 0.002, 0.003),
+    clock=ClockReading(0.001, 0.0005, 1.0, 0.001),
+)
+
+
+GONE = NodeFacts(address="10.0.0.9:6379", problem="unreachable", words="no route")
+
+
+def sound_set(count: int = 3) -> list[NodeFacts]:
+    nodes = range(1, count + 1)
+    return [replace(SOUND, address=f"10.0.0.{n}:6379", endpoint=f"10.0.0.{n}:6379", run_id=str(n)) for n in nodes]
+
+
+def found(nodes: list[NodeFacts], **options: Any) -> list[tuple[str, Severity]]:
+    return [(finding.code, finding.severity) for finding in diagnosis_of(nodes, Options(**options)).findings]
+
+
+def clock(offset: float = 0.0, rate: float = 1.0, error: float = 0.0005) -> ClockReading:
+    return ClockReading(offset, error, rate, 2 * error)
+
+
+def trips(p50: float, p95: float) -> RoundTrips:
+    return RoundTrips(50, p50, p95, p95)
+
+
+UNNAMED = "ERR The user executing the script can't run this command or subcommand"
+NOPERM = "NOPERM this user has no permissions to run the '{}' command"
+
+ONE_NODE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, Severity]]]] = [
+    ("nothing", {}, {}, []),
+    ("unreachable", {"problem": "unreachable", "words": "refused"}, {}, [("unreachable", ERROR)]),
+    ("authentication", {"problem": "authentication", "words": "WRONGPASS"}, {}, [("authentication", ERROR)]),
+    ("silent", {"problem": "silent", "words": "no answer"}, {}, [("silent", ERROR)]),
+    ("not ready", {"problem": "not-ready", "words": "LOADING"}, {}, [("not-ready", ERROR)]),
+    ("not examined", {"problem": "not-examined", "words": "given as an object"}, {}, [("not-examined", INFO)]),
+    ("no database", {"problem": "unreachable", "words": NOPERM.format("select")}, {}, [("missing-right", ERROR)]),
+    ("replica", {"role": "slave", "aof": False}, {}, [("replica", ERROR)]),
+    ("cluster", {"cluster": True, "aof": False}, {}, [("cluster", ERROR)]),
+    ("volatile", {"maxmemory": 1, "maxmemory_policy": "volatile-lru"}, {}, [("eviction-policy", ERROR)]),
+    ("allkeys", {"maxmemory": 1, "maxmemory_policy": "allkeys-lfu"}, {}, [("eviction-policy", ERROR)]),
+    ("no limit yet", {"maxmemory_policy": "volatile-lru"}, {}, [("eviction-policy", WARNING)]),
+    ("limit unknown", {"maxmemory": None, "maxmemory_policy": "volatile-lru"}, {}, [("eviction-policy", WARNING)]),
+    ("policy unknown", {"maxmemory": 1, "maxmemory_policy": ""}, {}, []),
+    ("evicted before", {"evicted_keys": 1}, {}, [("evicted-keys", WARNING)]),
+    (
+        "evicts",
+        {"maxmemory": 1, "maxmemory_policy": "volatile-lru", "evicted_keys": 1},
+        {},
+        [("eviction-policy", ERROR), ("evicted-keys", ERROR)],
+    ),
+    ("no AOF", {"aof": False, "fsync": ""}, {}, [("no-persistence", WARNING)]),
+    ("everysec", {"fsync": "everysec"}, {}, [("fsync", INFO)]),
+    ("fsync no", {"fsync": "no"}, {}, [("fsync", WARNING)]),
+    ("fsync unknown", {"fsync": ""}, {}, []),
+    ("saving fails", {"failing": ("aof_last_write_status",)}, {}, [("persistence-failing", WARNING)]),
+    ("replicas", {"replicas": 2}, {}, [("replicas", WARNING)]),
+    ("restarted, with its data", {"uptime": 60}, {}, [("restarted", INFO)]),
+    (
+        "restarted, empty",
+        {"uptime": 60, "aof": False},
+        {},
+        [("no-persistence", WARNING), ("restarted", WARNING)],
+    ),
+    ("restarted long enough ago", {"uptime": 61}, {}, []),
+    ("restarted, shorter leases", {"uptime": 60}, {"max_ttl": 30}, []),
+    ("Redis 6.0", {"server": "redis 6.0.16"}, {}, [("old-version", WARNING)]),
+    ("Redis 6.2.7", {"server": "redis 6.2.7"}, {}, [("noloop-defect", INFO)]),
+    ("Redis 6.2.8", {"server": "redis 6.2.8"}, {}, []),
+    ("Redis 7.0.4", {"server": "redis 7.0.4"}, {}, [("noloop-defect", INFO)]),
+    ("Redis 7.0.5", {"server": "redis 7.0.5"}, {}, []),
+    ("Redis 8", {"server": "redis 8.4.0"}, {}, []),
+    ("Valkey", {"server": "valkey 7.0.4"}, {}, []),
+    ("no RESP3", {"resp3": False, "tracking": None}, {}, [("no-resp3", WARNING)]),
+    ("hidden identity", {"run_id": ""}, {}, [("no-identity", WARNING)]),
+    ("INFO refused", {"refusals": (Refused("INFO", "ERR no"),), "server": ""}, {}, [("no-identity", WARNING)]),
+    ("INFO, no right", {"refusals": (Refused("INFO", NOPERM.format("info")),)}, {}, [("missing-right", WARNING)]),
+    ("SCRIPT LOAD", {"refusals": (Refused("SCRIPT LOAD", "ERR no"),)}, {}, [("no-script-load", INFO)]),
+    ("tracking", {"refusals": (Refused("CLIENT TRACKING", "ERR no"),), "tracking": False}, {}, [("no-tracking", WARNING)]),
+    ("TIME", {"refusals": (Refused("TIME", "ERR no"),), "clock": None}, {}, [("clock-unknown", INFO)]),
+    ("CONFIG", {"refusals": (Refused("CONFIG GET", "ERR no"),), "fsync": ""}, {}, [("fsync-unknown", INFO)]),
+    ("a script", {"refusals": (Refused("script acquire", "OOM x"),)}, {}, [("refused", ERROR)]),
+    (
+        "scripts, for one reason",
+        {"refusals": (Refused("script acquire", "OOM x"), Refused("script extend", "OOM x"))},
+        {},
+        [("refused", ERROR)],
+    ),
+    (
+        "a right that only the command itself names",
+        {
+            "refusals": (
+                Refused("script acquire", "ERR can't run this command or subcommand"),
+                Refused("SET", NOPERM.format("set")),
+            )
+        },
+        {},
+        [("missing-right", ERROR)],
+    ),
+    (
+        "a right that nothing names",
+        {"refusals": (Refused("script acquire", UNNAMED),)},
+        {},
+        [("missing-right", ERROR)],
+    ),
+    (
+        "one right, refused in several ways",
+        {"refusals": (Refused("script release", f"ERR x: {NOPERM.format('del')}"), Refused("DEL", NOPERM.format("del")))},
+        {},
+        [("missing-right", ERROR)],
+    ),
+    # ttl 10 s, drift 0.102 s: a clock may be 0.102 / 9.898 = 1.03 % fast.
+    ("a little fast", {"clock": clock(rate=1.0102)}, {}, []),
+    ("too fast", {"clock": clock(rate=1.0120)}, {}, [("clock-rate", ERROR)]),
+    ("too fast, perhaps", {"clock": clock(rate=1.0120, error=0.0045)}, {}, []),
+    ("too fast for less drift", {"clock": clock(rate=1.0102)}, {"drift_factor": 0.005}, [("clock-rate", ERROR)]),
+    ("too slow", {"clock": clock(rate=0.9880)}, {}, [("clock-rate", WARNING)]),
+    ("stepped back", {"clock": clock(rate=-3599.0)}, {}, [("clock-rate", WARNING)]),
+    ("too far to tell", {"clock": clock(error=0.006)}, {}, [("clock-rate-unknown", INFO)]),
+    ("slow now and then", {"round_trips": trips(0.01, 0.06)}, {}, [("round-trip", WARNING)]),
+    ("slow now and then, allowed", {"round_trips": trips(0.01, 0.06)}, {"node_timeout": 0.2}, []),
+    ("slower than the timeout", {"round_trips": trips(0.1, 0.11)}, {}, [("round-trip", ERROR)]),
+    ("nothing measured", {"round_trips": None, "clock": None}, {}, []),
+]
+
+
+@pytest.mark.parametrize(("facts", "options", "expected"), [row[1:] for row in ONE_NODE], ids=[row[0] for row in ONE_NODE])
+def test_what_is_found_at_one_node_of_three(
+    facts: dict[str, Any], options: dict[str, Any], expected: list[tuple[str, Severity]]
+) -> None:
+    nodes = sound_set()
+    nodes[1] = replace(nodes[1], **facts)
+    diagnosis = diagnosis_of(nodes, Options(**options))
+    assert [(finding.code, finding.severity) for finding in diagnosis.findings] == expected
+    assert all(finding.nodes == (nodes[1].address,) for finding in diagnosis.findings)
+    assert all(finding.what and finding.meaning and finding.remedy for finding in diagnosis.findings)
+
+
+def at(nodes: list[NodeFacts], **changes: list[Any]) -> list[NodeFacts]:
+    """The same nodes, each with its own value of every attribute named."""
+    return [replace(node, **{name: values[index] for name, values in changes.items()}) for index, node in enumerate(nodes)]
+
+
+QUICK, SLOW = trips(0.001, 0.002), trips(0.020, 0.0302)
+SHORT = [("short-ttl", INFO)]
+
+SETS: list[tuple[str, list[NodeFacts], dict[str, Any], list[tuple[str, Severity]]]] = [
+    ("three", sound_set(), {}, []),
+    ("five", sound_set(5), {}, []),
+    ("one", sound_set(1), {}, [("single-node", WARNING)]),
+    ("two", sound_set(2), {}, [("even-number", WARNING)]),
+    ("four", sound_set(4), {}, [("even-number", WARNING)]),
+    ("one process, two names", at(sound_set(), run_id=["1", "2", "1"]), {}, [("same-server", ERROR)]),
+    (
+        "one address, no identity",
+        at(
+            sound_set(),
+            run_id=["", "2", ""],
+            server=["", "redis 7.2.4", ""],
+            endpoint=["10.0.0.1:1", "10.0.0.2:1"] * 2,
+        ),
+        {},
+        [("same-server", ERROR)],
+    ),
+    (
+        "one name twice, and nobody there",
+        [GONE, *sound_set(), GONE],
+        {},
+        [("unreachable", ERROR), ("unreachable", ERROR), ("same-server", ERROR)],
+    ),
+    ("two on one host", at(sound_set(), endpoint=["10.0.0.1:1", "10.0.0.1:2", "10.0.0.2:1"]), {}, [("same-host", WARNING)]),
+    (
+        "loopback and a socket",
+        at(sound_set(), endpoint=["127.0.0.1:1", "/run/redis.sock", "[::1]:1"]),
+        {},
+        [("same-host", WARNING)],
+    ),
+    (
+        "one host by two families",
+        at(sound_set(), endpoint=["10.0.0.1:1", "[::ffff:10.0.0.1]:2", "10.0.0.2:1"]),
+        {},
+        [("same-host", WARNING)],
+    ),
+    ("one socket", at(sound_set(), endpoint=["/run/redis.sock", "10.0.0.1:1", "10.0.0.2:1"]), {}, []),
+    ("a minority gone", at(sound_set(), problem=["", "unreachable", ""]), {}, [("unreachable", ERROR)]),
+    (
+        "a majority gone",
+        at(sound_set(), problem=["silent", "", "unreachable"]),
+        {},
+        [("silent", ERROR), ("unreachable", ERROR), ("no-quorum", ERROR)],
+    ),
+    (
+        "a majority of replicas",
+        at(sound_set(), role=["slave", "slave", "master"]),
+        {},
+        [("replica", ERROR), ("replica", ERROR), ("no-quorum", ERROR)],
+    ),
+    ("a majority that grants nothing", at(sound_set(), granted=[False, True, False]), {}, [("no-quorum", ERROR)]),
+    ("foreign nodes", at(sound_set(), problem=["not-examined"] * 3), {}, [("not-examined", INFO)] * 3),
+    ("clocks apart", at(sound_set(), clock=[clock(), clock(0.2), clock()]), {}, [("clock-offset", WARNING)]),
+    ("clocks apart, perhaps", at(sound_set(), clock=[clock(), clock(0.106, error=0.0049), clock()]), {}, []),
+    ("clocks apart less than the drift", at(sound_set(), clock=[clock(), clock(0.1), clock()]), {}, []),
+    ("our clock behind", at(sound_set(), clock=[clock(40)] * 3), {}, [("client-clock", WARNING)]),
+    ("our clock ahead", at(sound_set(), clock=[clock(-40)] * 3), {}, [("client-clock", WARNING)]),
+    ("our clock behind a little", at(sound_set(), clock=[clock(20)] * 3), {}, []),
+    ("no clock", at(sound_set(), clock=[None] * 3), {}, []),
+    ("one slow node", at(sound_set(), round_trips=[SLOW, QUICK, QUICK]), {"ttl": 0.5}, SHORT),
+    (
+        "two slow nodes",
+        at(sound_set(), round_trips=[SLOW, QUICK, SLOW]),
+        {"ttl": 0.6},
+        [("slow-quorum", WARNING), ("short-ttl", INFO)],
+    ),
+    ("two slow nodes, and leases long enough", at(sound_set(), round_trips=[SLOW, QUICK, SLOW]), {"ttl": 0.7}, SHORT),
+    ("a short ttl", sound_set(), {"ttl": 0.5}, SHORT),
+    ("ten node_timeouts", sound_set(), {"ttl": 1.0}, []),
+]
+
+
+@pytest.mark.parametrize(("nodes", "options", "expected"), [row[1:] for row in SETS], ids=[row[0] for row in SETS])
+def test_what_is_found_in_a_set(nodes: list[NodeFacts], options: dict[str, Any], expected: list[tuple[str, Severity]]) -> None:
+    assert found(nodes, **options) == expected
+
+
+def test_the_tables_have_every_kind() -> None:
+    told = {code for row in [*ONE_NODE, *SETS] for code, _ in row[3]}
+    assert told == KINDS.keys()
+
+
+def test_the_worst_comes_first_and_is_the_severity_of_all() -> None:
+    nodes = at(sound_set(4), fsync=["everysec", "always", "always", "always"], problem=["", "", "silent", ""])
+    diagnosis = diagnosis_of(nodes, Options())
+    assert [finding.severity for finding in diagnosis.findings] == [ERROR, WARNING, INFO]
+    assert diagnosis.severity is ERROR
+    assert diagnosis_of(sound_set(), Options()).severity is None
+
+
+def test_those_of_the_same_severity_come_in_the_order_of_the_nodes() -> None:
+    nodes = at(sound_set(), replicas=[0, 1, 1], failing=[("x",), (), ("y",)])
+    told = [(finding.code, finding.nodes) for finding in diagnosis_of(nodes, Options()).findings]
+    first, second, third = ((node.address,) for node in nodes)
+    assert told == [
+        ("persistence-failing", first),
+        ("replicas", second),
+        ("persistence-failing", third),
+        ("replicas", third),
+    ]
+
+
+def test_the_docs_explain_every_kind_and_no_other() -> None:
+    table = OPERATIONS.read_text(encoding="utf-8").partition("## The doctor")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \| (\w+(?: or \w+)?)", table, re.MULTILINE)
+    assert [code for code, _ in rows] == list(KINDS)
+    shown: dict[str, set[str]] = {code: set() for code in KINDS}
+    for row in [*ONE_NODE, *SETS]:
+        for code, severity in row[3]:
+            shown[code].add(severity.value)
+    assert {code: set(words.split(" or ")) for code, words in rows} == shown
