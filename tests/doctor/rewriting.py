@@ -11,13 +11,15 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-__all__ = ["RewritingProxy", "clock_of", "version_of"]
+__all__ = ["Rewriting", "RewritingProxy", "clock_of", "version_of"]
 
 _TIME = re.compile(rb"\*2\r\n\$10\r\n(\d{10})\r\n\$\d+\r\n(\d+)\r\n")
 _VERSION = re.compile(rb"redis_version:(\d+\.\d+\.\d+)")
 
 
-class _Replies(Direction):
+class Rewriting(Direction):
+    """A `Direction` whose bytes go through `rewrite`, piece by piece."""
+
     def __init__(self, rewrite: Callable[[bytes], bytes]) -> None:
         super().__init__()
         self._rewrite = rewrite
@@ -43,7 +45,7 @@ class RewritingProxy(Proxy):
 
     def __init__(self, url: str, rewrite: Callable[[bytes], bytes]) -> None:
         super().__init__(url)
-        self.to_client = _Replies(rewrite)
+        self.to_client = Rewriting(rewrite)
 
 
 def clock_of(told: Callable[[float], float]) -> Callable[[bytes], bytes]:

@@ -10,7 +10,8 @@ import pytest
 from redis.asyncio import Redis, Sentinel
 
 from aioredlock_ng import ConfigurationError, Redlock
-from tests.doctor.rewriting import RewritingProxy
+from aioredlock_ng._scripts import SCRIPTS
+from tests.doctor.rewriting import Rewriting, RewritingProxy
 from tests.doctor.test_findings_on_servers import examine, of, the
 from tests.support import server_versions
 from tests.support.eventually import eventually
@@ -71,7 +72,34 @@ async def test_every_server_version_is_examined_to_the_end(nodes_of_each_version
 async def test_a_cluster_member_of_every_version_is_told(binary: Path, start_server: StartServer) -> None:
     settings = ["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"]
     server = start_server(settings, binary=binary)
-    the(await examine([server.url]), "cluster")
+    diagnosis = await examine([server.url])
+    assert {finding.code for finding in diagnosis.findings} == {"cluster", "no-quorum", "single-node"}
+    assert diagnosis.nodes[0].granted is None
+
+
+async def test_a_replica_is_told_as_such_and_nothing_is_tried_there(start_server: StartServer) -> None:
+    primary, server = start_server(), start_server()
+    server.command("REPLICAOF", "127.0.0.1", str(primary.port))
+    diagnosis = await examine([server.url])
+    assert {finding.code for finding in diagnosis.findings} == {"replica", "no-quorum", "single-node"}
+    assert diagnosis.nodes[0].granted is None
+
+
+async def test_every_script_of_the_library_is_tried(start_server: StartServer) -> None:
+    sent = []
+
+    def note(data: bytes) -> bytes:
+        sent.append(data)
+        return data
+
+    proxy = RewritingProxy(start_server().url, lambda data: data)
+    proxy.to_server = Rewriting(note)
+    async with proxy:
+        assert (await examine([proxy.url])).nodes[0].granted
+    asked = b"".join(sent)
+    for script in SCRIPTS:
+        assert asked.count(script.source) >= 1, f"{script.name} is not loaded"
+        assert asked.count(script.sha) >= 1, f"{script.name} is not called"
 
 
 async def test_a_socket_a_password_a_database_and_a_client(start_server: StartServer) -> None:

@@ -100,6 +100,31 @@ def test_cluster_mode_is_seen_however_it_is_said(line: str) -> None:
     assert facts_of(info_fields(line.encode()))["cluster"]
 
 
+def test_everything_of_interest_is_read_from_info() -> None:
+    lines = (
+        "run_id:abc", "redis_version:7.2.4", "role:slave", "master_host:10.0.0.2", "master_port:6380", "cluster_enabled:0",
+        "uptime_in_seconds:7", "connected_slaves:2", "maxmemory:1024", "maxmemory_policy:noeviction", "evicted_keys:3",
+        "aof_enabled:1", "aof_last_write_status:err", "aof_last_bgrewrite_status:ok", "rdb_last_bgsave_status:err",
+    )  # fmt: skip
+    assert facts_of(info_fields("\r\n".join(lines).encode())) == {
+        "server": "redis 7.2.4",
+        "run_id": "abc",
+        "role": "slave",
+        "primary": "10.0.0.2:6380",
+        "cluster": False,
+        "uptime": 7,
+        "replicas": 2,
+        "maxmemory": 1024,
+        "maxmemory_policy": "noeviction",
+        "evicted_keys": 3,
+        "aof": True,
+        "failing": ("aof_last_write_status", "rdb_last_bgsave_status"),
+    }
+    assert facts_of({"role": "master", "master_host": "x", "aof_enabled": "0"}) | {"aof": False, "primary": ""} == facts_of(
+        {"role": "master", "aof_enabled": "0"}
+    )
+
+
 def test_an_info_that_says_nothing_gives_no_facts() -> None:
     assert not any(facts_of({}).values())
     assert facts_of({})["aof"] is None
@@ -142,9 +167,12 @@ def test_a_reading_is_never_off_by_more_than_it_says(
         received = sent + there + back
         return TimeSample(sent, received, node_clock(sent + there), wall_at_0 + received)
 
-    first, last = sample(0.0, *ways[:2]), sample(between + 1.0, *ways[2:])
+    first, last = sample(50.0, *ways[:2]), sample(between + 51.0, *ways[2:])
     told = clock_reading(first, last)
-    read_at = between + 1.0 + ways[2]
+    read_at = between + 51.0 + ways[2]
+    assert told.offset_error == pytest.approx((ways[2] + ways[3]) / 2, abs=1e-6)
+    middles = between + 1.0 + (ways[2] + ways[3] - ways[0] - ways[1]) / 2
+    assert told.rate_error == pytest.approx(sum(ways) / 2 / middles, abs=1e-6)
     assert abs(told.offset - (node_clock(read_at) - wall_at_0 - read_at)) <= told.offset_error + 1e-6
     # The instants of reading are known up to the errors of both samples, and the clock advances at its own rate in them.
     assert abs(told.rate - rate) <= told.rate_error * rate + 1e-6

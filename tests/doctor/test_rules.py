@@ -149,10 +149,12 @@ ONE_NODE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, Severi
     ("too fast", {"clock": clock(rate=1.0120)}, {}, [("clock-rate", ERROR)]),
     ("too fast, perhaps", {"clock": clock(rate=1.0120, error=0.0045)}, {}, []),
     ("too fast for less drift", {"clock": clock(rate=1.0102)}, {"drift_factor": 0.005}, [("clock-rate", ERROR)]),
+    ("fast, and much drift allowed", {"clock": clock(rate=1.5)}, {"drift_factor": 0.4}, []),
     ("too slow", {"clock": clock(rate=0.9880)}, {}, [("clock-rate", WARNING)]),
     ("stepped back", {"clock": clock(rate=-3599.0)}, {}, [("clock-rate", WARNING)]),
     ("too far to tell", {"clock": clock(error=0.006)}, {}, [("clock-rate-unknown", INFO)]),
     ("slow now and then", {"round_trips": trips(0.01, 0.06)}, {}, [("round-trip", WARNING)]),
+    ("slow now and then, but not half as slow", {"round_trips": trips(0.01, 0.045)}, {}, []),
     ("slow now and then, allowed", {"round_trips": trips(0.01, 0.06)}, {"node_timeout": 0.2}, []),
     ("slower than the timeout", {"round_trips": trips(0.1, 0.11)}, {}, [("round-trip", ERROR)]),
     ("nothing measured", {"round_trips": None, "clock": None}, {}, []),
@@ -216,6 +218,12 @@ SETS: list[tuple[str, list[NodeFacts], dict[str, Any], list[tuple[str, Severity]
         {},
         [("same-host", WARNING)],
     ),
+    (
+        "two on one host, no identity",
+        at(sound_set(), run_id=["", "", "3"], server=["", "", ""], endpoint=["10.0.0.1:1", "10.0.0.1:2", "10.0.0.2:1"]),
+        {},
+        [("same-host", WARNING)],
+    ),
     ("one socket", at(sound_set(), endpoint=["/run/redis.sock", "10.0.0.1:1", "10.0.0.2:1"]), {}, []),
     ("a minority gone", at(sound_set(), problem=["", "unreachable", ""]), {}, [("unreachable", ERROR)]),
     (
@@ -233,16 +241,23 @@ SETS: list[tuple[str, list[NodeFacts], dict[str, Any], list[tuple[str, Severity]
     ("a majority that grants nothing", at(sound_set(), granted=[False, True, False]), {}, [("no-quorum", ERROR)]),
     ("foreign nodes", at(sound_set(), problem=["not-examined"] * 3), {}, [("not-examined", INFO)] * 3),
     ("clocks apart", at(sound_set(), clock=[clock(), clock(0.2), clock()]), {}, [("clock-offset", WARNING)]),
-    ("clocks apart, perhaps", at(sound_set(), clock=[clock(), clock(0.106, error=0.0049), clock()]), {}, []),
+    ("clocks apart, perhaps", at(sound_set(), clock=[clock(), clock(0.1062, error=0.004), clock()]), {}, []),
     ("clocks apart less than the drift", at(sound_set(), clock=[clock(), clock(0.1), clock()]), {}, []),
     ("our clock behind", at(sound_set(), clock=[clock(40)] * 3), {}, [("client-clock", WARNING)]),
     ("our clock ahead", at(sound_set(), clock=[clock(-40)] * 3), {}, [("client-clock", WARNING)]),
-    ("our clock behind a little", at(sound_set(), clock=[clock(20)] * 3), {}, []),
+    ("our clock behind a little", at(sound_set(), clock=[clock(25)] * 3), {}, []),
+    ("our clock behind, perhaps", at(sound_set(), clock=[ClockReading(30.3, 0.4, 1.0, 0.001)] * 3), {}, []),
     ("no clock", at(sound_set(), clock=[None] * 3), {}, []),
     ("one slow node", at(sound_set(), round_trips=[SLOW, QUICK, QUICK]), {"ttl": 0.5}, SHORT),
     (
         "two slow nodes",
         at(sound_set(), round_trips=[SLOW, QUICK, SLOW]),
+        {"ttl": 0.6},
+        [("slow-quorum", WARNING), ("short-ttl", INFO)],
+    ),
+    (
+        "two slow nodes, and one not measured",
+        at(sound_set(), round_trips=[SLOW, None, SLOW]),
         {"ttl": 0.6},
         [("slow-quorum", WARNING), ("short-ttl", INFO)],
     ),
@@ -255,6 +270,68 @@ SETS: list[tuple[str, list[NodeFacts], dict[str, Any], list[tuple[str, Severity]
 @pytest.mark.parametrize(("nodes", "options", "expected"), [row[1:] for row in SETS], ids=[row[0] for row in SETS])
 def test_what_is_found_in_a_set(nodes: list[NodeFacts], options: dict[str, Any], expected: list[tuple[str, Severity]]) -> None:
     assert found(nodes, **options) == expected
+
+
+@pytest.mark.parametrize(
+    ("facts", "what"),
+    [
+        (
+            {"maxmemory": 3 * 2**19, "maxmemory_policy": "volatile-lru"},
+            "maxmemory-policy is volatile-lru, at 1.5 MiB",
+        ),
+        ({"evicted_keys": 12_345}, "it has evicted 12,345 keys since its statistics began"),
+        ({"replicas": 1}, "a replica is attached"),
+        ({"replicas": 2}, "2 replicas are attached"),
+        ({"uptime": 7}, "it started 7 s ago, and leases may last 60 s (max_ttl)"),
+        (
+            {"clock": clock(rate=1.5)},
+            "its clock advanced 1.5 s (± 0.10%) in one second of this machine's; drift_factor allows for 1.01031",
+        ),
+        (
+            {"clock": clock(error=0.02)},
+            "its clock advanced 1 s (± 4.00%) in one second of this machine's; drift_factor allows for 1.01031",
+        ),
+        ({"round_trips": trips(0.15, 0.2)}, "half of its round trips take 150 ms or more; node_timeout is 100 ms"),
+        ({"round_trips": trips(0.01, 0.06)}, "one round trip in 20 takes 60 ms or more; node_timeout is 100 ms"),
+    ],
+)
+def test_what_was_seen_is_said_with_its_figures(facts: dict[str, Any], what: str) -> None:
+    (finding,) = diagnosis_of([replace(SOUND, **facts), *sound_set()[1:]], Options()).findings
+    assert finding.what == what
+
+
+@pytest.mark.parametrize(
+    ("nodes", "options", "what"),
+    [
+        (sound_set(2), {}, "there are 2 nodes; they bear the loss of none"),
+        (sound_set(6), {}, "there are 6 nodes; they bear the loss of 2"),
+        (at(sound_set(), clock=[clock(40)] * 3), {}, "this machine's clock is 40 s behind the nearest node's"),
+        (at(sound_set(), clock=[clock(-40)] * 3), {}, "this machine's clock is 40 s ahead of the nearest node's"),
+        (
+            at(sound_set(), clock=[clock(1.5), clock(), clock()]),
+            {},
+            "the clocks of 10.0.0.2:6379 and 10.0.0.1:6379 are 1.5 s apart (± 0.001 s)",
+        ),
+        (
+            at(sound_set(), round_trips=[trips(0.2, 0.25)] * 3),
+            {"ttl": 4.0, "node_timeout": 0.51, "max_ttl": 4.0},
+            "a majority's round trip takes 250 ms, 6% of the ttl, one time in 20",
+        ),
+        (sound_set(), {"ttl": 0.75}, "ttl is 0.75 s, 7.5 times node_timeout"),
+        (at(sound_set(), problem=["silent"] * 3), {}, "0 of 3 nodes can vote, 2 are needed"),
+    ],
+)
+def test_what_was_seen_of_the_set_is_said_with_its_figures(nodes: list[NodeFacts], options: dict[str, Any], what: str) -> None:
+    assert what in [finding.what for finding in diagnosis_of(nodes, Options(**options)).findings]
+
+
+def test_a_missing_right_is_said_with_its_name_and_the_command_that_grants_it() -> None:
+    refusals = (Refused("script acquire", NOPERM.format("set")), Refused("GET", "NOPERM No permissions to access a key"))
+    right, key = diagnosis_of([replace(SOUND, refusals=refusals), *sound_set()[1:]], Options()).findings
+    assert right.what == f"its user has no right to set: {NOPERM.format('set')}"
+    assert right.remedy == "ACL SETUSER <user> +set (docs/acl.md)"
+    assert key.what == "its user has no right to the doctor's key: NOPERM No permissions to access a key"
+    assert "--probe" in key.remedy
 
 
 def test_the_tables_have_every_kind() -> None:
