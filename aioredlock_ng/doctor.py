@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PROBE", "WATCH", "diagnose"]
 
-PROBE = "aioredlock_ng:doctor"
-"""Name of the lock that the doctor takes, up to a random end."""
+PROBE = "doctor:aioredlock_ng"
+"""Name of the lock that the doctor takes, up to a random end; `aioredlock_ng:` begins keys that are no locks."""
 
 WATCH = 1.0
 """Seconds between two looks at the nodes' clocks: with round trips of some milliseconds it tells a rate to within a percent."""
