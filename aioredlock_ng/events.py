@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Event", "LeaseLost", "NodeDegraded", "NodeDown", "NodeSuspect", "NodeUp"]
+__all__ = ["Event", "LeaseLost", "NodeDegraded", "NodeDown", "NodeQuarantined", "NodeSuspect", "NodeTrusted", "NodeUp"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,4 +49,20 @@ class LeaseLost:
     held_for: float
 
 
-Event = NodeUp | NodeDown | NodeSuspect | NodeDegraded | LeaseLost
+@dataclass(frozen=True, slots=True)
+class NodeQuarantined:
+    """A node may have forgotten locks: it grants nothing for a while. Said once per quarantine."""
+
+    node: str
+    left: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTrusted:
+    """A node that was quarantined may vote again."""
+
+    node: str
+
+
+Event = NodeUp | NodeDown | NodeSuspect | NodeDegraded | NodeQuarantined | NodeTrusted | LeaseLost

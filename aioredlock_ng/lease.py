@@ -50,6 +50,15 @@ class Lease:
         return self._holding.token.decode()
 
     @property
+    def fence(self) -> int | None:
+        """The fencing token: greater than that of every earlier lease of the same resources; None without fencing.
+
+        Microseconds since 1970 or a little ahead, below 2**53. Show it to the resource with every read that is
+        followed by a write, and with every write; the resource refuses one below the highest it has seen.
+        """
+        return self._holding.fence
+
+    @property
     def ttl(self) -> float:
         """Seconds that the keys live without renewal, as last renewed."""
         return self._holding.ttl

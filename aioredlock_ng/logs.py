@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from aioredlock_ng.events import LeaseLost, NodeDegraded, NodeDown, NodeSuspect, NodeUp
+from aioredlock_ng.events import LeaseLost, NodeDegraded, NodeDown, NodeQuarantined, NodeSuspect, NodeTrusted, NodeUp
 
 if TYPE_CHECKING:
     from aioredlock_ng.events import Event
@@ -27,5 +27,9 @@ def log_event(event: Event) -> None:
             _log.warning("node %s does not answer; going on without it", event.node)
         case NodeDegraded():
             _log.warning("node %s: %s", event.node, event.reason)
+        case NodeQuarantined():
+            _log.warning("node %s grants no lock for %.1f s more: %s", event.node, event.left, event.reason)
+        case NodeTrusted():
+            _log.info("node %s may grant locks again", event.node)
         case NodeUp():
             _log.info("node %s is up (%s)", event.node, event.server)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from aioredlock_ng._core.keys import KeyFormat
-from aioredlock_ng._core.validity import MIN_VALIDITY_SHARE, drift_of, least_ttl
+from aioredlock_ng._core.validity import MIN_VALIDITY_SHARE, drift_of, least_ttl, ttl_ms
 from aioredlock_ng.errors import ConfigurationError
 
 __all__ = ["Options", "positive_seconds"]
@@ -40,8 +40,9 @@ class Options:
         max_ttl: The longest ttl that a lock may ask for, seconds.
         connect_timeout: How long connecting and the handshake with one node may take, seconds.
         close_timeout: How long `aclose()` waits for releases under way, seconds.
-        fencing: Reserved for fencing tokens; only False is accepted until they are built.
-        recovery_guard: Reserved for the guard against nodes that forgot; only None is accepted until it is built.
+        fencing: Give every lease a fencing token.
+        recovery_guard: "auto": a node that lost its memory grants nothing for the guard time, but a wholly new set of
+            nodes may vote at once. "strict": that waits too. None: no guard.
     """
 
     ttl: float = 10.0
@@ -52,8 +53,8 @@ class Options:
     max_ttl: float = 60.0
     connect_timeout: float = 2.0
     close_timeout: float = 1.0
-    fencing: bool = False
-    recovery_guard: str | None = None
+    fencing: bool = True
+    recovery_guard: str | None = "auto"
 
     def __post_init__(self) -> None:
         """Check everything that can be checked without I/O."""
@@ -67,10 +68,10 @@ class Options:
         if not isinstance(self.key_format, str):
             raise ConfigurationError(f"key_format must be a str, not {type(self.key_format).__name__}")
         KeyFormat(self.key_format)
-        if self.fencing is not False:
-            raise ConfigurationError("fencing=True is not built yet in this version; leave it out or pass False")
-        if self.recovery_guard is not None:
-            raise ConfigurationError("recovery_guard is not built yet in this version; leave it out or pass None")
+        if not isinstance(self.fencing, bool):
+            raise ConfigurationError(f"fencing must be True or False, not {type(self.fencing).__name__}")
+        if self.recovery_guard not in ("auto", "strict", None):
+            raise ConfigurationError(f"recovery_guard must be 'auto', 'strict' or None, got {self.recovery_guard!r}")
         self.check_ttl(self.ttl)
 
     def check_ttl(self, value: object) -> float:
@@ -90,6 +91,11 @@ class Options:
                 f" - 0.002 - node_timeout >= {share}, that is ttl >= {least:.4g}; raise ttl or lower node_timeout"
             )
         return ttl
+
+    @property
+    def guard_ms(self) -> int:
+        """Milliseconds for which a lock that was forgotten may still be held."""
+        return ttl_ms(self.max_ttl)
 
     def drift(self, ttl: float) -> float:
         """Seconds of `ttl` given up for clock drift."""

@@ -79,6 +79,8 @@ class Stats:
         wakeups: Waiters woken by the servers or by an overlapping local lock.
         looks: Attempts after waiting, whether woken or because a timer (expiry, fallback) said so; `looks - wakeups`
             or more of them came from timers.
+        second_rounds: Acquisitions whose fence took a second round trip.
+        repairs: Keys or fences that nodes were given back.
         held: Leases held now.
         waiting: Acquisitions that contend or wait now.
     """
@@ -96,6 +98,8 @@ class Stats:
     handoffs: int
     wakeups: int
     looks: int
+    second_rounds: int
+    repairs: int
     held: int
     waiting: int
 

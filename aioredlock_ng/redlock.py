@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import secrets
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
+from aioredlock_ng._core.fencing import slot_of
 from aioredlock_ng._core.inspection import lock_info
 from aioredlock_ng._core.keys import KeyFormat, resource_name
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.validity import ttl_ms, watch_after
 from aioredlock_ng._core.votes import acquire_vote
-from aioredlock_ng._engine.clock import boottime
+from aioredlock_ng._engine.clock import boottime, wall_us
 from aioredlock_ng._engine.engine import Engine
 from aioredlock_ng._engine.spec import Life, LockSpec
 from aioredlock_ng._engine.tokens import SystemTokens
@@ -22,7 +24,7 @@ from aioredlock_ng._nodes.fleet import Fleet
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._nodes.outbox import Outbox
 from aioredlock_ng._nodes.port import NodeState
-from aioredlock_ng._scripts import FORCE_RELEASE, MUTEX
+from aioredlock_ng._scripts.kinds import FORCE_RELEASE, MUTEX, guarded_mutex
 from aioredlock_ng.doctor import PROBE, WATCH, diagnose
 from aioredlock_ng.errors import ConfigurationError, QuorumUnreachable, RedlockClosed
 from aioredlock_ng.lease import Lease
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.port import Node
+    from aioredlock_ng._scripts.kinds import LockKind
 
 __all__ = ["Redlock"]
 
@@ -62,9 +65,11 @@ class Redlock:
         max_ttl: The longest ttl a lock may ask for, seconds.
         connect_timeout: Seconds for connecting and handshake with one node.
         close_timeout: Seconds that `aclose` waits for releases under way.
-        fencing: Only False in this version.
-        recovery_guard: Only None in this version.
+        fencing: Give every lease a fencing token, `lease.fence`. False: plain `SET NX PX`, no repair of lost keys.
+        recovery_guard: "auto": a node that lost its memory (restart, flush, failover) grants nothing for `max_ttl` and
+            a second, but a wholly new set of nodes may vote at once. "strict": that waits too. None: no guard.
         clock: Seconds that never jump back; for simulation. Default: boot time, which goes on during suspend.
+        wall_clock: Seconds since 1970, only for the value of fences; their order never depends on it.
         rng: Randomness for tokens and jitter; for simulation. Default: the system's for tokens.
 
     Raises:
@@ -83,9 +88,10 @@ class Redlock:
         max_ttl: float = 60.0,
         connect_timeout: float = 2.0,
         close_timeout: float = 1.0,
-        fencing: bool = False,
-        recovery_guard: str | None = None,
+        fencing: bool = True,
+        recovery_guard: Literal["auto", "strict"] | None = "auto",
         clock: Callable[[], float] = boottime,
+        wall_clock: Callable[[], float] | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self._options = Options(
@@ -104,7 +110,11 @@ class Redlock:
         self._life = self._life_of(self._options.ttl)
         self._given = _checked_nodes(nodes)
         self._clock = clock
+        self._wall_us = wall_us if wall_clock is None else lambda: int(wall_clock() * 1e6)
         self._rng = rng
+        # Nobody guesses it: it must not occur in a name or a token.
+        self._run_id = b"%040x" % (secrets.randbits(160) if rng is None else rng.getrandbits(160))
+        self._kind = self._kind_of(self._options)
         self._engine: Engine | None = None
         self._nodes: list[Node] = []
 
@@ -155,7 +165,7 @@ class Redlock:
         if self._engine is not None:
             raise RedlockClosed("this Redlock is open already")
         rng = self._rng
-        outbox = Outbox(asyncio.get_running_loop(), self._clock)
+        outbox = Outbox(asyncio.get_running_loop(), self._clock, self._run_id if self._kind.vouch else b"")
         timeout = self._options.connect_timeout
         self._nodes = [RedisNode(given, outbox, timeout) if isinstance(given, Connector) else given for given in self._given]
         engine = self._engine = Engine(
@@ -163,8 +173,10 @@ class Redlock:
             self._options,
             log_event,
             clock=self._clock,
+            wall_us=self._wall_us,
             draw=random.random if rng is None else rng.random,
             new_token=SystemTokens() if rng is None else lambda: b"%032x" % rng.getrandbits(128),
+            run_id=self._run_id,
         )
         try:
             await engine.open()
@@ -242,7 +254,8 @@ class Redlock:
         if on_lost not in ("cancel", "flag"):
             raise ConfigurationError(f"on_lost must be 'cancel' or 'flag', got {on_lost!r}")
         life = self._life if ttl is None else self._life_of(self._options.check_ttl(ttl))
-        spec = LockSpec(MUTEX, resource, names, keys, life, bool(auto_extend), max_hold)
+        slots = tuple(map(slot_of, keys))
+        spec = LockSpec(self._kind, resource, names, keys, slots, life, bool(auto_extend), max_hold)
         return Lock(self.engine, spec, blocking_timeout, on_lost)
 
     async def locked(self, name: str | bytes) -> bool:
@@ -298,7 +311,7 @@ class Redlock:
     def nodes(self) -> tuple[NodeState, ...]:
         """Health of every node, in the order given."""
         if self._engine is not None:
-            return tuple(node.state() for node in self._nodes)
+            return self._engine.states()
         return tuple(NodeState(given.address, "down", "this Redlock is not open") for given in self._given)
 
     @property
@@ -322,6 +335,10 @@ class Redlock:
         if self._engine is None:
             raise RedlockClosed("this Redlock is not open; use `async with redlock:` or `await redlock.open()` first")
         return self._engine
+
+    def _kind_of(self, options: Options) -> LockKind:
+        vouch = b"" if options.recovery_guard is None else b"%b:%d" % (self._run_id, options.guard_ms)
+        return guarded_mutex(fencing=options.fencing, vouch=vouch) if options.fencing or vouch else MUTEX
 
     def _life_of(self, ttl: float) -> Life:
         options = self._options

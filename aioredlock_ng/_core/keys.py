@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from aioredlock_ng.errors import ConfigurationError
 
-__all__ = ["MAX_NAME", "KeyFormat", "resource_name"]
+__all__ = ["MAX_NAME", "OWN_KEYS", "KeyFormat", "resource_name"]
+
+OWN_KEYS = b"aioredlock_ng:"
+"""What the keys begin with that are no locks: the marker and the counters of every node."""
 
 MAX_NAME = 65_536
 """Bytes in a name. Redis takes 512 MB, but 10 MB cost 40 ms per node and command: surely a mistake."""
@@ -27,7 +30,8 @@ class KeyFormat:
         """The Redis key of a name.
 
         Raises:
-            ConfigurationError: Not str or bytes, empty, longer than `MAX_NAME` bytes, or not encodable as UTF-8.
+            ConfigurationError: Not str or bytes, empty, longer than `MAX_NAME` bytes, not encodable as UTF-8, or one of
+                the library's own keys.
         """
         if isinstance(name, str):
             try:
@@ -44,7 +48,12 @@ class KeyFormat:
             raise ConfigurationError("lock name must not be empty; name the resource that the lock protects")
         if len(raw) > MAX_NAME:
             raise ConfigurationError(f"lock name has {len(raw):,} bytes, more than {MAX_NAME:,}; use a hash of it as the name")
-        return self._prefix + raw + self._suffix
+        key = self._prefix + raw + self._suffix
+        if key.startswith(OWN_KEYS):
+            raise ConfigurationError(
+                f"the key {key!r} begins with {OWN_KEYS!r}, which this library keeps for itself; rename it"
+            )
+        return key
 
 
 def resource_name(names: tuple[str | bytes, ...]) -> str:

@@ -24,9 +24,12 @@ __all__ = [
     "Unsent",
     "Vote",
     "acquire_vote",
+    "counter_of",
     "held_for",
+    "is_granted",
     "is_held",
     "is_permanent",
+    "is_quarantined",
     "may_have_set",
 ]
 
@@ -85,7 +88,7 @@ class Vote:
 
 
 GRANTED: Final = 1
-"""The acquire script's answer when it set every key."""
+"""The acquire script's answer when it set every key, and acknowledged the fence where there is one."""
 
 _PERMANENT: Final = ("WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "ERR unknown command")
 """Refusals that waiting does not cure: a person has to change something."""
@@ -104,9 +107,32 @@ def acquire_vote(node: str, reply: Reply, silence: str = "no answer in time") ->
         return Vote(node, Outcome.FAILED, detail=str(reply))
     if isinstance(reply, Dropped):
         return Vote(node, Outcome.UNKNOWN, detail=str(reply))
+    if is_granted(reply):
+        return Vote(node, Outcome.GRANTED)
     if is_held(reply):
         return Vote(node, Outcome.HELD, remaining=held_for(reply))
+    if is_quarantined(reply):
+        return Vote(node, Outcome.QUARANTINED, detail=_quarantine(reply[1]))
     return Vote(node, Outcome.FAILED, detail=f"not an answer of a lock script: {str(reply)[:80]}")
+
+
+def _quarantine(left: int) -> str:
+    return f"it may have forgotten locks, {left / 1000:.1f} s left" if left >= 0 else "it may have forgotten locks"
+
+
+def is_granted(reply: Reply) -> bool:
+    """True when the node set every key, whether it acknowledged the fence or not."""
+    return reply == GRANTED or (type(reply) is list and len(reply) == 2 and reply[0] == 1)
+
+
+def counter_of(reply: Reply) -> int:
+    """The counter that kept a node from acknowledging a fence; 0 where there was none."""
+    return reply[1] if type(reply) is list and len(reply) == 2 and reply[0] in (0, 1) else 0
+
+
+def is_quarantined(reply: Reply) -> bool:
+    """True when the node would not grant because it may have forgotten locks."""
+    return type(reply) is list and len(reply) == 2 and reply[0] == -1
 
 
 def is_held(reply: Reply) -> bool:
@@ -122,7 +148,7 @@ def held_for(reply: Reply) -> float | None:
 
 def may_have_set(reply: Reply) -> bool:
     """True unless it is certain that this node set nothing for the attempt: those nodes are owed a release."""
-    return reply is None or reply == GRANTED or isinstance(reply, Dropped)
+    return reply is None or isinstance(reply, Dropped) or is_granted(reply)
 
 
 def is_permanent(reply: Reply) -> bool:

@@ -12,10 +12,19 @@ from zlib import crc32
 
 from aioredlock_ng._core.backoff import quorum_free_in, split_delay, unreachable_delay, wake_delay
 from aioredlock_ng._core.validity import deadline_of
-from aioredlock_ng._core.votes import GRANTED, acquire_vote, held_for, is_held, is_permanent
+from aioredlock_ng._core.votes import (
+    GRANTED,
+    Outcome,
+    acquire_vote,
+    counter_of,
+    held_for,
+    is_granted,
+    is_held,
+    is_permanent,
+    is_quarantined,
+)
 from aioredlock_ng._engine.holding import Holding
 from aioredlock_ng._engine.round import Round
-from aioredlock_ng._scripts import Command
 from aioredlock_ng.errors import AcquireTimeout, LockHeld, QuorumUnreachable, RedlockError
 
 if TYPE_CHECKING:
@@ -29,6 +38,8 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.waiting import Lines
 
 __all__ = ["Acquisition"]
+
+QUARANTINE_REMEDY = "a test suite that flushes its servers uses recovery_guard=None"
 
 TRACKED_POLL = 2.0
 """Seconds between looks while the servers tell us about changes: only for messages that were lost."""
@@ -65,14 +76,17 @@ class Acquisition:
         "_context",
         "_extender",
         "_failures",
+        "_fence",
         "_gone",
         "_in_vain",
         "_lead_index",
         "_limit",
         "_lines",
         "_look_again",
+        "_proposed_us",
         "_releases",
         "_round",
+        "_second",
         "_spec",
         "_splits",
         "_timer",
@@ -98,6 +112,8 @@ class Acquisition:
         self._blocking_timeout = blocking_timeout
         self._called_at = context.clock()
         self._round: Round | None = None
+        self._second: Round | None = None
+        self._fence = self._proposed_us = 0
         self._timer: asyncio.TimerHandle | None = None
         self._limit: asyncio.TimerHandle | None = None
         self._gone: set[int] | None = None
@@ -170,7 +186,7 @@ class Acquisition:
         attempt, gone = self._round, self._gone
         if self._timer is None or attempt is None or not gone:
             return
-        free = gone | {index for index, reply in enumerate(attempt.replies) if reply == GRANTED}
+        free = gone | {index for index, reply in enumerate(attempt.replies) if is_granted(reply)}
         only_lead = self._lead_index is not None and self._lead_index in gone
         if only_lead or len(free) >= self._context.quorum:
             self._gone = None
@@ -189,12 +205,11 @@ class Acquisition:
             self._gone = None
             self._look_again = False
         context.counters.attempts += 1
-        keys, token, ttl = spec.keys, context.new_token(), spec.life.ttl_word
-        packed = None
-        if len(keys) == 1:
-            key = keys[0]
-            packed = spec.kind.acquire_one.fill(len(key), key, len(token), token, len(ttl), ttl)
-        command = Command(spec.kind.acquire, keys, (token, ttl), None, packed)
+        kind = spec.kind
+        if kind.fencing:
+            self._proposed_us = context.wall_us()
+            self._fence = context.fences.propose(self._proposed_us)
+        command = kind.acquiring(spec.keys, spec.slots, context.new_token(), spec.life.ttl_word, self._fence)
         self._round = attempt = Round(context, command, GRANTED, context.quorum, now, on_decided)
         return attempt
 
@@ -234,7 +249,8 @@ class Acquisition:
             return
         self._stop()
         attempt, self._round = self._round, None
-        if attempt is not None and attempt.open:
+        second, self._second = self._second, None
+        if attempt is not None and (attempt.open or (second is not None and second.open)):
             attempt.open = False
             self._undo(attempt)
         self._lines.leave(self)
@@ -256,16 +272,47 @@ class Acquisition:
         if won:
             now = context.clock()
             if deadline_of(attempt.started, life.ttl, life.drift) - now >= life.least_validity:
+                if attempt.unfenced and spec.kind.fencing:
+                    self._fence_again(attempt, now)
+                    return
                 self._stop()
-                self._round = None
+                self._round = self._second = None
                 context.counters.acquired += 1
-                holding = Holding(spec, attempt.token, attempt.started, attempt, attempt.replies)
+                fence = self._fence if spec.kind.fencing else None
+                holding = Holding(spec, attempt.token, attempt.started, attempt, attempt.replies, fence)
                 self._extender.adopt(holding)
                 self._lines.granted(self, holding, now)
                 self.future.set_result(holding)
                 return
         self._undo(attempt)
         self._refused(attempt, too_late=won)
+
+    def _fence_again(self, attempt: Round, now: float) -> None:
+        """Round 2: a fence above every counter seen, to the nodes that granted."""
+        context, spec = self._context, self._spec
+        context.counters.second_rounds += 1
+        highest = max(map(counter_of, filter(is_granted, attempt.replies)))
+        context.fences.overtaken(highest, self._proposed_us)
+        self._proposed_us = context.wall_us()
+        self._fence = context.fences.propose(self._proposed_us, highest)
+        command = spec.kind.confirming(spec.keys, spec.slots, attempt.token, self._fence)
+        self._second = Round(context, command, GRANTED, context.quorum, now, self._fenced)
+        self._second.ask_some([index for index, reply in enumerate(attempt.replies) if is_granted(reply)])
+
+    def _fenced(self, second: Round) -> None:
+        """Round 2 is decided: with a quorum of acknowledgements this is the fence, else the attempt has failed."""
+        attempt = self._round
+        if self._second is not second or attempt is None:
+            return
+        for index, reply in enumerate(attempt.replies):
+            if is_granted(reply):
+                acknowledged = second.replies[index] == GRANTED
+                attempt.replies[index] = GRANTED if acknowledged else [1, self._fence]
+        attempt.unfenced = 0
+        attempt.yes = second.yes
+        if not second.won:
+            self._context.fences.overtaken(max(map(counter_of, second.replies)), self._proposed_us)
+        self._decided(attempt)
 
     def _undo(self, attempt: Round) -> None:
         self._releases.send(self._spec, attempt.token, attempt.replies, self._spec.life.ttl, self._context.clock())
@@ -274,11 +321,14 @@ class Acquisition:
         context = self._context
         context.counters.refused += 1
         n, silent = len(attempt.replies), attempt.replies.count(None)
+        if any(map(is_quarantined, attempt.replies)):
+            context.doubt()
         held = [held_for(reply) for reply in attempt.replies if is_held(reply)]
-        failed = n - len(held) - attempt.yes - silent
+        granted = sum(map(is_granted, attempt.replies))
+        failed = n - len(held) - granted - silent
         if len(held) + failed <= n - context.quorum:
             failed += silent  # time ran out; else it was decided before they had to answer
-        reachable = failed <= n - context.quorum and bool(held or attempt.yes) and not too_late
+        reachable = failed <= n - context.quorum and bool(held or granted) and not too_late
         if sum(map(is_permanent, attempt.replies)) > len(attempt.replies) - context.quorum:
             self.give_up(self._error(QuorumUnreachable, "waiting does not cure what the nodes refuse"))
         elif self._blocking_timeout == 0:
@@ -293,7 +343,7 @@ class Acquisition:
             context.counters.unreachable += 1
             self._ask_in(unreachable_delay(self._failures, context.draw()), lead_first=False)
         else:
-            self._splits = self._splits + 1 if attempt.yes else 0
+            self._splits = self._splits + 1 if granted else 0
             self._wait_for_holder(held, failed)
 
     def _wait_for_holder(self, held: list[float | None], failed: int = 0) -> None:
@@ -346,6 +396,8 @@ class Acquisition:
 
     def _error(self, kind: type[QuorumUnreachable | LockHeld | AcquireTimeout], why: str) -> RedlockError:
         votes = self._votes()
+        if any(vote.outcome is Outcome.QUARANTINED for vote in votes):
+            why = f"{why} ({QUARANTINE_REMEDY})"
         told = f": {'; '.join(map(str, votes))}" if votes else ""
         return kind(
             f"{self._spec.resource!r} was not acquired, {why}{told}",

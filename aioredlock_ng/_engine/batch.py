@@ -8,7 +8,7 @@ from aioredlock_ng._core.lease_state import Phase
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
@@ -34,6 +34,7 @@ class Batch:
         on_yes: Called with holdings that a quorum of nodes has; each is named once.
         on_no: Called for each that a quorum can no longer have.
         on_unsure: Called at the end for each of which neither is certain.
+        on_missing: Called for each node that has no keys of some, with those and the node's index, however late.
         stands: False once the command must not be sent again.
 
     Attributes:
@@ -49,6 +50,7 @@ class Batch:
         "_context",
         "_full",
         "_holdings",
+        "_on_missing",
         "_on_no",
         "_on_unsure",
         "_on_yes",
@@ -72,6 +74,7 @@ class Batch:
         on_yes: Callable[[Batch, Sequence[Holding]], None],
         on_no: Callable[[Holding], None],
         on_unsure: Callable[[Holding], None],
+        on_missing: Callable[[Iterable[Holding], int], None],
         stands: Callable[[], bool] = lambda: True,
     ) -> None:
         self._context = context
@@ -80,6 +83,7 @@ class Batch:
         self._on_yes = on_yes
         self._on_no = on_no
         self._on_unsure = on_unsure
+        self._on_missing = on_missing
         self._stands = stands
         self.open = True
         self.started = started
@@ -101,6 +105,9 @@ class Batch:
         self._answered += 1
         if reply == len(self.command.keys):
             self._full += 1
+        elif type(reply) is list:
+            lacking = (held for at, held in self._positions() if _is_missing(reply[at : at + len(held.spec.keys)]))
+            self._on_missing(lacking, index)
         if not self.open:
             return
         if self._full >= self._context.quorum or self._answered == len(self.replies):
@@ -177,3 +184,8 @@ class Batch:
                 else:
                     no += 1
         return yes, no
+
+
+def _is_missing(answers: list[int]) -> bool:
+    """True when a node lacks a key and no key is another's."""
+    return 0 in answers and -1 not in answers

@@ -9,7 +9,6 @@ import anyio
 
 from aioredlock_ng._core.votes import GRANTED, may_have_set
 from aioredlock_ng._engine.round import Round
-from aioredlock_ng._scripts import Command
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,12 +39,8 @@ class Releases:
             ttl: Seconds that the keys live at most; a release is owed to an unreachable node for so long.
             now: The engine's clock.
         """
-        context, keys, kind = self._context, spec.keys, spec.kind
-        packed = None
-        if len(keys) == 1:
-            key = keys[0]
-            packed = kind.release_one.fill(len(key), key, len(token), token)
-        command = Command(kind.release, keys, (token,), now + ttl, packed)
+        context, keys = self._context, spec.keys
+        command = spec.kind.releasing(keys, token, now + ttl)
         if replies.count(GRANTED) == len(replies):
             release = Round(context, command, len(keys), context.quorum, now)
             release.ask()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from aioredlock_ng._core.fencing import FenceClock
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
@@ -41,6 +43,8 @@ class Counters:
     handoffs: int = 0
     wakeups: int = 0
     looks: int = 0
+    second_rounds: int = 0
+    repairs: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,6 +59,9 @@ class Context:
         timeouts: Ends rounds whose nodes do not answer.
         patience: Seconds after which it does.
         emit: Takes events; must not raise.
+        fences: Proposes fences.
+        wall_us: Microseconds of the wall clock, for fences only.
+        doubt: Told when a node said that it is quarantined.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -67,4 +74,7 @@ class Context:
     timeouts: Wheel[Expiring]
     patience: float
     emit: Callable[[Event], None]
+    wall_us: Callable[[], int]
+    doubt: Callable[[], None]
+    fences: FenceClock = field(default_factory=FenceClock)
     counters: Counters = field(default_factory=Counters)

@@ -12,10 +12,12 @@ from aioredlock_ng._engine.acquire import Acquisition
 from aioredlock_ng._engine.cleanup import Releases, outlast_cancellation
 from aioredlock_ng._engine.context import Context, Expiring
 from aioredlock_ng._engine.extender import Extender
+from aioredlock_ng._engine.guard import Guard
 from aioredlock_ng._engine.round import TIMEOUT_WIDTH, Round
 from aioredlock_ng._engine.waiting import Lines
 from aioredlock_ng._engine.wheel import Wheel
 from aioredlock_ng._scripts import Command
+from aioredlock_ng._scripts.kinds import MARKER_KEY
 from aioredlock_ng.errors import RedlockClosed
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.holding import Holding
     from aioredlock_ng._engine.spec import LockSpec
     from aioredlock_ng._nodes.fleet import Fleet
+    from aioredlock_ng._nodes.port import NodeState
     from aioredlock_ng._scripts import Script
     from aioredlock_ng.events import Event
     from aioredlock_ng.options import Options
@@ -40,8 +43,10 @@ class Engine:
         options: Settings.
         emit: Takes events; must not raise.
         clock: Seconds; see `Context.clock`.
+        wall_us: Microseconds of the wall clock, for fences only.
         draw: Uniform in [0, 1).
         new_token: A fresh token per attempt.
+        run_id: Stands for the run_id of each node's own process in what is sent to all of them.
 
     Must be created inside the event loop that it is used from.
     """
@@ -53,8 +58,10 @@ class Engine:
         emit: Callable[[Event], None],
         *,
         clock: Callable[[], float],
+        wall_us: Callable[[], int],
         draw: Callable[[], float],
         new_token: Callable[[], bytes],
+        run_id: bytes,
     ) -> None:
         loop = asyncio.get_running_loop()
         self._pid = os.getpid()
@@ -73,7 +80,13 @@ class Engine:
             timeouts=timeouts,
             patience=options.node_timeout + TIMEOUT_WIDTH,
             emit=emit,
+            wall_us=wall_us,
+            doubt=self._doubt,
         )
+        self.guard: Guard | None = None
+        if options.recovery_guard is not None:
+            strict = options.recovery_guard == "strict"
+            self.guard = Guard(self.context, run_id, strict=strict, trusted=self._trusted)
         self.lines = Lines(self.context)
         self._releases = Releases(self.context)
         self.extender = Extender(self.context, self._releases, self.lines)
@@ -101,6 +114,8 @@ class Engine:
         finally:
             for first_try in first_tries:
                 first_try.cancel()
+        if self.guard is not None:
+            await self.guard.settle(3 * context.options.node_timeout)
 
     def usable(self) -> None:
         """Refuse a call from the wrong place.
@@ -189,6 +204,8 @@ class Engine:
                 self.extender.release(holding)
         self.extender.close()
         within = self.context.options.close_timeout
+        if self.guard is not None:
+            self.guard.stop()
         closing = [self.context.loop.create_task(node.aclose(within)) for node in self.context.fleet.nodes]
         try:
             await asyncio.wait(closing)
@@ -201,8 +218,24 @@ class Engine:
     def invalidated(self, index: int, keys: list[bytes] | None) -> None:
         """See `NodeListener.invalidated`."""
         if not self._closed:
+            if self.guard is not None and (keys is None or MARKER_KEY in keys):
+                self.guard.hint()
             self.lines.changed(index, keys)
             self.extender.watcher.changed(index, keys)
+
+    def _doubt(self) -> None:
+        if self.guard is not None:
+            self.guard.doubt()
+
+    def _trusted(self, index: int) -> None:
+        """A node may vote from now on."""
+        self.lines.changed(index, None)
+
+    def states(self) -> tuple[NodeState, ...]:
+        """Health of every node, quarantine included."""
+        states = (node.state() for node in self.context.fleet.nodes)
+        guard = self.guard
+        return tuple(states) if guard is None else tuple(guard.state(i, state) for i, state in enumerate(states))
 
     def identify(self, index: int, run_id: str) -> str:
         """See `NodeListener.identify`."""

@@ -1,4 +1,4 @@
-"""Keeps holdings alive and notices their end: batched renewals, deadlines, loss. It never re-creates a key.
+"""Keeps holdings alive and notices their end: batched renewals, deadlines, loss. A renewal never re-creates a key.
 
 No task runs here: one timer wheel hands over the holdings that are due, their renewals leave in a few commands, and the
 answers come back as callbacks. A holding is renewed by its own token, never by the name of its resource.
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.validity import deadline_of, renew_at, retry_at, ttl_ms
 from aioredlock_ng._engine.batch import BATCH, Batch
+from aioredlock_ng._engine.repair import Repairs
 from aioredlock_ng._engine.watcher import Watcher
 from aioredlock_ng._engine.wheel import Wheel
 from aioredlock_ng._scripts import Command
@@ -38,7 +39,8 @@ class Extender:
         self._context = context
         self._releases = releases
         self._lines = lines
-        self.watcher = Watcher(context, self._vanished, self.check)
+        self._repairs = Repairs(context)
+        self.watcher = Watcher(context, self._vanished, self.check, self._repairs)
         self._wheel: Wheel[Holding] = Wheel(context.loop, context.clock, RENEW_WIDTH, self._due)
         self._number = 0
         self.holdings: set[Holding] = set()
@@ -142,10 +144,14 @@ class Extender:
             on_yes=renewed,
             on_no=self._vanished,
             on_unsure=self._failed,
+            on_missing=self._repairs.missing,
             # Sent again behind a later renewal it would undo that one.
             stands=lambda: all(holding.is_latest(number) for holding in holdings),
         )
         batch.ask()
+        if holdings[0].spec.kind.repairing:
+            for holding in holdings:
+                self._repairs.complete(holding)
         return batch
 
     def _vanished(self, holding: Holding) -> None:

@@ -31,7 +31,8 @@ class Holding(LeaseState):
         token: The attempt's own.
         since: Instant at which the granting attempt began.
         ballot: See `Ballot`.
-        granted: Per node: True where a key of ours may be.
+        granted: Per node: what it answered when it granted; `GRANTED` where it has our keys and our fence.
+        fence: The fencing token; None without fencing.
         task: The task inside its `async with`, if any.
         asking: The task that renews it right now and will be told a loss by an exception.
         on_lost: Called once on loss, synchronously.
@@ -40,6 +41,7 @@ class Holding(LeaseState):
         longest_ttl: The longest life that any node may have given its keys.
         watched: True once its keys are tracked.
         changed_on: Bit per node that reported a change since all were last asked.
+        repairing: Bit per node that a repair is under way to.
         slot: Where the extender has scheduled it.
     """
 
@@ -47,9 +49,11 @@ class Holding(LeaseState):
         "asking",
         "ballot",
         "changed_on",
+        "fence",
         "granted",
         "longest_ttl",
         "on_lost",
+        "repairing",
         "since",
         "slot",
         "spec",
@@ -67,6 +71,7 @@ class Holding(LeaseState):
         started: float,
         ballot: Ballot,
         granted: list[Any],
+        fence: int | None,
     ) -> None:
         ends_at = None if spec.max_hold is None else started + spec.max_hold
         life = spec.life
@@ -77,6 +82,7 @@ class Holding(LeaseState):
         self.since = started
         self.ballot = ballot
         self.granted = granted
+        self.fence = fence
         self.task: asyncio.Task[Any] | None = None
         self.asking: asyncio.Task[Any] | None = None
         self.on_lost: Callable[[], None] | None = None
@@ -85,7 +91,7 @@ class Holding(LeaseState):
         self.timer: asyncio.TimerHandle | None = None
         self.longest_ttl = life.ttl
         self.watched = False
-        self.changed_on = 0
+        self.changed_on = self.repairing = 0
 
     def unschedule(self) -> None:
         """Stop renewing and watching."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.quorum import is_decided
-from aioredlock_ng._core.votes import Unsent
+from aioredlock_ng._core.votes import GRANTED, Unsent, is_granted
 
 if TYPE_CHECKING:
     import asyncio
@@ -45,6 +45,7 @@ class Round:
     Attributes:
         replies: Per node of the manager; None where it was not asked or has not answered. Late answers still arrive.
         yes: How many said yes before it was decided.
+        unfenced: How many of those granted an acquire without acknowledging its fence.
         open: True until decided.
         on_late: Called after each answer from now on; for who lost the round and wonders which nodes are free.
         expired: True when the node timeout decided it.
@@ -66,6 +67,7 @@ class Round:
         "open",
         "replies",
         "started",
+        "unfenced",
         "yes",
     )
 
@@ -85,7 +87,7 @@ class Round:
         self._on_decided = on_decided
         self._asked = n = len(context.fleet.nodes)
         self.replies: list[Reply] = [None] * n
-        self.yes = self._no = 0
+        self.yes = self.unfenced = self._no = 0
         self.open = True
         self.expired = False
         self.on_late: Callable[[], None] | None = None
@@ -152,6 +154,11 @@ class Round:
             # A yes can only win.
             if yes == self._quorum:
                 self._decide()
+        elif self._full == GRANTED and is_granted(reply):
+            self.unfenced += 1
+            self.yes += 1
+            if self.yes == self._quorum:
+                self._decide()
         else:
             self._no += 1
             if is_decided(self._asked, self._quorum, self.yes, self._no):
@@ -181,7 +188,7 @@ class Round:
 
     def held(self, _holding: object) -> int:
         """How many nodes said yes, late ones included."""
-        return self.replies.count(self._full)
+        return sum(map(is_granted, self.replies))
 
     def decided(self) -> asyncio.Future[None]:
         """A future that is done once this round, which has no `on_decided`, is; the last one asked for is told."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from aioredlock_ng._scripts import LockKind
+    from aioredlock_ng._scripts.kinds import LockKind
 
 __all__ = ["Life", "LockSpec"]
 
@@ -40,6 +40,7 @@ class LockSpec:
         resource: For people.
         resources: The names as given.
         keys: The Redis keys, in the order of the names.
+        slots: The fields of their fence counters; none without fencing.
         life: The ttl and what follows from it.
         auto_extend: Renew in the background.
         max_hold: Seconds after which the lease ends all the same, or None.
@@ -49,6 +50,7 @@ class LockSpec:
     resource: str
     resources: tuple[str | bytes, ...]
     keys: tuple[bytes, ...]
+    slots: tuple[bytes, ...]
     life: Life
     auto_extend: bool
     max_hold: float | None

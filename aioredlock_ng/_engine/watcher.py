@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.holding import Holding
+    from aioredlock_ng._engine.repair import Repairs
 
 __all__ = ["Watcher"]
 
@@ -29,10 +30,18 @@ class Watcher:
         context: The engine's surroundings.
         lose: Called for a holding that no quorum has any more.
         check: Called for a holding whose deadline may have passed.
+        repairs: Gives nodes back what they lost.
     """
 
-    def __init__(self, context: Context, lose: Callable[[Holding], None], check: Callable[[Holding], None]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        lose: Callable[[Holding], None],
+        check: Callable[[Holding], None],
+        repairs: Repairs,
+    ) -> None:
         self._context = context
+        self._repairs = repairs
         self._check = check
         self._lose = lose
         self._by_key: dict[bytes, Holding] = {}
@@ -51,7 +60,16 @@ class Watcher:
             tokens = tuple(holding.token for holding in part for _ in holding.spec.keys)
             command = Command(part[0].spec.kind.watch, keys, tokens)
             started = self._context.clock()
-            Batch(self._context, command, part, started, on_yes=_nothing, on_no=self._lose, on_unsure=_unsure).ask()
+            Batch(
+                self._context,
+                command,
+                part,
+                started,
+                on_yes=_nothing,
+                on_no=self._lose,
+                on_unsure=_unsure,
+                on_missing=self._repairs.missing,
+            ).ask()
 
     def forget(self, holding: Holding) -> None:
         """The holding is over."""
@@ -70,7 +88,7 @@ class Watcher:
         spare = len(context.fleet.nodes) - context.quorum
         for holding in touched:
             holding.changed_on |= 1 << index
-            if holding.changed_on.bit_count() > spare:
+            if holding.changed_on.bit_count() > spare or holding.spec.kind.repairing:
                 if not self._doubted:
                     context.loop.call_soon(self._verify)
                 self._doubted[holding] = None

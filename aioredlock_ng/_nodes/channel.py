@@ -74,6 +74,7 @@ class Channel(asyncio.BufferedProtocol):
         self._drained: asyncio.Future[None] | None = None
         self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.silent = False
+        self.run_id = b""
 
     def attach(self, transport: asyncio.Transport, received: bytes, keep: object) -> None:
         """Take over an open transport and what was already read from it; `keep` lives as long as this does."""
@@ -140,6 +141,9 @@ class Channel(asyncio.BufferedProtocol):
         if self._transport is None:
             return
         self._waiting += sinks
+        if self.run_id:
+            # The same bytes went to all nodes, but each votes only as the process that this connection was made to.
+            data = data.replace(self._outbox.run_id, self.run_id)
         self._transport.write(data)
         oldest = self._waiting[0]
         overdue = now - oldest.started > self._patience or len(self._waiting) > MAX_PENDING

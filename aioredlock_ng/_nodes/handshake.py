@@ -10,7 +10,8 @@ from hiredis import pack_command
 
 from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
 from aioredlock_ng._nodes.connect import ConnectFailed
-from aioredlock_ng._scripts import SCRIPTS, Request
+from aioredlock_ng._scripts import Request
+from aioredlock_ng._scripts.kinds import SCRIPTS
 
 if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Reply

@@ -7,6 +7,7 @@ import random
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.backoff import reconnect_delay
+from aioredlock_ng._core.guard import vouching
 from aioredlock_ng._core.votes import Unsent
 from aioredlock_ng._nodes.channel import Channel
 from aioredlock_ng._nodes.connect import ConnectFailed, Connector
@@ -205,6 +206,8 @@ class RedisNode:
         except BaseException:
             channel.close("handshake failed")
             raise
+        if self._outbox.run_id:
+            channel.run_id = vouching(greeting.run_id)
         self._up(channel, greeting)
         return gone
 

@@ -37,10 +37,11 @@ class Outbox:
     is handed to all.
     """
 
-    __slots__ = ("_live", "_packed", "_scheduled", "_single", "_sinks", "clock", "loop")
+    __slots__ = ("_live", "_packed", "_scheduled", "_single", "_sinks", "clock", "loop", "run_id")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float], run_id: bytes = b"") -> None:
         self.loop = loop
+        self.run_id = run_id
         self.clock = clock
         self._live: list[Outlet] = []
         self._single: list[Outlet] = []

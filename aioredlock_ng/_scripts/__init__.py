@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha1
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import hiredis
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["FORCE_RELEASE", "MUTEX", "SCRIPTS", "Command", "Form", "LockKind", "Request", "Script"]
+__all__ = ["Command", "Form", "Request", "Script"]
 
 _pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
 
@@ -102,40 +101,3 @@ class Command(Request):
     def packed_in_full(self) -> bytes:
         """EVAL with the source, for a server that has forgotten the script."""
         return _pack((b"EVAL", self.script.source, len(self.keys), *self.keys, *self.args))
-
-
-@dataclass(frozen=True, slots=True)
-class LockKind:
-    """A kind of lock is data: the scripts that take, keep, watch, give up and show its keys.
-
-    Attributes:
-        acquire_one: Acquire of one key; key, token and ttl vary.
-        release_one: Release of one key; key and token vary.
-    """
-
-    acquire: Script
-    extend: Script
-    watch: Script
-    release: Script
-    inspect: Script
-    acquire_one: Form
-    release_one: Form
-
-
-_ACQUIRE, _RELEASE = Script("acquire"), Script("release")
-
-MUTEX: Final = LockKind(
-    acquire=_ACQUIRE,
-    extend=Script("extend"),
-    watch=Script("watch"),
-    release=_RELEASE,
-    inspect=Script("inspect"),
-    acquire_one=Form(_ACQUIRE, 1, (None, None, None)),
-    release_one=Form(_RELEASE, 1, (None, None)),
-)
-"""One holder at a time."""
-
-FORCE_RELEASE: Final = Script("force_release")
-
-SCRIPTS: Final = (MUTEX.acquire, MUTEX.extend, MUTEX.watch, MUTEX.release, MUTEX.inspect, FORCE_RELEASE)
-"""Everything that a new connection loads."""

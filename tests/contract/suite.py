@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 from aioredlock_ng._core.votes import Refusal, is_held
-from aioredlock_ng._scripts import FORCE_RELEASE, MUTEX, Command
+from aioredlock_ng._scripts import Command
+from aioredlock_ng._scripts.kinds import FORCE_RELEASE, MUTEX
+from tests.contract.guarded import GuardedContract
 
 if TYPE_CHECKING:
     from aioredlock_ng._nodes.port import Node
@@ -105,8 +107,11 @@ async def ask(node: Node, command: Command) -> Any:
     return await sink.reply()
 
 
-class NodeContract:
+class NodeContract(GuardedContract):
     """The suite; subclasses have a fixture `place`."""
+
+    async def ask(self, node: Node, command: Command) -> Any:
+        return await ask(node, command)
 
     async def test_a_free_key_is_granted_and_a_held_one_tells_what_remains(self, place: Place) -> None:
         node, _ = await place.node()

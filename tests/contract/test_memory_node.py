@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioredlock_ng._nodes.memory import MemoryNode, MemoryServer
-from tests.contract.suite import Listener, NodeContract, acquire, ask, refused
+from tests.contract.suite import Listener, NodeContract, Place, acquire, ask, refused
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -48,6 +48,12 @@ async def place() -> AsyncIterator[MemoryPlace]:
 
 
 class TestMemoryNode(NodeContract):
+    async def earlier_process(self, place: Place) -> bytes:
+        assert isinstance(place, MemoryPlace)
+        earlier = place.server.run_id
+        place.server.restart()
+        return earlier
+
     async def test_a_server_that_refuses_sets_nothing(self, place: MemoryPlace) -> None:
         node, _ = await place.node()
         place.server.refuses = "OOM command not allowed"

@@ -10,7 +10,9 @@ import pytest
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._nodes.outbox import Outbox
-from aioredlock_ng._scripts import MUTEX, SCRIPTS, Command
+from aioredlock_ng._scripts import Command
+from aioredlock_ng._scripts.kinds import MUTEX, SCRIPTS
+from tests.contract.guarded import RUN_ID, arguments
 from tests.contract.suite import TTL, Listener, NodeContract, Sink, acquire, ask, refused, release
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ class RedisPlace:
 
     async def node(self) -> tuple[Node, Listener]:
         loop = asyncio.get_running_loop()
-        node, listener = RedisNode(Connector(self._server.url), Outbox(loop, loop.time), 5.0), Listener()
+        node, listener = RedisNode(Connector(self._server.url), Outbox(loop, loop.time, RUN_ID), 5.0), Listener()
         self.nodes.append(node)
         await node.open(0, listener, loop.time, 1.0)
         return node, listener
@@ -70,8 +72,7 @@ class TestRedisNode(NodeContract):
         await ask(node, acquire(b"one", b"a"))
         await place.command("SCRIPT", "FLUSH")
         kind = next(s for s in SCRIPTS if s.name == script)
-        args = {"acquire": (b"one", TTL), "extend": (TTL, b"one"), "release": (b"one",), "watch": (b"one",)}
-        reply = await ask(node, Command(kind, (b"a",), args.get(script, ())))
+        reply = await ask(node, Command(kind, *arguments(script)))
         assert not isinstance(reply, Exception)
         assert await ask(node, Command(MUTEX.inspect, (b"c",))) == [[-2, b""]]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -75,14 +75,15 @@ async def test_keys_deleted_on_a_quorum_are_noticed_at_once(rig: Rig) -> None:
     assert lease.lost
 
 
-async def test_keys_deleted_on_a_minority_lose_nothing(rig: Rig) -> None:
-    process = await rig.process(ttl=3.0)
+@pytest.mark.parametrize("without", [{"fencing": False}, {"recovery_guard": None}], ids=lambda without: next(iter(without)))
+async def test_keys_deleted_on_a_minority_lose_nothing(rig: Rig, without: dict[str, Any]) -> None:
+    process = await rig.process(ttl=3.0, **without)
     lease = await process.lock("a").acquire()
     rig.vacate(b"a", on=(1,))
     await asyncio.sleep(10)
     assert lease.valid
     assert lease.nodes == (2, 3)
-    assert rig.values(b"a")[1] is None, "a missing key is not set again"
+    assert rig.values(b"a")[1] is None, "without fence and guard a missing key is not set again"
 
 
 async def test_one_failed_renewal_is_tried_again_and_loses_nothing(rig: Rig) -> None:

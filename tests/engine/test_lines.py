@@ -153,7 +153,8 @@ async def test_waiters_are_woken_whoever_ends_the_other_lock(rig: Rig, how: str)
         for server in rig.servers:
             server.flush()
     await waiting
-    assert now() - before < (0.52 if how == "expire" else 0.01)
+    # After a flush the nodes are a new set: that takes a few round trips more.
+    assert now() - before < {"delete": 0.01, "flush": 0.05, "expire": 0.52}[how]
 
 
 async def test_processes_in_contention_never_overlap_and_all_get_their_turn(rig: Rig) -> None:

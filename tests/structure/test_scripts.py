@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from redis.asyncio import Redis
 
-from aioredlock_ng._scripts import SCRIPTS, Script
+from aioredlock_ng._scripts import Script
+from aioredlock_ng._scripts.kinds import SCRIPTS
 
 if TYPE_CHECKING:
     from tests.support.node_set import NodeSet

@@ -88,9 +88,13 @@ class NodeSet:
                 node.start()
 
     def keys(self) -> list[set[str]]:
-        """Return the names of each node's keys in database 0: what a test leaves behind, or must not."""
+        """Return the names of each node's locks in database 0: what a test leaves behind, or must not.
+
+        The node's marker and its fence counters are not among them: they stay.
+        """
         script = 'return cjson.encode(redis.call("KEYS", "*"))'
-        return [_names(node.command("EVAL", script, "0")) for node in self._nodes]
+        names = [_names(node.command("EVAL", script, "0")) for node in self._nodes]
+        return [{name for name in own if not name.startswith("aioredlock_ng:")} for own in names]
 
     def __len__(self) -> int:
         return len(self._nodes)

@@ -91,6 +91,18 @@ class Rig:
             for index in indexes:
                 process.nodes[index].connect()
 
+    def stop(self, *indexes: int) -> None:
+        """Shut servers down, without loss of memory."""
+        for index in indexes:
+            self.servers[index].up = False
+        self.disconnect(*indexes)
+
+    def start(self, *indexes: int) -> None:
+        """Bring them up again."""
+        for index in indexes:
+            self.servers[index].up = True
+        self.connect(*indexes)
+
     def refuse(self, words: str | None, *indexes: int) -> None:
         """Let servers refuse everything with these words; None: no longer."""
         for index in indexes:

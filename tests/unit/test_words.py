@@ -12,14 +12,20 @@ from hypothesis import strategies as st
 
 import aioredlock_ng as public
 from aioredlock_ng import ConfigurationError, Options, Outcome, Redlock, Vote, errors
-from aioredlock_ng._core.keys import MAX_NAME, KeyFormat, resource_name
+from aioredlock_ng._core.keys import MAX_NAME, OWN_KEYS, KeyFormat, resource_name
 from aioredlock_ng._nodes.memory import MemoryNode
 
 
-@given(st.binary(min_size=1, max_size=200))
+@given(st.binary(min_size=1, max_size=200).filter(lambda name: not name.startswith(OWN_KEYS)))
 def test_a_name_of_bytes_is_its_own_key(name: bytes) -> None:
     assert KeyFormat("{name}").key(name) == name
     assert KeyFormat("l:{name}:é").key(name) == b"l:" + name + ":é".encode()
+
+
+@pytest.mark.parametrize(("key_format", "name"), [("{name}", "aioredlock_ng:marker"), ("aioredlock_ng:{name}", "a")])
+def test_the_librarys_own_keys_are_no_locks(key_format: str, name: str) -> None:
+    with pytest.raises(ConfigurationError, match="kept for|keeps for"):
+        KeyFormat(key_format).key(name)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200))

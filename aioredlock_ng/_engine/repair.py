@@ -1,0 +1,84 @@
+"""Gives nodes back what they lack of a lease: lost keys, unacknowledged fences. It never counts as a renewal.
+
+Sound only behind the recovery guard and the fence check, which the script makes on the node itself (model-checked: past
+the guard, setting keys again gives two holders), and never begun after the local deadline.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.lease_state import Phase
+from aioredlock_ng._core.validity import ttl_ms
+from aioredlock_ng._core.votes import GRANTED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._engine.context import Context
+    from aioredlock_ng._engine.holding import Holding
+    from aioredlock_ng._scripts import Command
+
+__all__ = ["Repairs"]
+
+UNTRUSTED = -1
+"""The repair script's answer of a node that is not vouched for."""
+
+
+class Repairs:
+    """Sends repairs, one at a time per lease and node."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def missing(self, lacking: Iterable[Holding], index: int) -> None:
+        """Node `index` answered that it has no keys of these, which may be held by a quorum of others."""
+        for holding in lacking:
+            self._repair(holding, index)
+
+    def complete(self, holding: Holding) -> None:
+        """Ask every node that answers for what it may lack: it did not grant, or did not acknowledge the fence."""
+        granted = holding.granted
+        if granted.count(GRANTED) < len(granted):
+            for index, node in enumerate(self._context.fleet.nodes):
+                if granted[index] != GRANTED and node.ready:
+                    self._repair(holding, index)
+
+    def _repair(self, holding: Holding, index: int) -> None:
+        context, spec, fence = self._context, holding.spec, holding.fence
+        if not spec.kind.repairing or fence is None or holding.phase is not Phase.HELD:
+            return
+        if holding.repairing & (1 << index) or holding.remaining(context.clock()) <= 0.0:
+            return
+        context.counters.repairs += 1
+        holding.repairing |= 1 << index
+        # From now on there may be keys of ours: the release must go there too, behind this.
+        holding.granted[index] = None
+        command = spec.kind.repairing_of(spec.keys, spec.slots, holding.token, ttl_ms(holding.ttl), fence)
+        context.fleet.nodes[index].ask(_Repair(context, holding, command), index)
+
+
+class _Repair:
+    """One repair under way; see `Sink`."""
+
+    __slots__ = ("_context", "_holding", "command", "started")
+
+    def __init__(self, context: Context, holding: Holding, command: Command) -> None:
+        self._context = context
+        self._holding = holding
+        self.command = command
+        self.started = context.clock()
+
+    def stands(self) -> bool:
+        """See `Sink.stands`."""
+        return self._holding.remaining(self._context.clock()) > 0.0 and self._holding.phase is Phase.HELD
+
+    def deliver(self, index: int, reply: Reply) -> None:
+        """See `Sink.deliver`."""
+        holding = self._holding
+        holding.repairing &= ~(1 << index)
+        if reply == 1:
+            holding.granted[index] = GRANTED
+        elif reply == UNTRUSTED:
+            self._context.doubt()

@@ -1,0 +1,118 @@
+"""Kinds of locks as data: which scripts take, keep and give up their keys, and how their calls are packed; no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from aioredlock_ng._scripts import Command, Form, Script
+
+__all__ = ["FENCES", "FORCE_RELEASE", "MARKER", "MARKER_KEY", "MUTEX", "SCRIPTS", "LockKind", "guarded_mutex"]
+
+MARKER_KEY: Final = b"aioredlock_ng:marker"
+"""Names the server process whose memory it vouches for; see marker.lua."""
+
+FENCES: Final = b"aioredlock_ng:fences"
+"""The hash of fence counters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockKind:
+    """A kind of lock.
+
+    Attributes:
+        fencing: Its leases have fences.
+        repairing: Its keys may be set again where they are lost: with fences and behind the guard only.
+        vouch: The guard's word of a command; empty without a guard.
+        acquire_one: Acquire of one key: key, token and ttl vary, with fencing the fence and the slot too.
+        release_one: Release of one key: key and token vary.
+    """
+
+    acquire: Script
+    extend: Script
+    watch: Script
+    release: Script
+    inspect: Script
+    confirm: Script
+    repair: Script
+    acquire_one: Form
+    release_one: Form
+    fencing: bool = False
+    vouch: bytes = b""
+
+    @property
+    def repairing(self) -> bool:
+        """See above."""
+        return self.fencing and self.vouch != b""
+
+    def acquiring(self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], token: bytes, ttl: bytes, fence: int) -> Command:
+        """The command that takes all keys."""
+        if not self.fencing and not self.vouch:
+            if len(keys) > 1:
+                return Command(self.acquire, keys, (token, ttl))
+            key = keys[0]
+            packed = self.acquire_one.fill(len(key), key, len(token), token, len(ttl), ttl)
+            return Command(self.acquire, keys, (token, ttl), None, packed)
+        word = b"%d" % fence if self.fencing else b""
+        args = (token, ttl, self.vouch, word, *slots)
+        if len(keys) > 1:
+            return Command(self.acquire, (*keys, MARKER_KEY, FENCES), args)
+        key, slot = keys[0], slots[0]
+        packed = self.acquire_one.fill(len(key), key, len(token), token, len(ttl), ttl, len(word), word, len(slot), slot)
+        return Command(self.acquire, (key, MARKER_KEY, FENCES), args, None, packed)
+
+    def confirming(self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], token: bytes, fence: int) -> Command:
+        """The second round of an acquire: the same keys under a higher fence."""
+        return Command(self.confirm, (*keys, FENCES), (token, fence, *slots))
+
+    def repairing_of(self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], token: bytes, ttl: int, fence: int) -> Command:
+        """Set missing keys again, and lift the counters to the fence."""
+        return Command(self.repair, (*keys, MARKER_KEY, FENCES), (token, ttl, self.vouch, fence, *slots))
+
+    def releasing(self, keys: tuple[bytes, ...], token: bytes, owed_until: float) -> Command:
+        """Delete those keys that hold the token."""
+        packed = None
+        if len(keys) == 1:
+            key = keys[0]
+            packed = self.release_one.fill(len(key), key, len(token), token)
+        return Command(self.release, keys, (token,), owed_until, packed)
+
+
+_PLAIN, _GUARDED, _RELEASE = Script("acquire"), Script("acquire_guarded"), Script("release")
+_EXTEND, _WATCH, _INSPECT = Script("extend"), Script("watch"), Script("inspect")
+_CONFIRM, _REPAIR = Script("confirm"), Script("repair")
+_RELEASE_ONE = Form(_RELEASE, 1, (None, None))
+
+
+def _mutex(acquire: Script, acquire_one: Form, *, fencing: bool = False, vouch: bytes = b"") -> LockKind:
+    return LockKind(
+        acquire=acquire,
+        extend=_EXTEND,
+        watch=_WATCH,
+        release=_RELEASE,
+        inspect=_INSPECT,
+        confirm=_CONFIRM,
+        repair=_REPAIR,
+        acquire_one=acquire_one,
+        release_one=_RELEASE_ONE,
+        fencing=fencing,
+        vouch=vouch,
+    )
+
+
+MUTEX: Final = _mutex(_PLAIN, Form(_PLAIN, 1, (None, None, None)))
+"""One holder at a time: plain `SET NX PX`."""
+
+
+def guarded_mutex(*, fencing: bool, vouch: bytes) -> LockKind:
+    """One holder at a time, with fences, or behind the recovery guard (`vouch` is its word), or both."""
+    words = (None, MARKER_KEY, FENCES, None, None, vouch, None, None)
+    return _mutex(_GUARDED, Form(_GUARDED, 3, words), fencing=fencing, vouch=vouch)
+
+
+FORCE_RELEASE: Final = Script("force_release")
+
+MARKER: Final = Script("marker")
+
+SCRIPTS: Final = (_PLAIN, _GUARDED, _EXTEND, _WATCH, _RELEASE, _INSPECT, _CONFIRM, _REPAIR, FORCE_RELEASE, MARKER)
+"""Everything that a new connection loads."""

@@ -1,0 +1,33 @@
+-- Gives a node back what it lacks of a lease that is held elsewhere: missing keys, and the fence in its counters.
+-- KEYS     the lock's keys; then the node's marker; then the hash of fence counters
+-- ARGV[1]  token
+-- ARGV[2]  ttl in milliseconds, for keys that are set again
+-- ARGV[3]  'run_id:guard' as in acquire_guarded.lua
+-- ARGV[4]  the lease's fence
+-- ARGV[i]  from 5 on: the counters' field for each lock key
+-- Returns  1: the node has it all now. 0: a key is another's, or a counter is above the fence. -1: not vouched for.
+-- Keys are set again only where the marker says trusted: past the guard, that would give two holders.
+-- Reads the keys last: that leaves them tracked.
+local n = #KEYS - 2
+local missing = {}
+for i = 1, n do
+  local holder = redis.call('GET', KEYS[i])
+  if not holder then missing[#missing + 1] = KEYS[i] elseif holder ~= ARGV[1] then return 0 end
+end
+if #missing > 0 then
+  local id, guard, ready = string.match(redis.call('GET', KEYS[n + 1]) or '', '^(%w+):(%d+):?(%d*)')
+  local own, wanted = string.match(ARGV[3], '^(%w+):(%d+)$')
+  if id ~= own or ready ~= '' or tonumber(guard) < tonumber(wanted) then return -1 end
+end
+local fence, highest = tonumber(ARGV[4]), 0
+for i = 1, n do
+  local counter = tonumber(redis.call('HGET', KEYS[n + 2], ARGV[4 + i]) or 0)
+  if counter > highest then highest = counter end
+end
+for i = 1, n do
+  if highest <= fence then redis.call('HSET', KEYS[n + 2], ARGV[4 + i], ARGV[4]) end
+end
+if highest > fence and #missing > 0 then return 0 end
+for _, key in ipairs(missing) do redis.call('SET', key, ARGV[1], 'PX', ARGV[2]) end
+for i = 1, n do redis.call('GET', KEYS[i]) end
+return 1

@@ -1,0 +1,220 @@
+"""What every node does with fences and markers, whatever is behind it: part of the contract of `suite.py`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioredlock_ng._scripts import Command
+from aioredlock_ng._scripts.kinds import FENCES, MARKER, MARKER_KEY, guarded_mutex
+
+if TYPE_CHECKING:
+    from aioredlock_ng._nodes.port import Node
+    from tests.contract.suite import Place
+
+__all__ = ["RUN_ID", "GuardedContract", "arguments"]
+
+RUN_ID = b"f" * 32 + b"whosever"
+"""Stands for the run_id of the node's own process."""
+
+GUARD = 60_000
+TTL = 30_000
+
+BOTH = guarded_mutex(fencing=True, vouch=b"%b:%d" % (RUN_ID, GUARD))
+FENCED = guarded_mutex(fencing=True, vouch=b"")
+GUARDED = guarded_mutex(fencing=False, vouch=b"%b:%d" % (RUN_ID, GUARD))
+
+
+def acquire(token: bytes, fence: int, *keys: bytes, kind: Any = FENCED) -> Command:
+    return kind.acquiring(keys, keys, token, b"%d" % TTL, fence)  # type: ignore[no-any-return]
+
+
+def confirm(token: bytes, fence: int, *keys: bytes) -> Command:
+    return FENCED.confirming(keys, keys, token, fence)
+
+
+def repair(token: bytes, fence: int, *keys: bytes) -> Command:
+    return BOTH.repairing_of(keys, keys, token, TTL, fence)
+
+
+def marker(become: bytes = b"read", was: bytes = b"", read_at: int = 0, vouch: bytes = b"", nonce: bytes = b"n") -> Command:
+    return Command(MARKER, (MARKER_KEY,), (become, was, read_at, vouch or b"%b:%d" % (RUN_ID, GUARD), nonce))
+
+
+def arguments(script: str) -> tuple[tuple[bytes, ...], tuple[Any, ...]]:
+    """Keys and arguments with which a script of this name can be called."""
+    vouch = b"%b:%d" % (RUN_ID, GUARD)
+    both = {
+        "acquire_guarded": ((b"a", MARKER_KEY, FENCES), (b"one", TTL, vouch, 1, b"a")),
+        "confirm": ((b"a", FENCES), (b"one", 1, b"a")),
+        "repair": ((b"a", MARKER_KEY, FENCES), (b"one", TTL, vouch, 1, b"a")),
+        "marker": ((MARKER_KEY,), (b"read", b"", 0, vouch, b"")),
+        "acquire": ((b"a",), (b"one", TTL)),
+        "extend": ((b"a",), (TTL, b"one")),
+        "release": ((b"a",), (b"one",)),
+        "watch": ((b"a",), (b"one",)),
+    }
+    return both.get(script, ((b"a",), ()))
+
+
+class GuardedContract:
+    """Subclasses have a fixture `place`, and `ask`."""
+
+    async def ask(self, node: Node, command: Command) -> Any:
+        raise NotImplementedError
+
+    async def trusted(self, node: Node) -> bytes:
+        """Make the node trusted; returns its own word."""
+        was, now, own = await self.ask(node, marker())
+        await self.ask(node, marker(b"trusted", was, now))
+        return own  # type: ignore[no-any-return]
+
+    async def test_a_fence_is_acknowledged_only_strictly_above_the_counter(self, place: Place) -> None:
+        node, _ = await place.node()
+        for fence, answer in ((10, 1), (10, [1, 10]), (9, [1, 10]), (11, 1)):
+            assert await self.ask(node, acquire(b"t%d" % fence, fence, b"a")) == answer
+            await place.delete("a")
+
+    async def test_a_held_key_is_refused_and_changes_no_counter(self, place: Place) -> None:
+        node, _ = await place.node()
+        await self.ask(node, acquire(b"one", 10, b"a"))
+        held, left = await self.ask(node, acquire(b"two", 99, b"a"))
+        assert held == 0
+        assert 0 < left <= TTL
+        await place.delete("a")
+        assert await self.ask(node, acquire(b"three", 11, b"a")) == 1, "99 was not stored"
+
+    async def test_several_keys_have_one_fence_above_all_their_counters(self, place: Place) -> None:
+        node, _ = await place.node()
+        assert await self.ask(node, acquire(b"one", 10, b"a")) == 1
+        assert await self.ask(node, acquire(b"two", 20, b"b")) == 1
+        await place.delete("a")
+        await place.delete("b")
+        assert await self.ask(node, acquire(b"three", 15, b"a", b"b")) == [1, 20]
+        assert await self.ask(node, confirm(b"three", 21, b"a", b"b")) == 1
+        await place.delete("a")
+        assert await self.ask(node, acquire(b"four", 21, b"a")) == [1, 21]
+
+    async def test_a_confirmation_needs_the_token_and_a_greater_fence(self, place: Place) -> None:
+        node, _ = await place.node()
+        await self.ask(node, acquire(b"one", 10, b"a"))
+        assert await self.ask(node, confirm(b"two", 99, b"a")) == [0, 0]
+        assert await self.ask(node, confirm(b"one", 10, b"a")) == [0, 10]
+        assert await self.ask(node, confirm(b"one", 11, b"a")) == 1
+        await place.delete("a")
+        assert await self.ask(node, confirm(b"one", 12, b"a")) == [0, 0]
+
+    async def test_without_a_marker_nothing_is_granted(self, place: Place) -> None:
+        node, _ = await place.node()
+        assert await self.ask(node, acquire(b"one", 1, b"a", kind=GUARDED)) == [-1, -1]
+        await self.trusted(node)
+        assert await self.ask(node, acquire(b"one", 1, b"a", kind=GUARDED)) == 1
+        await place.flush()
+        assert await self.ask(node, acquire(b"two", 2, b"a", kind=BOTH)) == [-1, -1]
+
+    async def test_a_quarantined_node_still_tells_who_holds_a_key(self, place: Place) -> None:
+        node, _ = await place.node()
+        await place.put("a", "other", TTL)
+        assert (await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)))[0] == 0
+
+    @pytest.mark.parametrize("kind", [b"waiting", b"founding"])
+    async def test_a_waiting_node_tells_how_long(self, place: Place, kind: bytes) -> None:
+        node, _ = await place.node()
+        was, now, own = await self.ask(node, marker())
+        value, _, _ = await self.ask(node, marker(kind, was, now))
+        parts = value.split(b":")
+        assert parts[0] == own.split(b":")[0]
+        assert int(parts[1]) == GUARD
+        assert now + GUARD + 1000 <= int(parts[2]) <= now + GUARD + 3000
+        assert parts[3:] == ([b"n"] if kind == b"founding" else [])
+        refused, left = await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH))
+        assert refused == -1
+        assert GUARD - 3000 < left <= GUARD + 1000
+
+    async def test_a_node_whose_ready_time_has_come_is_trusted(self, place: Place) -> None:
+        node, _ = await place.node()
+        own = await self.trusted(node)
+        await place.put(MARKER_KEY.decode(), f"{own.decode()}:1", 600_000)
+        assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == 1
+        assert (await self.ask(node, marker()))[0] == own
+
+    async def test_the_marker_of_another_process_is_none(self, place: Place) -> None:
+        node, _ = await place.node()
+        await place.put(MARKER_KEY.decode(), f"{'0' * 40}:{GUARD}", 600_000)
+        assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == [-1, -1]
+
+    async def test_a_guard_time_too_short_for_the_voter_is_none(self, place: Place) -> None:
+        node, _ = await place.node()
+        own = await self.trusted(node)
+        process = own.split(b":")[0].decode()
+        await place.put(MARKER_KEY.decode(), f"{process}:{GUARD - 1}", 600_000)
+        assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == [-1, -1]
+        await place.put(MARKER_KEY.decode(), f"{process}:{GUARD + 1}", 600_000)
+        assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == 1
+
+    async def test_a_marker_is_replaced_only_while_it_is_what_was_read(self, place: Place) -> None:
+        node, _ = await place.node()
+        was, now, _ = await self.ask(node, marker())
+        founding, _, _ = await self.ask(node, marker(b"founding", was, now, nonce=b"mine"))
+        kept, _, _ = await self.ask(node, marker(b"founding", was, now, nonce=b"yours"))
+        assert kept == founding
+        assert (await self.ask(node, marker(b"trusted", founding[:-1] + b"x", now)))[0] == founding
+        assert (await self.ask(node, marker(b"trusted", founding, now)))[0].count(b":") == 1
+
+    @pytest.mark.parametrize("late", [-1500, 1500])
+    async def test_what_was_read_more_than_a_second_ago_decides_nothing(self, place: Place, late: int) -> None:
+        node, _ = await place.node()
+        was, now, _ = await self.ask(node, marker())
+        assert (await self.ask(node, marker(b"trusted", was, now + late)))[0] == b""
+
+    async def test_a_marker_names_the_process_that_was_read_and_not_the_present_one(self, place: Place) -> None:
+        node, _ = await place.node()
+        was, now, _ = await self.ask(node, marker())
+        earlier = await self.earlier_process(place)
+        written, _, _ = await self.ask(node, marker(b"trusted", was, now, vouch=b"%b:%d" % (earlier, GUARD)))
+        assert written == b"%b:%d" % (earlier, GUARD)
+        assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == [-1, -1]
+
+    async def earlier_process(self, place: Place) -> bytes:
+        return b"0123456789" * 4
+
+    async def test_a_repair_sets_missing_keys_and_lifts_the_counter(self, place: Place) -> None:
+        node, _ = await place.node()
+        await self.trusted(node)
+        assert await self.ask(node, repair(b"one", 5, b"a", b"b")) == 1
+        assert await self.ask(node, confirm(b"one", 5, b"a", b"b")) == [0, 5]
+        assert await self.ask(node, repair(b"one", 7, b"a", b"b")) == 1
+        assert await self.ask(node, confirm(b"one", 7, b"a", b"b")) == [0, 7]
+
+    async def test_a_repair_does_not_touch_what_another_holds_or_was_fenced_for(self, place: Place) -> None:
+        node, _ = await place.node()
+        await self.trusted(node)
+        await place.put("a", "other", TTL)
+        assert await self.ask(node, repair(b"one", 5, b"a", b"b")) == 0
+        await place.delete("a")
+        await self.ask(node, acquire(b"two", 9, b"a", kind=BOTH))
+        await place.delete("a")
+        assert await self.ask(node, repair(b"one", 5, b"a")) == 0
+        assert await self.ask(node, acquire(b"three", 10, b"a", b"b", kind=BOTH)) == 1, "no key was set"
+
+    async def test_a_repair_waits_for_a_quarantined_node(self, place: Place) -> None:
+        node, _ = await place.node()
+        assert await self.ask(node, repair(b"one", 5, b"a")) == -1
+        was, now, _ = await self.ask(node, marker())
+        await self.ask(node, marker(b"waiting", was, now))
+        assert await self.ask(node, repair(b"one", 5, b"a")) == -1
+
+    async def test_connections_are_not_told_of_each_others_fences(self, place: Place) -> None:
+        node, heard = await place.node()
+        other, _ = await place.node()
+        await self.ask(node, acquire(b"one", 10, b"a"))
+        await self.ask(node, confirm(b"one", 11, b"a"))
+        await self.ask(other, acquire(b"two", 12, b"b"))
+        heard.forget()
+        await self.ask(other, acquire(b"three", 13, b"c"))
+        await place.put("a", "other", TTL)
+        async with asyncio.timeout(10):
+            keys = await heard.told.get()
+        assert keys == [b"a"], "the first that is heard of is the key, not the counters"

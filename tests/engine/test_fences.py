@@ -1,0 +1,154 @@
+"""Fencing tokens: each greater than every earlier one, in one round trip or two, whatever the clocks say."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioredlock_ng import LockHeld, LockNotAcquired
+from aioredlock_ng._core.fencing import SLOTS, FenceClock, slot_of
+from tests.support.rig import WAY
+
+if TYPE_CHECKING:
+    from tests.support.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+
+def clock(ahead: float = 0.0) -> Any:
+    """A wall clock that runs with the loop's time."""
+    loop = asyncio.get_running_loop()
+    return lambda: 1_700_000_000 + loop.time() + ahead
+
+
+async def test_each_lease_has_a_greater_fence_than_the_one_before(rig: Rig) -> None:
+    one, other = await rig.process(wall_clock=clock()), await rig.process(wall_clock=clock())
+    fences = []
+    for process in (one, other) * 5:
+        async with process.lock("a") as lease:
+            fences.append(lease.fence)
+    assert fences == sorted(set(fences))
+    assert one.redlock.stats().second_rounds + other.redlock.stats().second_rounds == 0, "clocks agree: one round"
+
+
+async def test_fences_are_ordered_though_a_clock_is_far_behind(rig: Rig) -> None:
+    fast, slow = await rig.process(wall_clock=clock(3600)), await rig.process(wall_clock=clock())
+    fences = []
+    for process in (fast, slow) * 100:
+        async with process.lock("a") as lease:
+            fences.append(lease.fence)
+    assert fences == sorted(set(fences))
+    assert slow.redlock.stats().second_rounds <= 2, "learned from the first times"
+
+
+async def test_a_clock_that_jumps_back_changes_no_order(rig: Rig) -> None:
+    times = iter([2e9, 1e9, 1.5e9, 1e9, 3e9, 1e9, 1e9])
+    process = await rig.process(wall_clock=lambda: next(times))
+    fences = []
+    for _ in range(5):
+        async with process.lock("a") as lease:
+            fences.append(lease.fence)
+    assert fences == sorted(set(fences))
+
+
+async def test_a_second_round_that_is_not_acknowledged_fails_the_attempt(rig: Rig) -> None:
+    process = await rig.process(wall_clock=clock())
+    for server in rig.servers:
+        server.counters[slot_of(b"a")] = 2**52
+    execute = [server.execute for server in rig.servers]
+
+    def overtaken(command: Any, by: Any) -> Any:
+        if command.script.name == "confirm":
+            by.server.counters[slot_of(b"a")] += 10_000_000
+        return type(by.server).execute(by.server, command, by)
+
+    for server in rig.servers:
+        server.execute = overtaken  # type: ignore[method-assign]
+    with pytest.raises(LockHeld):
+        await process.lock("a", blocking_timeout=0).acquire()
+    await asyncio.sleep(0.1)
+    assert rig.clean
+    for server, usual in zip(rig.servers, execute, strict=True):
+        server.execute = usual  # type: ignore[method-assign]
+    async with process.lock("a") as lease:
+        assert lease.fence is not None
+        assert lease.fence > 2**52
+
+
+async def test_a_second_round_without_answers_leaves_no_key(rig: Rig) -> None:
+    process = await rig.process(wall_clock=clock())
+    for server in rig.servers:
+        server.counters[slot_of(b"a")] = 2**52
+    acquiring = asyncio.ensure_future(process.lock("a", blocking_timeout=0).acquire())
+    await asyncio.sleep(2.5 * WAY)
+    rig.hang(0, 1, 2)
+    with pytest.raises(LockNotAcquired):
+        await acquiring
+    assert process.redlock.stats().second_rounds == 1
+    rig.resume()
+    await asyncio.sleep(0.1)
+    assert rig.clean
+
+
+async def test_cancelled_in_the_second_round_leaves_no_key(rig: Rig) -> None:
+    process = await rig.process(wall_clock=clock())
+    for server in rig.servers:
+        server.counters[slot_of(b"a")] = 2**52
+    acquiring = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(2.5 * WAY)
+    assert process.redlock.stats().second_rounds == 1
+    assert not acquiring.done()
+    acquiring.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await acquiring
+    await asyncio.sleep(0.1)
+    assert rig.clean
+
+
+async def test_several_resources_have_one_fence_above_all_their_counters(rig: Rig) -> None:
+    ahead, process = await rig.process(wall_clock=clock(100)), await rig.process(wall_clock=clock())
+    async with ahead.lock("b") as lease:
+        of_b = lease.fence
+    async with process.lock("a", "b") as both:
+        assert both.fence > of_b  # type: ignore[operator]
+    async with process.lock("a") as alone:
+        assert alone.fence > both.fence  # type: ignore[operator]
+
+
+async def test_without_fencing_there_is_none_and_no_counter(rig: Rig) -> None:
+    process = await rig.process(fencing=False)
+    async with process.lock("a") as lease:
+        assert lease.fence is None
+    assert not any(server.counters for server in rig.servers)
+
+
+async def test_a_node_that_did_not_acknowledge_gets_the_fence_with_the_renewal(rig: Rig) -> None:
+    process = await rig.process(ttl=3.0, wall_clock=clock())
+    rig.disconnect(2)
+    lease = await process.lock("a").acquire()
+    rig.connect(2)
+    await asyncio.sleep(2)
+    assert rig.values(b"a")[2] is not None
+    assert rig.servers[2].counters[slot_of(b"a")] == lease.fence
+    await lease.release()
+    await asyncio.sleep(0.1)
+    assert rig.clean
+
+
+def test_proposals_rise_and_follow_the_fastest_clock() -> None:
+    fences = FenceClock()
+    assert fences.propose(1000) == 1000
+    assert fences.propose(1000) == 1001
+    assert fences.propose(500) == 1002
+    fences.overtaken(4999, 1000)
+    assert fences.propose(1010) == 5010
+    assert fences.propose(1011, above=9000) == 9001
+    fences.overtaken(100, 1000)
+    assert fences.propose(8000) == 12_000, "a counter behind us teaches nothing"
+
+
+def test_slots_are_the_same_for_every_client() -> None:
+    assert slot_of(b"orders:42") == b"1221"
+    assert all(0 <= int(slot_of(b"%d" % number)) < SLOTS for number in range(1000))

@@ -1,0 +1,192 @@
+"""Nodes that forgot: none of them helps a second holder in, a new set waits for nothing, a lost minority is repaired."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioredlock_ng import QuorumUnreachable
+from aioredlock_ng._core.votes import Outcome
+
+if TYPE_CHECKING:
+    from tests.support.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+GUARD = 5.0
+"""Seconds of `max_ttl` in these tests; a node waits one more."""
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def states(redlock: Any) -> list[str]:
+    return [node.state for node in redlock.nodes]
+
+
+async def test_a_new_set_waits_for_nothing(rig: Rig) -> None:
+    before = now()
+    process = await rig.process()
+    assert await process.lock("a", blocking_timeout=0).acquire()
+    assert now() - before < 0.05
+    assert states(process.redlock) == ["up"] * 3
+
+
+async def test_twenty_processes_found_a_set_at_one_moment_and_its_last_server_a_second_later(rig: Rig) -> None:
+    rig.stop(2)
+    processes = [rig.new_process() for _ in range(20)]
+    await asyncio.gather(*(process.redlock.open() for process in processes))
+    await asyncio.sleep(1)
+    before = now()
+    rig.start(2)
+    async with asyncio.timeout(60):
+        for process in processes:
+            async with process.lock("a"):
+                pass
+    assert now() - before < 2
+
+
+async def test_a_founding_set_without_one_of_its_nodes_waits_the_guard_time(rig: Rig) -> None:
+    rig.stop(2)
+    process = await rig.process(max_ttl=GUARD, ttl=2.0)
+    with pytest.raises(QuorumUnreachable, match="recovery_guard=None") as error:
+        await process.lock("a", blocking_timeout=0).acquire()
+    assert Outcome.QUARANTINED in [vote.outcome for vote in error.value.votes]
+    assert states(process.redlock)[:2] == ["quarantined"] * 2
+    before = now()
+    async with process.lock("a"):
+        assert GUARD <= now() - before <= GUARD + 2.5
+
+
+@pytest.mark.parametrize("how", ["flush", "restart"])
+async def test_a_node_that_forgot_grants_nothing_for_the_guard_time(rig: Rig, how: str) -> None:
+    process, other = [await rig.process(max_ttl=GUARD, ttl=4.0) for _ in range(2)]
+    rig.hang(2)
+    lease = await process.lock("a", auto_extend=False).acquire()
+    rig.resume()
+    rig.vacate(b"a", on=[2])
+    for server in rig.servers[:1]:
+        server.flush() if how == "flush" else server.restart()
+    assert await other.lock("a").try_acquire() is None, "two nodes have no key, but one of them may have forgotten it"
+    before = now()
+    await lease.wait_lost()
+    assert await other.lock("a", blocking_timeout=0).acquire(), "the other two are a quorum"
+    rig.hang(1)
+    with pytest.raises(QuorumUnreachable):
+        await other.lock("b", blocking_timeout=0).acquire()
+    await other.lock("b").acquire()
+    assert GUARD - 4.0 <= now() - before <= GUARD + 3
+
+
+async def test_a_restart_that_kept_the_memory_waits_too(rig: Rig) -> None:
+    process = await rig.process(max_ttl=GUARD, ttl=2.0)
+    rig.servers[0].restart(forget=False)
+    rig.hang(1)
+    with pytest.raises(QuorumUnreachable):
+        await process.lock("a", blocking_timeout=0).acquire()
+    await asyncio.sleep(0.2)
+    assert states(process.redlock)[0] == "quarantined"
+    await asyncio.sleep(GUARD + 2)
+    assert states(process.redlock)[0] == "up"
+    assert await process.lock("a", blocking_timeout=0).acquire()
+
+
+async def test_without_the_guard_a_node_that_forgot_grants_at_once(rig: Rig) -> None:
+    process = await rig.process(recovery_guard=None)
+    rig.hang(2)
+    rig.servers[0].restart()
+    assert await process.lock("a", blocking_timeout=0).acquire()
+
+
+async def test_strict_lets_a_new_set_wait_too(rig: Rig) -> None:
+    process = await rig.process(recovery_guard="strict", max_ttl=GUARD, ttl=2.0)
+    with pytest.raises(QuorumUnreachable):
+        await process.lock("a", blocking_timeout=0).acquire()
+    before = now()
+    assert await process.lock("a").acquire()
+    assert GUARD <= now() - before <= GUARD + 2.5
+
+
+async def test_a_longer_max_ttl_is_written_to_the_nodes_before_they_vote_for_it(rig: Rig) -> None:
+    short = await rig.process(max_ttl=GUARD, ttl=2.0)
+    long = await rig.process(max_ttl=600.0)
+    async with long.lock("a"):
+        pass
+    assert all(b":600000" in server.get(b"aioredlock_ng:marker") for server in rig.servers)  # type: ignore[operator]
+    async with short.lock("a"):
+        pass
+    rig.servers[0].flush()
+    await asyncio.sleep(GUARD + 3)
+    assert states(short.redlock)[0] == "quarantined", "the longest guard time of all holds"
+
+
+async def test_a_lost_minority_is_repaired_at_once(rig: Rig) -> None:
+    process = await rig.process(ttl=3.0)
+    lease = await process.lock("a").acquire()
+    await asyncio.sleep(0.2)
+    rig.vacate(b"a", on=[1])
+    await asyncio.sleep(0.05)
+    assert rig.values(b"a") == [lease.token.encode()] * 3
+    await lease.release()
+    await asyncio.sleep(0.1)
+    assert rig.clean
+
+
+async def test_a_forgetful_node_is_not_repaired_before_it_is_trusted(rig: Rig) -> None:
+    process = await rig.process(max_ttl=GUARD, ttl=3.0)
+    lease = await process.lock("a").acquire()
+    rig.servers[1].restart()
+    await asyncio.sleep(GUARD - 0.5)
+    assert rig.values(b"a")[1] is None
+    await asyncio.sleep(4)
+    assert rig.values(b"a")[1] == lease.token.encode()
+    assert lease.valid
+
+
+async def test_a_lease_survives_a_rolling_restart_a_guard_time_apart(rig: Rig) -> None:
+    process = await rig.process(max_ttl=GUARD, ttl=3.0)
+    lease = await process.lock("a").acquire()
+    for server in rig.servers:
+        server.restart()
+        await asyncio.sleep(GUARD + 4)
+        assert lease.valid
+    assert lease.nodes == (3, 3)
+
+
+async def test_a_lease_is_lost_at_once_when_the_restarts_go_faster(rig: Rig) -> None:
+    process = await rig.process(max_ttl=GUARD, ttl=3.0)
+    lease = await process.lock("a").acquire()
+    await asyncio.sleep(0.5)
+    rig.servers[0].restart()
+    await asyncio.sleep(0.5)
+    assert lease.valid
+    rig.servers[1].restart()
+    before = now()
+    await lease.wait_lost()
+    assert now() - before < 0.1
+    assert lease.lost
+
+
+async def test_a_repair_does_not_come_where_another_is_fenced_above(rig: Rig) -> None:
+    process = await rig.process(ttl=3.0)
+    lease = await process.lock("a").acquire()
+    await asyncio.sleep(0.2)
+    server = rig.servers[1]
+    server.counters = dict.fromkeys(server.counters, 2**52)
+    rig.vacate(b"a", on=[1])
+    await asyncio.sleep(5)
+    assert rig.values(b"a")[1] is None
+    assert lease.valid
+
+
+async def test_quarantine_is_said_once_and_its_end_too(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    await rig.process(max_ttl=GUARD, ttl=3.0)
+    rig.servers[1].restart()
+    await asyncio.sleep(GUARD + 5)
+    said = [record.getMessage() for record in caplog.records if "memory-1" in record.getMessage()]
+    assert sum("grants no lock" in line for line in said) == 1
+    assert sum("may grant locks again" in line for line in said) == 1
