@@ -6,4 +6,4 @@ from pathlib import Path
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-collect_ignore = [] if EXAMPLES.exists() else ["test_lost_updates.py", "test_paused_holder.py", "test_sql.py"]
+collect_ignore = [] if EXAMPLES.exists() else ["test_lost_updates.py", "test_page.py", "test_paused_holder.py", "test_sql.py"]

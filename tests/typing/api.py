@@ -109,14 +109,14 @@ def errors(error: LockNotAcquired, lost: LockLost) -> None:
     assert_type(lost.resource, str)
 
 
-async def fencing(client: redis.asyncio.Redis, cluster: redis.asyncio.RedisCluster, stale: StaleFence) -> None:
+async def fencing(lease: Lease, client: redis.asyncio.Redis, cluster: redis.asyncio.RedisCluster, stale: StaleFence) -> None:
     guarded = RedisFence(client, keep=60)
     assert_type(RedisFence(cluster), RedisFence)
-    assert_type(await guarded.set("order:42", "paid", fence=1, ttl=30), None)
+    assert_type(await guarded.set("order:42", "paid", fence=lease.fence, ttl=30), None)
     assert_type(await guarded.hset(b"order:42", {"state": "paid", "cents": 5}, fence=1), None)
     assert_type(await guarded.delete("order:42", fence=1), bool)
     assert_type(RedisFence.fence_key("order:42"), bytes)
-    assert_type(FenceGuard(max_resources=1000, floor=MAX_FENCE).check("order:42", 1), None)
+    assert_type(FenceGuard(max_resources=1000, floor=MAX_FENCE).check("order:42", lease.fence), None)
     error: RedlockError = stale
     assert error
     assert_type((stale.resource, stale.fence, stale.seen), tuple[str | bytes, int, int])
