@@ -240,7 +240,6 @@ class Redlock:
             ConfigurationError: An argument is unusable.
         """
         names = (name, *more)
-        resource = name if type(name) is str and not more else resource_name(names)
         if more:
             keys = tuple(map(self._keys.key, names))
             if len(set(keys)) != len(keys):
@@ -255,6 +254,7 @@ class Redlock:
             raise ConfigurationError(f"on_lost must be 'cancel' or 'flag', got {on_lost!r}")
         life = self._life if ttl is None else self._life_of(self._options.check_ttl(ttl))
         slots = tuple(map(slot_of, keys))
+        resource = name if type(name) is str and not more else resource_name(names)
         spec = LockSpec(self._kind, resource, names, keys, slots, life, bool(auto_extend), max_hold)
         return Lock(self.engine, spec, blocking_timeout, on_lost)
 

@@ -7,6 +7,7 @@ no await at all. `give_up` undoes everything in the tick in which it is called, 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -411,7 +412,11 @@ class Acquisition:
             return ()
         silence = "no answer in time" if self._round.expired or self._round.open else "not waited for"
         pairs = zip(self._context.fleet.nodes, self._round.replies, strict=True)
-        return tuple(acquire_vote(node.address, reply, silence) for node, reply in pairs)
+        votes = [acquire_vote(node.address, reply, silence) for node, reply in pairs]
+        for index, vote in enumerate(votes):
+            if vote.outcome is Outcome.QUARANTINED and (words := self._context.quarantine(index)):
+                votes[index] = replace(vote, detail=words)
+        return tuple(votes)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

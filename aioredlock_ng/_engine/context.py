@@ -62,6 +62,7 @@ class Context:
         fences: Proposes fences.
         wall_us: Microseconds of the wall clock, for fences only.
         doubt: Told when a node said that it is quarantined.
+        quarantine: Why a node cannot leave quarantine, in the server's words; "" where it only has to wait.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -76,5 +77,6 @@ class Context:
     emit: Callable[[Event], None]
     wall_us: Callable[[], int]
     doubt: Callable[[], None]
+    quarantine: Callable[[int], str]
     fences: FenceClock = field(default_factory=FenceClock)
     counters: Counters = field(default_factory=Counters)

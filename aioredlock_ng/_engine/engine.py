@@ -82,6 +82,7 @@ class Engine:
             emit=emit,
             wall_us=wall_us,
             doubt=self._doubt,
+            quarantine=lambda index: self.guard.refusal(index) if self.guard is not None else "",
         )
         self.guard: Guard | None = None
         if options.recovery_guard is not None:

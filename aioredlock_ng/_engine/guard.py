@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.guard import Trust, next_steps, read_marker
+from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._engine.round import Round
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import MARKER, MARKER_KEY
@@ -49,6 +50,7 @@ class Guard:
         self._guard_ms = context.options.guard_ms
         self._vouch = b"%b:%d" % (run_id, self._guard_ms)
         self._readings: list[Reading | None] = [None] * len(context.fleet.nodes)
+        self._refusals = [""] * len(context.fleet.nodes)
         self._quarantined: set[int] = set()
         self._task: asyncio.Task[None] | None = None
         self._stopped = False
@@ -81,7 +83,12 @@ class Guard:
         if state.state != "up" or reading is None or reading.trust is Trust.TRUSTED:
             return state
         left = reading.left(self._context.clock())
-        return replace(state, state="quarantined", reason=f"may have forgotten locks, {left:.1f} s left; {REMEDY}")
+        why = self._refusals[index] or f"may have forgotten locks, {left:.1f} s left; {REMEDY}"
+        return replace(state, state="quarantined", reason=why)
+
+    def refusal(self, index: int) -> str:
+        """The server's own words, where it refuses to keep a marker: then its quarantine never ends."""
+        return self._refusals[index]
 
     def left(self, index: int) -> float | None:
         """Seconds of quarantine left as last read; None where it is trusted or has not answered."""
@@ -100,15 +107,14 @@ class Guard:
                 self._hint.clear()
                 await self._read()
                 steps = next_steps(self._readings, self._guard_ms, self._context.clock(), strict=self._strict)
-                if any(steps):
-                    await self._write(steps)
+                if any(steps) and await self._write(steps):
                     continue
                 lefts = [left for index in range(len(steps)) if (left := self.left(index)) is not None]
                 self._say()
                 self._asleep.set()
                 if not lefts and not self._hint.is_set():
                     return
-                await self._sleep(min([LOOK_EVERY, *lefts]) if lefts else 0.0)
+                await self._sleep(min([LOOK_EVERY, *filter(None, lefts)]) if lefts else 0.0)
         finally:
             self._asleep.set()
             self._task = None
@@ -130,7 +136,8 @@ class Guard:
         for index, reply in enumerate(round_.replies):
             self._take(index, reply, round_.started)
 
-    async def _write(self, steps: list[Step | None]) -> None:
+    async def _write(self, steps: list[Step | None]) -> bool:
+        """Take the steps; False when a server refused one, which asking again at once does not cure."""
         asked = []
         for index, step in enumerate(steps):
             reading = self._readings[index]
@@ -144,11 +151,16 @@ class Guard:
                 asked.append((index, round_))
         for index, round_ in asked:
             await round_.decided()
-            self._take(index, round_.replies[index], round_.started)
+            reply = round_.replies[index]
+            self._refusals[index] = str(reply) if isinstance(reply, Refusal) else ""
+            self._take(index, reply, round_.started)
+        return not any(self._refusals[index] for index, _ in asked)
 
     def _take(self, index: int, reply: Reply, asked_at: float) -> None:
         before = self._readings[index]
         after = None
+        if isinstance(reply, Refusal) and before is not None:
+            return
         if type(reply) is list and len(reply) == 3:
             marker, node_ms, vouch = reply
             after = read_marker(marker, node_ms, vouch, asked_at)
