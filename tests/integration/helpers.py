@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.support.eventually import eventually
 
@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from aioredlock_ng import Redlock
     from tests.support.node_set import NodeSet
 
-__all__ = ["Witness", "all_up", "no_keys_left", "program", "state_of", "stats_of"]
+__all__ = ["SHORT_GUARD", "Witness", "all_up", "no_keys_left", "program", "state_of", "stats_of"]
 
 CHECKOUT = Path(__file__).parents[2]
+
+SHORT_GUARD: dict[str, Any] = {"ttl": 1.0, "max_ttl": 1.0}
+"""Settings with which a node that forgot votes again two seconds later: where that it does is what a test waits for."""
 
 
 def state_of(redlock: Redlock, index: int) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
 
 from aioredlock_ng import AcquireTimeout, ConfigurationError, LockLost, QuorumUnreachable, Redlock
-from tests.integration.helpers import all_up, no_keys_left, state_of
+from tests.integration.helpers import SHORT_GUARD, all_up, no_keys_left, state_of
 from tests.support.eventually import eventually
+from tests.support.node_set import trust
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -69,6 +70,13 @@ async def busy(server: LocalServer) -> AsyncIterator[None]:
 @contextlib.asynccontextmanager
 async def bad_node(kind: str, start_server: StartServer) -> AsyncIterator[tuple[str, Spoil]]:
     """A URL, and what to call once it is connected."""
+
+    def started(*args: Any, **settings: Any) -> LocalServer:
+        """A node of old: quarantine would hide what it refuses."""
+        server = start_server(*args, **settings)
+        trust(server)
+        return server
+
     async with contextlib.AsyncExitStack() as stack:
         spoil: Spoil = lambda: None  # noqa: E731
         match kind:
@@ -81,36 +89,36 @@ async def bad_node(kind: str, start_server: StartServer) -> AsyncIterator[tuple[
             case "says ok to everything":
                 url = await stack.enter_async_context(stranger(b"+OK\r\n"))
             case "nobody":
-                server = start_server()
+                server = started()
                 url = server.url
                 server.stop()
             case "wrong type":
-                server = start_server()
+                server = started()
                 server.command("HSET", "order", "field", "value")
                 url = server.url
             case "password":
-                url = f"redis://:wrong@{start_server(password='right').address}"
+                url = f"redis://:wrong@{started(password='right').address}"
             case "no right":
-                server = start_server()
+                server = started()
                 server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "+@all", "-evalsha")
                 url = f"redis://locks:word@{server.address}"
             case "memory":
-                server = start_server(["--maxmemory", "1mb", "--maxmemory-policy", "noeviction"])
+                server = started(["--maxmemory", "1mb", "--maxmemory-policy", "noeviction"])
                 fill(server)
                 url = server.url
             case "replica":
-                server = start_server()
-                server.command("REPLICAOF", "127.0.0.1", str(start_server().port))
+                server = started()
+                server.command("REPLICAOF", "127.0.0.1", str(started().port))
                 url = server.url
             case "demoted":
-                primary, server = start_server(), start_server()
+                primary, server = start_server(), started()
                 url, spoil = server.url, lambda: server.command("REPLICAOF", "127.0.0.1", str(primary.port))
             case "busy":
-                server = start_server(["--lua-time-limit", "50"])
+                server = started(["--lua-time-limit", "50"])
                 await stack.enter_async_context(busy(server))
                 url = server.url
             case "cannot save":
-                server = start_server(["--dbfilename", "taken", "--save", "3600 1000000"])
+                server = started(["--dbfilename", "taken", "--save", "3600 1000000"])
                 # In good order it would not end before it has saved.
                 stack.callback(server.crash)
                 url, spoil = server.url, lambda: fail_to_save(server)
@@ -287,7 +295,8 @@ async def test_a_full_server_is_used_again_once_there_is_room(start_server: Star
 
 async def test_a_demoted_node_is_left_out_and_the_lease_lives_on(three_nodes: NodeSet, start_server: StartServer) -> None:
     server = start_server()
-    async with Redlock([*three_nodes.urls[:2], server.url]) as redlock:
+    trust(server)
+    async with Redlock([*three_nodes.urls[:2], server.url], **SHORT_GUARD) as redlock:
         async with redlock.lock("order", ttl=0.6) as lease:
             server.command("REPLICAOF", "127.0.0.1", str(start_server().port))
             renewals = redlock.stats().renewals
@@ -309,6 +318,7 @@ async def test_a_cluster_member_is_refused(start_server: StartServer) -> None:
 
 async def test_a_held_lock_is_told_as_held_although_a_minority_refuses(three_nodes: NodeSet, start_server: StartServer) -> None:
     server = start_server()
+    trust(server)
     server.command("HSET", "order", "field", "value")
     urls = [server.url, *three_nodes.urls[:2]]
     async with Redlock(urls) as redlock, Redlock(urls) as other:

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Node", "NodeSet"]
+__all__ = ["OWN", "Node", "NodeSet", "locks_on", "trust"]
+
+OWN = "aioredlock_ng:"
+"""How the library's own keys begin: a node's marker and its fence counters, which stay when every lock is gone."""
 
 
 class Node(Protocol):
@@ -79,6 +82,11 @@ class NodeSet:
         for node in self._nodes if index is None else [self._nodes[index]]:
             node.wipe()
 
+    def found(self) -> None:
+        """Mark every node as trusted, as if the set had been founded long ago with all its nodes up."""
+        for node in self._nodes:
+            trust(node)
+
     def restore(self) -> None:
         """Make every node run and answer again."""
         for node in self._nodes:
@@ -88,13 +96,8 @@ class NodeSet:
                 node.start()
 
     def keys(self) -> list[set[str]]:
-        """Return the names of each node's locks in database 0: what a test leaves behind, or must not.
-
-        The node's marker and its fence counters are not among them: they stay.
-        """
-        script = 'return cjson.encode(redis.call("KEYS", "*"))'
-        names = [_names(node.command("EVAL", script, "0")) for node in self._nodes]
-        return [{name for name in own if not name.startswith("aioredlock_ng:")} for own in names]
+        """Return the names of each node's locks in database 0: what a test leaves behind, or must not."""
+        return [locks_on(node) for node in self._nodes]
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -106,6 +109,13 @@ class NodeSet:
         return self._nodes[index]
 
 
-def _names(encoded: bytes) -> set[str]:
+def trust(node: Node) -> None:
+    """Mark a node as trusted, as if its set had been founded long ago with all its nodes up."""
+    node.command("SET", f"{OWN}marker", f"{node.info()['run_id']}:1")
+
+
+def locks_on(node: Node) -> set[str]:
+    """Return the names of a node's keys in database 0, but for the library's own."""
     # cjson encodes an empty table as an object.
-    return set(json.loads(encoded))
+    encoded = node.command("EVAL", 'return cjson.encode(redis.call("KEYS", "*"))', "0")
+    return {name for name in json.loads(encoded) if not name.startswith(OWN)}

@@ -42,6 +42,7 @@ class Pool:
             self._nodes += self.backend.start(missing)
         lent = NodeSet(self._nodes[:count])
         lent.wipe()
+        lent.found()
         try:
             yield lent
         finally:
