@@ -177,7 +177,7 @@ async def test_a_command_that_the_server_refuses_changes_nothing_but_the_fence(c
 async def test_what_is_no_fence_is_refused_before_the_server_is_asked(fence: Any, client: Redis) -> None:
     with pytest.raises(ConfigurationError, match="fence"):
         await RedisFence(client).set(KEY, "a", fence=fence)
-    assert await client.dbsize() == 0
+    assert await client.exists(KEY, FENCE) == 0
 
 
 @pytest.mark.parametrize("keep", [0, -1, float("nan"), float("inf")])
@@ -206,7 +206,7 @@ async def test_the_script_serves_other_languages(client: Redis) -> None:
 async def test_the_script_refuses_what_it_could_not_compare(fence: str | int, client: Redis) -> None:
     with pytest.raises(ResponseError, match="integer from 0 to 2\\^53 - 1"):
         await raw(client, fence, "", "SET", "a")
-    assert await client.dbsize() == 0
+    assert await client.exists(KEY, FENCE) == 0
 
 
 @pytest.mark.parametrize("keep", ["", "-1", "1.5", "soon"])
