@@ -1,6 +1,6 @@
 # Everything runs in .venv, made from nothing but a Python 3.11 or newer. `make PYTHON=/path/to/python …` chooses it.
 .DEFAULT_GOAL := test
-.PHONY: test matrix suite check demo bench clean
+.PHONY: test matrix suite check demo bench model clean
 
 # The first that runs and is new enough: a version manager's shim may exist and refuse.
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
@@ -35,6 +35,10 @@ demo: .venv/ready
 
 bench: .venv/ready
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# Every state of the models of tests/model, at their large bound: docs/model.md.
+model: .venv/ready
+	$(BIN)/python -m tests.model $(ARGS)
 
 clean:
 	rm -rf .venv .nox .cache build dist htmlcov .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,115 @@
+"""What is explored: the rules as they are, which must hold, and with something left out, which must be found wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from tests.model import fence_state, founding, mutex
+from tests.model.fencing import Fencing
+from tests.model.founding import Founding
+from tests.model.mutex import Mutex
+
+if TYPE_CHECKING:
+    from tests.model.explore import Model
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One exploration.
+
+    Attributes:
+        name: What is explored, in the words of DESIGN.md.
+        model: The model with its rules.
+        steps: How many steps the shortest way to a violation has; 0 where there must be none.
+    """
+
+    name: str
+    model: Model
+    steps: int = 0
+
+
+# Small enough for every run of the suite.
+SMALL: Final = (
+    Case("fences by tenancy: 2 attempts, 3 values", Fencing(fence_state.Rules(attempts=2))),
+    Case("fences by tenancy: 3 attempts, 1 value", Fencing(fence_state.Rules(width=1))),
+    Case("fences by interval: 2 attempts, 3 values", Fencing(fence_state.Rules(attempts=2, order="interval"))),
+    Case("fences by interval: 3 attempts, 1 value", Fencing(fence_state.Rules(width=1, order="interval"))),
+    Case("fences by success: 2 attempts, 3 values", Fencing(fence_state.Rules(attempts=2, order="success", keys_last=True))),
+    Case("fences with repair: 2 attempts, 2 values", Fencing(fence_state.Rules(attempts=2, width=2, repairing=True))),
+    Case(
+        "fences of nodes that forget: 2 attempts, 2 ticks",
+        Fencing(fence_state.Rules(attempts=2, width=1, forgetting=True, guard=2, round_ticks=1, ticks=2)),
+    ),
+    Case("mutual exclusion: 2 clients, ttl 3", Mutex(mutex.Rules())),
+    Case("mutual exclusion: 3 clients, ttl 2", Mutex(mutex.Rules(ttls=(2, 2, 2), guard=2))),
+    Case("mutual exclusion: ttl 3 and 2", Mutex(mutex.Rules(ttls=(3, 2)))),
+    Case("founding: 1 promoter, ttl 2", Founding(founding.Rules(promoters=1))),
+)
+
+# The largest first, so that two processes end at about the same time.
+LARGE: Final = (
+    Case("fences by tenancy: 3 attempts, 4 values", Fencing(fence_state.Rules(width=4))),
+    Case(
+        "fences of nodes that forget, by tenancy: 2 attempts, 4 ticks",
+        Fencing(fence_state.Rules(attempts=2, width=2, forgetting=True, guard=3, round_ticks=1, ticks=4)),
+    ),
+    Case(
+        "fences by success, keys last: 3 attempts, 4 values",
+        Fencing(fence_state.Rules(width=4, order="success", keys_last=True)),
+    ),
+    Case("fences by interval: 3 attempts, 3 values", Fencing(fence_state.Rules(order="interval"))),
+    Case(
+        "fences of nodes that forget, by interval: 2 attempts, 3 ticks",
+        Fencing(fence_state.Rules(attempts=2, width=2, order="interval", forgetting=True, guard=3, round_ticks=1, ticks=3)),
+    ),
+    Case("fences with repair: 3 attempts, 2 values", Fencing(fence_state.Rules(width=2, repairing=True))),
+    Case("mutual exclusion: 2 clients, ttl 7", Mutex(mutex.Rules(ttls=(7, 7), guard=7))),
+    Case("mutual exclusion: 3 clients, ttl 4", Mutex(mutex.Rules(ttls=(4, 4, 4), guard=4))),
+    Case("mutual exclusion: 2 clients, ttl 5, repairs count", Mutex(mutex.Rules(ttls=(5, 5), guard=5, repair_counts=True))),
+    Case("founding: 2 promoters, ttl 3", Founding(founding.Rules(ttl=3, guard=4))),
+    Case("founding: 2 promoters, ttl 2, late promotions", Founding(founding.Rules(fresh_promotions=False))),
+    Case("founding: 1 promoter, 2 clients, ttl 2", Founding(founding.Rules(promoters=1, clients=2))),
+)
+
+# The shortest times that show what there is to see.
+_QUICK: Final = founding.Rules(ttl=1, guard=2, mark_within=0)
+
+KNOWN_WRONG: Final = (
+    Case("fences: count grants, take the maximum", Fencing(fence_state.Rules(attempts=2, counting=True)), 10),
+    Case("fences: acknowledge without comparing the token", Fencing(fence_state.Rules(attempts=2, compare_token=False)), 13),
+    Case("fences: acknowledge what is not above the counter", Fencing(fence_state.Rules(width=2, strict=False)), 18),
+    Case("fences: the same token over attempts", Fencing(fence_state.Rules(same_token=True)), 16),
+    Case("fences: a counter lost without quarantine", Fencing(fence_state.Rules(attempts=2, width=1, forgetting=True)), 9),
+    Case(
+        "fences: clocks as far apart as the guard less a round",
+        Fencing(fence_state.Rules(attempts=2, width=2, forgetting=True, guard=2, round_ticks=1, ticks=2)),
+        11,
+    ),
+    Case(
+        "fences: repair below the node's counter",
+        Fencing(fence_state.Rules(attempts=2, repairing=True, repair_checks_fence=False)),
+        11,
+    ),
+    Case(
+        "fences in the order of success, while keys go at any moment",
+        Fencing(fence_state.Rules(attempts=2, width=2, order="success")),
+        9,
+    ),
+    Case("mutual exclusion: no guard", Mutex(mutex.Rules(guard=0)), 9),
+    Case("mutual exclusion: the guard one tick short", Mutex(mutex.Rules(guard=2)), 11),
+    Case("mutual exclusion: a guard shorter than another client's ttl", Mutex(mutex.Rules(ttls=(3, 2), guard=2)), 11),
+    Case("mutual exclusion: repair past the guard", Mutex(mutex.Rules(ttls=(2, 2), guard=2, repair_waits=False)), 16),
+    Case("mutual exclusion: a holder one tick beyond its deadline", Mutex(mutex.Rules(overstay=1)), 11),
+    Case("mutual exclusion: the same token over attempts", Mutex(mutex.Rules(same_token=True)), 11),
+    Case("founding: promote without comparing the nonce", Founding(replace(_QUICK, compare_nonce=False)), 15),
+    Case("founding: promote the marker of a process that is no more", Founding(replace(_QUICK, compare_process=False)), 14),
+    Case("founding: promote after reading a quorum", Founding(replace(_QUICK, read_all=False)), 12),
+    Case("founding: promote after reading all, but not within a second", Founding(replace(_QUICK, read_together=False)), 13),
+    Case("founding: markers written however long after the read", Founding(founding.Rules(mark_within=3)), 6),
+    Case("founding: a guard without the second more", Founding(founding.Rules(guard=2)), 8),
+    Case("founding: beyond the limit, no other node is trusted", Founding(replace(_QUICK, total_loss=True)), 11),
+    Case(
+        "founding: beyond the limit, no other node is trusted for more than a second", Founding(replace(_QUICK, settled=0)), 15
+    ),
+)

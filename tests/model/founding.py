@@ -1,0 +1,258 @@
+"""How a set of nodes comes to be trusted without waiting (DESIGN.md 7): markers, promoters, and nodes that forget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tests.model.symmetry import NODES, Alike, Symmetry
+
+if TYPE_CHECKING:
+    from tests.model.explore import State, Step
+
+QUORUM: Final = 2
+CLIENT_NAMES: Final = "AB"
+PROMOTER_NAMES: Final = "PQR"
+NODE_NAMES: Final = "xyz"
+
+# What a node's marker says. Stale: the node came back with data of a process that is no more, from when it was founding.
+NONE, FOUNDING, TRUSTED, STALE = range(4)
+MARKERS: Final = ("none", "founding", "trusted", "stale")
+# What a client is at.
+IDLE, ASKING, HOLDING = range(3)
+# What a promoter is at: collecting what it reads, or decided, so that its writes are on their way.
+READING, PROMOTING = range(2)
+
+# The one second of DESIGN.md 7 is one tick; all that is longer is the same.
+SECOND: Final = 1
+LONG: Final = SECOND + 1
+
+# The cells of a client's head: what it is at, ticks since it asked, ticks until its deadline.
+PHASE, AGE, VALID = range(3)
+HEAD: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The times, the limits, and what can be left out to see that it is needed.
+
+    Attributes:
+        ttl: How long leases live, ticks.
+        guard: What a marker's writer adds to the node's time, as it read it, to make the ready time, ticks.
+        promoters: How many read and promote at once; each starts anew as often as it likes.
+        clients: Explicit clients of the lock, two or none; without, no node that forgot a vote that may count must be trusted.
+        total_loss: A node may forget though no other is trusted.
+        settled: Else a node may forget only while some other has been trusted for more ticks than this.
+        compare_nonce: Only the marker that was read is promoted.
+        compare_process: Only a marker of the present process is promoted.
+        read_all: Only who has read all nodes as founding promotes; else a quorum is enough.
+        read_together: All of them within a second.
+        mark_within: Markers are refused so many ticks after their writer read the node.
+        fresh_promotions: Promotions are refused a second after the promoter read the node.
+    """
+
+    ttl: int = 2
+    guard: int = 3
+    promoters: int = 2
+    clients: int = 0
+    total_loss: bool = False
+    settled: int = SECOND
+    compare_nonce: bool = True
+    compare_process: bool = True
+    read_all: bool = True
+    read_together: bool = True
+    mark_within: int = SECOND
+    fresh_promotions: bool = True
+
+
+class Founding:
+    """Nodes with markers, promoters, and anybody who marks.
+
+    Every marker says founding, and anybody may write it who has read the node as unmarked: what such a client knows of other
+    nodes makes no difference here, since one that is cut off from them knows nothing. Quarantine that is not founding is a
+    marker that nobody promotes. A promoter that has decided may be paused, or its writes under way: they arrive at any later
+    moment or never.
+
+    Without clients, any trusted node may have given a vote at any moment, and that counts for a ttl. With clients, they ask and
+    hold themselves: that makes traces longer, and easier to believe.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self._promoter = HEAD * rules.clients
+        self._rows = self._promoter + rules.promoters
+        self._marker, self._ready, self._since, self._debt = (self._rows + row * NODES for row in range(4))
+        fixed = self._debt + NODES
+        self._lefts = [fixed + 2 * i * NODES for i in range(rules.clients)]
+        self._votes = [left + NODES for left in self._lefts]
+        # What a promoter has read: nothing, or 1 + 2 * the ticks since, and 1 more if that marker was replaced.
+        self._reads = [fixed + (2 * rules.clients + p) * NODES for p in range(rules.promoters)]
+        self._size = fixed + (2 * rules.clients + rules.promoters) * NODES
+        clients = Alike(rules.clients, 0, HEAD, fixed, 2 * NODES)
+        promoters = Alike(rules.promoters, self._promoter, 1, self._reads[0], NODES)
+        self._symmetry = Symmetry(self._rows, (clients, promoters))
+
+    def initial(self) -> State:
+        """New servers, never marked."""
+        return bytes(self._size)
+
+    def steps(self, state: State) -> list[Step]:
+        """Whatever may happen next."""
+        steps: list[Step] = []
+        for i in range(self.rules.clients):
+            self._lock(state, i, steps)
+        for p in range(self.rules.promoters):
+            self._promote(state, p, steps)
+        for x in range(NODES):
+            self._mark(state, x, steps)
+            self._forget(state, x, steps)
+        self._tick(state, steps)
+        return steps
+
+    def _lock(self, state: State, i: int, steps: list[Step]) -> None:
+        """A client asks, gets votes, has the lock."""
+        ttl, head, name, votes = self.rules.ttl, HEAD * i, CLIENT_NAMES[i], self._votes[i]
+        if state[head] == IDLE:
+            after = bytearray(state)
+            after[head] = ASKING
+            steps.append((f"{name} asks all", bytes(after)))
+        elif state[head] == ASKING:
+            for x in range(NODES):
+                free = not any(state[left + x] for left in self._lefts)
+                if state[self._marker + x] == TRUSTED and free and not state[votes + x]:
+                    after = bytearray(state)
+                    after[self._lefts[i] + x], after[votes + x] = ttl, 1
+                    steps.append((f"{NODE_NAMES[x]} grants {name}", bytes(after)))
+            if sum(state[votes : votes + NODES]) >= QUORUM:
+                after = bytearray(state)
+                valid = ttl - state[head + AGE]
+                after[head : head + HEAD] = bytes((HOLDING, 0, valid))
+                after[votes : votes + NODES] = bytes(NODES)
+                steps.append((f"{name} has the lock for {valid}", bytes(after)))
+
+    def _promote(self, state: State, p: int, steps: list[Step]) -> None:
+        """A promoter reads; decides at once when it has read enough; its writes arrive; it starts anew."""
+        rules, name, reads = self.rules, PROMOTER_NAMES[p], self._reads[p]
+        if state[self._promoter + p] == READING:
+            enough = NODES if rules.read_all else QUORUM
+            for x in range(NODES):
+                if state[self._marker + x] == FOUNDING and state[reads + x] != 1:
+                    after = bytearray(state)
+                    after[reads + x] = 1
+                    what = f"{name} reads {NODE_NAMES[x]} as founding"
+                    if NODES - after[reads : reads + NODES].count(0) >= enough:
+                        after[self._promoter + p] = PROMOTING
+                        what += " and decides"
+                    steps.append((what, bytes(after)))
+            return
+        for x in range(NODES):
+            read, marker = state[reads + x], state[self._marker + x]
+            if (
+                read
+                and (marker == FOUNDING or (marker == STALE and not rules.compare_process))
+                and (read & 1 or not rules.compare_nonce)
+                and ((read - 1) // 2 <= SECOND or not rules.fresh_promotions)
+            ):
+                after = bytearray(state)
+                self._trust(after, x)
+                steps.append((f"{name} promotes {NODE_NAMES[x]}", bytes(after)))
+        after = bytearray(state)
+        after[self._promoter + p] = READING
+        after[reads : reads + NODES] = bytes(NODES)
+        steps.append((f"{name} starts anew", bytes(after)))
+
+    def _mark(self, state: State, x: int, steps: list[Step]) -> None:
+        """Somebody who has read that there is no marker of this process writes one; the ready time counts from when it read."""
+        if state[self._marker + x] not in (NONE, STALE):
+            return
+        for age in range(self.rules.mark_within + 1):
+            after = bytearray(state)
+            after[self._marker + x], after[self._ready + x] = FOUNDING, self.rules.guard - age
+            self._replace(after, x)
+            if not after[self._ready + x]:
+                self._trust(after, x)
+            steps.append((f"{NODE_NAMES[x]} is marked by one who read it {age} ago", bytes(after)))
+
+    def _forget(self, state: State, x: int, steps: list[Step]) -> None:
+        """A node loses its memory, as far as the limits let it; or comes back as a new process, with data that is too old."""
+        marker = state[self._marker + x]
+        if marker == NONE or (marker == TRUSTED and not self._may_forget(state, x)):
+            return
+        after = bytearray(state)
+        for left in self._lefts:
+            after[left + x] = 0
+        after[self._ready + x] = after[self._since + x] = 0
+        if marker == TRUSTED and not self.rules.clients:
+            after[self._debt + x] = self.rules.ttl
+        if marker in (FOUNDING, TRUSTED):
+            after[self._marker + x] = STALE
+            steps.append((f"{NODE_NAMES[x]} restarts with the data of its founding", bytes(after)))
+        after[self._marker + x] = NONE
+        self._replace(after, x)
+        steps.append((f"{NODE_NAMES[x]} forgets", bytes(after)))
+
+    def _may_forget(self, state: State, x: int) -> bool:
+        """The limits: some other node has been trusted for more than a second."""
+        others = [y for y in range(NODES) if y != x and state[self._marker + y] == TRUSTED]
+        return self.rules.total_loss if not others else any(state[self._since + y] > self.rules.settled for y in others)
+
+    def _trust(self, after: bytearray, x: int) -> None:
+        after[self._marker + x], after[self._ready + x], after[self._since + x] = TRUSTED, 0, 0
+
+    def _replace(self, after: bytearray, x: int) -> None:
+        """The marker on this node is no longer the one that anybody has read."""
+        for reads in self._reads:
+            after[reads + x] += after[reads + x] & 1
+
+    def _tick(self, state: State, steps: list[Step]) -> None:
+        after = bytearray(state)
+        for x in range(NODES):
+            if after[self._marker + x] == FOUNDING:
+                after[self._ready + x] -= 1
+                if not after[self._ready + x]:
+                    self._trust(after, x)
+            elif after[self._marker + x] == TRUSTED:
+                after[self._since + x] = min(after[self._since + x] + 1, LONG)
+            for cell in (self._debt + x, *[left + x for left in self._lefts]):
+                after[cell] -= after[cell] > 0
+        for p, reads in enumerate(self._reads):
+            for x in range(NODES):
+                if 0 < after[reads + x] <= 2 * LONG:
+                    after[reads + x] += 2
+                if after[reads + x] > 2 * LONG and after[self._promoter + p] == READING and self.rules.read_together:
+                    after[reads + x] = 0
+        for i in range(self.rules.clients):
+            head, left = HEAD * i, self._lefts[i]
+            counted = {ASKING: AGE, HOLDING: VALID}.get(after[head])
+            if counted:
+                after[head + counted] += 1 if counted == AGE else -1
+                if after[head + AGE] == self.rules.ttl or (counted == VALID and not after[head + VALID]):
+                    after[head : head + HEAD] = bytes(HEAD)
+                    after[left : left + 2 * NODES] = bytes(2 * NODES)
+        if after != state:
+            steps.append(("a tick passes", bytes(after)))
+
+    def broken(self, state: State) -> str:
+        """Two that may use the resource; or, without clients, a node that forgot a vote that may count and votes again."""
+        holders = [CLIENT_NAMES[i] for i in range(self.rules.clients) if state[HEAD * i] == HOLDING]
+        if len(holders) > 1:
+            return f"{' and '.join(holders)} have the lock"
+        for x in range(NODES):
+            if state[self._debt + x] and state[self._marker + x] == TRUSTED:
+                return f"{NODE_NAMES[x]} is trusted, and has forgotten votes that may count for {state[self._debt + x]} more"
+        return ""
+
+    def canonical(self, state: State) -> State:
+        """Clients, promoters and nodes in the order of what they are at."""
+        return self._symmetry.canonical(state)
+
+    def show(self, state: State) -> str:
+        """Nodes with their marker, ticks to its ready time, and whose key they have or what they forgot; then the holders."""
+        nodes = []
+        for x in range(NODES):
+            ready = f" {state[self._ready + x]}" if state[self._ready + x] else ""
+            debt = f", forgot {state[self._debt + x]}" if state[self._debt + x] else ""
+            keys = "".join(f", {CLIENT_NAMES[i]} {state[left + x]}" for i, left in enumerate(self._lefts) if state[left + x])
+            nodes.append(f"{NODE_NAMES[x]}: {MARKERS[state[self._marker + x]]}{ready}{debt}{keys}")
+        holding = [i for i in range(self.rules.clients) if state[HEAD * i] == HOLDING]
+        return "   ".join(nodes + [f"{CLIENT_NAMES[i]} holds {state[HEAD * i + VALID]}" for i in holding])
