@@ -7,7 +7,7 @@ import os
 import random
 import secrets
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from aioredlock_ng._core.fencing import slot_of
 from aioredlock_ng._core.inspection import lock_info
@@ -46,6 +46,12 @@ if TYPE_CHECKING:
 __all__ = ["Redlock"]
 
 _ENVIRONMENT = "AIOREDLOCK_NG_"
+
+_WORDS: Final[dict[str, dict[str, bool | str | None]]] = {
+    "fencing": {"true": True, "false": False},
+    "recovery_guard": {"auto": "auto", "strict": "strict", "none": None},
+}
+"""Options that the environment names by a word."""
 
 
 class Redlock:
@@ -123,7 +129,8 @@ class Redlock:
         """From the environment.
 
         `AIOREDLOCK_NG_NODES` holds the URLs, comma separated. `AIOREDLOCK_NG_TTL`, `_NODE_TIMEOUT`, `_DRIFT_FACTOR`,
-        `_MIN_VALIDITY`, `_MAX_TTL`, `_CONNECT_TIMEOUT`, `_CLOSE_TIMEOUT` (seconds) and `_KEY_FORMAT` are optional.
+        `_MIN_VALIDITY`, `_MAX_TTL`, `_CONNECT_TIMEOUT`, `_CLOSE_TIMEOUT` (seconds), `_KEY_FORMAT`, `_FENCING` (true or
+        false) and `_RECOVERY_GUARD` (auto, strict or none) are optional.
 
         Args:
             environ: Where to look.
@@ -148,6 +155,12 @@ class Redlock:
                     ) from None
         if f"{_ENVIRONMENT}KEY_FORMAT" in environ:
             options.setdefault("key_format", environ[f"{_ENVIRONMENT}KEY_FORMAT"])
+        for name, values in _WORDS.items():
+            word = environ.get(_ENVIRONMENT + name.upper())
+            if word is not None and name not in options:
+                if word.lower() not in values:
+                    raise ConfigurationError(f"{_ENVIRONMENT}{name.upper()} must be one of {', '.join(values)}, got {word!r}")
+                options[name] = values[word.lower()]
         return cls(urls, **options)
 
     async def open(self) -> Self:

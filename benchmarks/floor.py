@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
+from zlib import crc32
 
 import hiredis
 
@@ -21,6 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 __all__ = ["Floor"]
+
+_MARKER, _FENCES = "aioredlock_ng:marker", "aioredlock_ng:fences"
+_SLOTS = 16_384
+# Stands for each node's run_id in what is sent to all; as long as one.
+_RUN_ID = os.urandom(20).hex()
+_GUARD = ":60000"
 
 _SCRIPTS = Path(__file__).parents[1] / "aioredlock_ng" / "_scripts"
 _TOKEN_BYTES = 16
@@ -82,6 +90,8 @@ class Floor:
         self._wires = wires
         self._writes = [wire.transport.write for wire in wires if wire.transport is not None]
         self._pendings = [wire.pending for wire in wires]
+        self._run_ids: list[bytes] = []
+        self._last = 0
         self._quorum = len(wires) // 2 + 1
         self._loop = asyncio.get_running_loop()
         self._out: list[bytes] = []
@@ -103,7 +113,8 @@ class Floor:
             _, wire = await loop.create_connection(_Wire, parts.hostname or "127.0.0.1", parts.port or 6379)
             wires.append(wire)
         floor = cls(wires)
-        floor._acquire_sha = await floor._load("acquire")
+        floor._run_ids = [await floor._found(wire) for wire in wires]
+        floor._acquire_sha = await floor._load("acquire_guarded")
         floor._release_sha = await floor._load("release")
         floor._extend_sha = await floor._load("extend")
         return floor
@@ -115,7 +126,10 @@ class Floor:
             A future of (key, token), done when a quorum has granted; never done when it does not.
         """
         token = self._tokens.pop() if self._tokens else self._fresh()
-        return self._ask((key, token), ("EVALSHA", self._acquire_sha, 1, key, token, ttl_ms))
+        self._last = fence = max(self._last + 1, time.time_ns() // 1000)
+        slot = crc32(key.encode()) % _SLOTS
+        words = ("EVALSHA", self._acquire_sha, 3, key, _MARKER, _FENCES, token, ttl_ms, _RUN_ID + _GUARD, fence, slot)
+        return self._ask((key, token), words)
 
     def release(self, grant: Grant) -> asyncio.Future[Grant]:
         """Give a key back on all nodes; the future is done when a quorum has deleted it."""
@@ -154,9 +168,9 @@ class Floor:
 
     def _flush(self) -> None:
         data = b"".join(self._out)
-        for pending, write in zip(self._pendings, self._writes, strict=True):
+        for pending, write, run_id in zip(self._pendings, self._writes, self._run_ids, strict=True):
             pending.extend(self._asked)
-            write(data)
+            write(data.replace(_RUN_ID.encode(), run_id))
         self._out.clear()
         self._asked.clear()
 
@@ -165,6 +179,20 @@ class Floor:
         step = 2 * _TOKEN_BYTES
         self._tokens = [digits[start : start + step] for start in range(0, len(digits), step)]
         return self._tokens.pop()
+
+    async def _found(self, wire: _Wire) -> bytes:
+        """Make a node vote: read who it is, and say that its memory can be trusted."""
+        info: asyncio.Future[bytes] = self._loop.create_future()
+        done: asyncio.Future[object] = self._loop.create_future()
+        assert wire.transport is not None
+        wire.pending.append(info.set_result)  # type: ignore[arg-type]
+        wire.transport.write(_pack(("INFO", "server")))
+        lines = (await info).decode().splitlines()
+        run_id = next(line.partition(":")[2] for line in lines if line.startswith("run_id:"))
+        wire.pending.append(done.set_result)
+        wire.transport.write(_pack(("SET", _MARKER, run_id + _GUARD)))
+        await done
+        return run_id.encode()
 
     async def _load(self, name: str) -> str:
         source = (_SCRIPTS / f"{name}.lua").read_text(encoding="utf-8")

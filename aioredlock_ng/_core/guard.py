@@ -117,7 +117,12 @@ def _step(reading: Reading, guard_ms: int, longest: int, now: float, must_wait: 
             return Step(Trust.WAITING, longest)
         case Trust.TRUSTED:
             return Step(Trust.TRUSTED, guard_ms) if reading.guard_ms < guard_ms else None
+        case Trust.FOUNDING if is_new:
+            return Step(Trust.TRUSTED, longest)
+        case Trust.FOUNDING if reading.left(now) > 0.0:
+            # Left as it is even if its guard time is too short for us: its promotion may be on its way.
+            return None
         case _:
             if reading.guard_ms < guard_ms:
-                return Step(reading.trust, longest)
-            return Step(Trust.TRUSTED, reading.guard_ms) if is_new or reading.left(now) == 0.0 else None
+                return Step(Trust.WAITING, longest)
+            return Step(Trust.TRUSTED, reading.guard_ms) if reading.left(now) == 0.0 else None

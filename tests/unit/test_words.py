@@ -24,7 +24,7 @@ def test_a_name_of_bytes_is_its_own_key(name: bytes) -> None:
 
 @pytest.mark.parametrize(("key_format", "name"), [("{name}", "aioredlock_ng:marker"), ("aioredlock_ng:{name}", "a")])
 def test_the_librarys_own_keys_are_no_locks(key_format: str, name: str) -> None:
-    with pytest.raises(ConfigurationError, match="kept for|keeps for"):
+    with pytest.raises(ConfigurationError, match=r"kept for|keeps for"):
         KeyFormat(key_format).key(name)
 
 
@@ -142,3 +142,17 @@ def test_errors_survive_pickling_with_all_that_they_carry(name: str) -> None:
     assert str(again) == "words"
     if carries:
         assert (again.resource, again.votes, again.elapsed) == ("a", votes, 0.25)
+
+
+def test_the_environment_names_fencing_and_guard_by_words() -> None:
+    nodes = {"AIOREDLOCK_NG_NODES": "redis://127.0.0.1:1"}
+    words = {"AIOREDLOCK_NG_FENCING": "False", "AIOREDLOCK_NG_RECOVERY_GUARD": "none"}
+    redlock = Redlock.from_env(nodes | words)
+    assert (redlock._options.fencing, redlock._options.recovery_guard) == (False, None)
+    assert Redlock.from_env(nodes | words, fencing=True)._options.fencing is True
+    with pytest.raises(ConfigurationError, match="AIOREDLOCK_NG_RECOVERY_GUARD must be one of auto, strict, none"):
+        Redlock.from_env(nodes | {"AIOREDLOCK_NG_RECOVERY_GUARD": "yes"})
+    with pytest.raises(ConfigurationError, match="recovery_guard must be"):
+        Redlock(["redis://127.0.0.1:1"], recovery_guard="maybe")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="fencing must be"):
+        Redlock(["redis://127.0.0.1:1"], fencing="yes")  # type: ignore[arg-type]
