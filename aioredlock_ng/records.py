@@ -173,7 +173,7 @@ class Refused:
     """What a server refused while it was examined.
 
     Attributes:
-        step: What was tried: a command, such as "SCRIPT LOAD", or "script acquire".
+        step: What was tried: "SCRIPT LOAD", "script acquire", or "command GET" for one that scripts call.
         words: The server's own.
     """
 
@@ -205,7 +205,10 @@ class NodeFacts:
         failing: What of its persistence failed the last time, as INFO names it.
         resp3: Whether it speaks RESP3.
         tracking: Whether it tells about changed keys.
-        granted: Whether it granted a lock on a key of the doctor's own.
+        granted: Whether it granted a lock on a key of the doctor's own, quarantined or not.
+        trust: What its marker says to the recovery guard: "trusted", "waiting", "founding", "foreign" (another server
+            process's), or "none".
+        ready_in: Seconds until it may be trusted.
         refusals: What it refused, in the order of asking.
         round_trips: How long it takes to answer.
         clock: Its clock.
@@ -231,6 +234,8 @@ class NodeFacts:
     resp3: bool | None = None
     tracking: bool | None = None
     granted: bool | None = None
+    trust: str = ""
+    ready_in: float | None = None
     refusals: tuple[Refused, ...] = ()
     round_trips: RoundTrips | None = None
     clock: ClockReading | None = None

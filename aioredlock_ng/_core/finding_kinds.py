@@ -21,18 +21,28 @@ class Kind:
         severity: Unless the rule that finds it says otherwise.
         meaning: For the lock.
         remedy: What to do, unless the rule knows better.
+        guarded: The meaning where the recovery guard is on, and then not more than an info; "": the same.
     """
 
     code: str
     severity: Severity
     meaning: str
     remedy: str
+    guarded: str = ""
 
     def found(
-        self, nodes: str | tuple[str, ...], what: str, *, severity: Severity | None = None, remedy: str | None = None
+        self,
+        nodes: str | tuple[str, ...],
+        what: str,
+        *,
+        severity: Severity | None = None,
+        remedy: str | None = None,
+        guard: bool = False,
     ) -> Finding:
         """The finding at one node, at several, or (an empty tuple) in the set as a whole."""
         where = (nodes,) if isinstance(nodes, str) else nodes
+        if guard and self.guarded:
+            return Finding(self.code, _INFO, where, what, self.guarded, remedy or self.remedy)
         return Finding(self.code, severity or self.severity, where, what, self.meaning, remedy or self.remedy)
 
 
@@ -80,12 +90,15 @@ _ALL = (
         _WARNING,
         "A restart forgets every lock, and grants what is held. Snapshots do not help: a lock is younger than the last one.",
         "appendonly yes and appendfsync always, or keep it out for max_ttl after a restart.",
+        "A restart forgets every lock: their holders have a vote less, and the recovery guard keeps it out for max_ttl.",
     ),
     Kind(
         "fsync",
         _WARNING,
         "A power cut forgets the locks of the last moments; a crash of the server alone does not.",
         "appendfsync always, where two holders would cost more than some writes per second.",
+        "A power cut forgets the locks of the last moments: their holders have a vote less. No others get them: it is then"
+        " quarantined.",
     ),
     Kind(
         "fsync-unknown",
@@ -105,12 +118,25 @@ _ALL = (
         "A failover to a replica forgets the locks that it did not have yet, and grants them to others.",
         "A lock server needs no replicas: the other nodes are its spare. If it must have one, keep it out for max_ttl "
         "after a failover.",
+        "A failover to a replica forgets locks, and the recovery guard then keeps the node out for max_ttl.",
     ),
     Kind(
         "restarted",
         _WARNING,
         "Locks that it granted before its start may still be held, though it does not know them.",
         "Restart nodes one by one, a max_ttl apart; examine it again after that.",
+    ),
+    Kind(
+        "quarantined",
+        _WARNING,
+        "It grants nothing for now: it may have forgotten locks that are still held. With it, the set bears one loss less.",
+        "Wait, and restart nodes one by one, a max_ttl and a second apart.",
+    ),
+    Kind(
+        "unmarked",
+        _INFO,
+        "It is new to the recovery guard: it votes as soon as a manager has seen all nodes, or after max_ttl.",
+        "Nothing, for a set that is new; see quarantined otherwise.",
     ),
     # Nodes that lack something.
     Kind("old-version", _WARNING, "Scripts or tracking may not work: it is not tested.", "Use Redis 6.2 or newer, or Valkey."),

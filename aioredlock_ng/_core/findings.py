@@ -42,7 +42,7 @@ def diagnosis_of(nodes: Nodes, options: Options) -> Diagnosis:
 
 def _quorum(nodes: Nodes, options: Options) -> Iterator[Finding]:
     quorum = quorum_of(len(nodes))
-    voting = sum(map(_can_vote, nodes))
+    voting = sum(_can_vote(facts) and not _forgot(facts, nodes) for facts in nodes)
     if voting < quorum:
         yield KINDS["no-quorum"].found((), f"{voting} of {len(nodes)} nodes can vote, {quorum} are needed")
 
@@ -51,6 +51,25 @@ def _can_vote(facts: NodeFacts) -> bool:
     if facts.problem:
         return facts.problem == "not-examined"  # nothing is known against it
     return bool(facts.granted) and not is_no_voter(facts)
+
+
+def _forgot(facts: NodeFacts, nodes: Nodes) -> bool:
+    """True when the recovery guard keeps it out. Without a marker it is new only where no other node is trusted."""
+    if facts.trust == "none":
+        return any(other.trust == "trusted" for other in nodes)
+    return facts.trust in ("foreign", "waiting")
+
+
+def _guard(nodes: Nodes, options: Options) -> Iterator[Finding]:
+    for facts in nodes:
+        kind = KINDS["quarantined" if _forgot(facts, nodes) else "unmarked"]
+        match facts.trust:
+            case "foreign":
+                yield kind.found(facts.address, "its marker names another server process: it was restarted, or failed over")
+            case "none":
+                yield kind.found(facts.address, "it has no marker: it forgot everything, or is new")
+            case "waiting" | "founding":
+                yield kind.found(facts.address, f"it is {facts.trust}, and may vote in {facts.ready_in or 0.0:.1f} s")
 
 
 def _twins(nodes: Nodes, options: Options) -> Iterator[Finding]:
@@ -121,6 +140,7 @@ def _slowness(nodes: Nodes, options: Options) -> Iterator[Finding]:
 
 
 _RULES: Final[tuple[Callable[[Nodes, Options], Iterator[Finding]], ...]] = (
+    _guard,
     _quorum,
     _twins,
     _number,

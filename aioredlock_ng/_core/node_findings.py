@@ -33,6 +33,9 @@ _OPTIONAL: Final = {
 }
 """Steps that the library or the doctor can do without, and what it is called when they are refused."""
 
+_ON_OWN_KEYS: Final = frozenset({"script acquire_guarded", "script confirm", "script repair", "script marker"})
+"""Steps that touch the marker and the counters, and not only the lock's key."""
+
 
 def node_findings(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     """All findings at one node."""
@@ -75,13 +78,15 @@ def _eviction(facts: NodeFacts, options: Options) -> Iterator[Finding]:
 
 
 def _persistence(facts: NodeFacts, options: Options) -> Iterator[Finding]:
+    guard = options.recovery_guard is not None
     if facts.aof is False:
-        yield KINDS["no-persistence"].found(facts.address, "it keeps no append-only file")
+        yield KINDS["no-persistence"].found(facts.address, "it keeps no append-only file", guard=guard)
     elif facts.fsync == "no":
-        yield KINDS["fsync"].found(facts.address, "appendfsync is no: the system flushes when it likes, about every 30 s")
+        what = "appendfsync is no: the system flushes when it likes, about every 30 s"
+        yield KINDS["fsync"].found(facts.address, what, guard=guard)
     elif facts.fsync == "everysec":
         what = "appendfsync is everysec: the last second is not on disk yet"
-        yield KINDS["fsync"].found(facts.address, what, severity=Severity.INFO)
+        yield KINDS["fsync"].found(facts.address, what, severity=Severity.INFO, guard=guard)
     if facts.failing:
         yield KINDS["persistence-failing"].found(facts.address, f"INFO says err of {', '.join(facts.failing)}")
 
@@ -89,8 +94,9 @@ def _persistence(facts: NodeFacts, options: Options) -> Iterator[Finding]:
 def _memory(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     if facts.replicas:
         attached = "a replica is" if facts.replicas == 1 else f"{facts.replicas} replicas are"
-        yield KINDS["replicas"].found(facts.address, f"{attached} attached")
-    if facts.uptime is not None and facts.uptime <= options.max_ttl:
+        yield KINDS["replicas"].found(facts.address, f"{attached} attached", guard=options.recovery_guard is not None)
+    # The marker knows better than the uptime.
+    if options.recovery_guard is None and facts.uptime is not None and facts.uptime <= options.max_ttl:
         what = f"it started {facts.uptime:g} s ago, and leases may last {options.max_ttl:g} s (max_ttl)"
         # What it had on disk it has read again.
         severity = Severity.INFO if facts.aof else Severity.WARNING
@@ -115,12 +121,8 @@ def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     for refused in facts.refusals:
         if refused.step not in _OPTIONAL:
             essential[refused.words].append(refused.step)
-            continue
-        right = missing_right(refused.words)
-        finding = KINDS[_OPTIONAL[refused.step]].found(facts.address, f"{refused.step} is refused: {refused.words}")
-        yield finding if right is None else _of_rights(finding, right, refused.words)
     rights = {words: missing_right(words) for words in essential}
-    told = set()
+    told: set[str | None] = set()
     for words, steps in essential.items():
         right = rights[words]
         if right is None:
@@ -128,12 +130,21 @@ def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
         # A script's refusal that names nothing says no more than the one that names the command.
         elif right not in told and (right or not any(rights.values())):
             told.add(right)
-            yield _of_rights(KINDS["missing-right"].found(facts.address, ""), right, words)
+            own_keys = right == KEYS and _ON_OWN_KEYS.issuperset(steps)
+            yield _of_rights(KINDS["missing-right"].found(facts.address, ""), right, words, own_keys=own_keys)
+    for refused in facts.refusals:
+        right = missing_right(refused.words)
+        if refused.step in _OPTIONAL and right not in told - {None}:
+            finding = KINDS[_OPTIONAL[refused.step]].found(facts.address, f"{refused.step} is refused: {refused.words}")
+            yield finding if right is None else _of_rights(finding, right, refused.words)
 
 
-def _of_rights(finding: Finding, right: str, words: str) -> Finding:
+def _of_rights(finding: Finding, right: str, words: str, *, own_keys: bool = False) -> Finding:
     """The same finding as one of a missing right."""
-    if right == KEYS:
+    if own_keys:
+        what = f"its user has no right to the library's own keys: {words}"
+        remedy = "ACL SETUSER <user> ~aioredlock_ng:* (docs/acl.md)"
+    elif right == KEYS:
         what = f"its user has no right to the doctor's key: {words}"
         remedy = (
             "Grant ~pattern for the locks' keys (docs/acl.md). If the pattern fits your locks but not the doctor's key, give"

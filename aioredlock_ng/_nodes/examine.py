@@ -10,14 +10,17 @@ import asyncio
 import secrets
 from typing import TYPE_CHECKING, Any, Final
 
+from aioredlock_ng._core.fencing import slot_of
+from aioredlock_ng._core.guard import read_marker, vouching
 from aioredlock_ng._core.refusals import harmless, missing_right
 from aioredlock_ng._core.samples import TimeSample, clock_reading, round_trips
 from aioredlock_ng._core.server_info import facts_of, info_fields
 from aioredlock_ng._core.validity import ttl_ms
-from aioredlock_ng._core.votes import GRANTED, Refusal, acquire_vote
+from aioredlock_ng._core.votes import Refusal, acquire_vote, is_granted
 from aioredlock_ng._nodes.connect import ConnectFailed
 from aioredlock_ng._nodes.interview import Interview, NoAnswer
-from aioredlock_ng._scripts import FORCE_RELEASE, MUTEX, SCRIPTS, Command
+from aioredlock_ng._scripts import Command
+from aioredlock_ng._scripts.kinds import FENCES, FORCE_RELEASE, MARKER, MARKER_KEY, MUTEX, SCRIPTS, guarded_mutex
 from aioredlock_ng.records import NodeFacts, Refused
 
 if TYPE_CHECKING:
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.connect import Connector
-    from aioredlock_ng._scripts import Script
     from aioredlock_ng.options import Options
 
 __all__ = ["COMMANDS_IN_SCRIPTS", "examine"]
@@ -37,12 +39,15 @@ _TIMES = 5
 _TIMES_WITHIN = 0.1
 """TIMEs asked for one look at the clock, and seconds after which no more are: the quickest answer says most."""
 
-COMMANDS_IN_SCRIPTS: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ...]]]] = {
-    "SET": lambda key, token, ttl: (key, token, "NX", "PX", ttl),
-    "GET": lambda key, token, ttl: (key,),
-    "PTTL": lambda key, token, ttl: (key,),
-    "PEXPIRE": lambda key, token, ttl: (key, ttl),
-    "DEL": lambda key, token, ttl: (key,),
+COMMANDS_IN_SCRIPTS: Final[dict[str, Callable[[bytes, bytes, bytes, int], tuple[Any, ...]]]] = {
+    "SET": lambda key, counters, token, ttl: (key, token, "NX", "PX", ttl),
+    "GET": lambda key, counters, token, ttl: (key,),
+    "PTTL": lambda key, counters, token, ttl: (key,),
+    "PEXPIRE": lambda key, counters, token, ttl: (key, ttl),
+    "HGET": lambda key, counters, token, ttl: (counters, "0"),
+    "HSET": lambda key, counters, token, ttl: (counters, "0", "0"),
+    "TIME": lambda key, counters, token, ttl: (),
+    "DEL": lambda key, counters, token, ttl: (key, counters),
 }
 """What the scripts call, with arguments to try each by itself: a script's refusal tells one command, or not even that.
 In this order, so that nothing stays."""
@@ -80,7 +85,7 @@ async def examine(
         return NodeFacts(**facts)
     interview = Interview(wire, options.connect_timeout, clock)
     facts.update(endpoint=interview.endpoint, resp3=wire.resp3)
-    examination = _Examination(interview, facts, key, ttl_ms(options.ttl), clock, wall)
+    examination = _Examination(interview, facts, key, options, clock, wall)
     try:
         await examination.run(watch)
     except _Ended as end:
@@ -101,7 +106,7 @@ class _Examination:
         interview: Interview,
         facts: dict[str, Any],
         key: bytes,
-        ttl: int,
+        options: Options,
         clock: Callable[[], float],
         wall: Callable[[], float],
     ) -> None:
@@ -109,10 +114,13 @@ class _Examination:
         self.refusals: list[Refused] = []
         self._interview = interview
         self._key = key
+        # Counters of its own too: those of the locks are left as they are.
+        self._counters = key + b":fences"
         self._token = secrets.token_hex(16).encode()
-        self._ttl = ttl
+        self._ttl = ttl_ms(options.ttl)
+        self._options = options
         self._clock, self._wall = clock, wall
-        self._holding = False
+        self._leaves = False
 
     async def run(self, watch: float) -> None:
         """All steps, in order.
@@ -127,8 +135,8 @@ class _Examination:
             await self._try(watch)
 
     def owed(self) -> Command | None:
-        """The release of what may still be held; None when nothing is."""
-        return Command(MUTEX.release, (self._key,), (self._token,)) if self._holding else None
+        """What deletes the keys that may still be there; None when none are."""
+        return Command(FORCE_RELEASE, (self._key, self._counters)) if self._leaves else None
 
     async def _try(self, watch: float) -> None:
         first = await self._look_at_clock()
@@ -168,27 +176,56 @@ class _Examination:
 
     async def _try_scripts(self) -> None:
         """A whole life of a lock. Nobody else knows the key: what a script answers is not judged, but for the grant."""
-        await self._call(MUTEX.inspect)
-        self._holding = True  # as long as the answer is not known
-        reply = await self._call(MUTEX.acquire, self._token, self._ttl)
-        self._holding = self.facts["granted"] = reply == GRANTED
-        if not self._holding and not isinstance(reply, Refusal):
+        key, token = (self._key,), self._token
+        await self._call(Command(MUTEX.inspect, key))
+        self._leaves = True  # until it is known to be gone
+        reply = await self._call(Command(MUTEX.acquire, key, (token, self._ttl)))
+        self.facts["granted"] = is_granted(reply)
+        if not self.facts["granted"] and not isinstance(reply, Refusal):
             self.refusals.append(Refused("script acquire", str(acquire_vote("it", reply))))
-        await self._call(MUTEX.watch, self._token)
-        await self._call(MUTEX.extend, self._ttl, self._token)
-        self._holding = isinstance(await self._call(MUTEX.release, self._token), Refusal) and self._holding
-        await self._call(FORCE_RELEASE)
+        await self._call(Command(MUTEX.watch, key, (token,)))
+        await self._call(Command(MUTEX.extend, key, (self._ttl, token)))
+        released = await self._call(Command(MUTEX.release, key, (token,)))
+        # Counters do not expire: none are made that could not be deleted.
+        if not isinstance(released, Refusal):
+            await self._try_guarded_scripts(fencing=self._options.fencing, guard=self._options.recovery_guard is not None)
+        self._leaves = isinstance(await self._call(Command(FORCE_RELEASE, (self._key, self._counters))), Refusal)
         # What is sent to a server that has forgotten the scripts.
         self._refused("EVAL", await self._interview.ask("EVAL", MUTEX.inspect.source, 1, self._key))
         if any(refused.step.startswith("script ") and missing_right(refused.words) is not None for refused in self.refusals):
             await self._try_commands()
 
+    async def _try_guarded_scripts(self, *, fencing: bool, guard: bool) -> None:
+        """What real locks are taken with, by the settings: fences, the recovery guard; and what the guard's marker says."""
+        kind, key, token, slot = guarded_mutex(fencing=True, vouch=b""), self._key, self._token, slot_of(self._key)
+        if fencing or guard:
+            args = (token, self._ttl, b"", 1 if fencing else b"", slot)
+            reply = await self._call(Command(kind.acquire, (key, MARKER_KEY, self._counters), args))
+            self.facts["granted"] = self.facts["granted"] and is_granted(reply)
+        if fencing:
+            await self._call(Command(kind.confirm, (key, self._counters), (token, 2, slot)))
+            await self._call(Command(kind.repair, (key, MARKER_KEY, self._counters), (token, self._ttl, b"", 2, slot)))
+            await self._call(Command(MUTEX.release, (key,), (token,)))
+            # It acknowledges nothing, for the key is gone; but the locks' counters are a key to be allowed too.
+            await self._call(Command(kind.confirm, (key, FENCES), (token, 1, slot)))
+        if guard:
+            vouch = b"%b:%d" % (vouching(self.facts.get("run_id", "")), self._options.guard_ms)
+            reply = await self._call(Command(MARKER, (MARKER_KEY,), (b"read", b"", b"0", vouch, b"")))
+            if isinstance(reply, list):
+                now = self._clock()
+                reading = read_marker(reply[0], reply[1], vouch, now)
+                self.facts.update(trust=reading.trust.value, ready_in=reading.left(now))
+
     async def _try_commands(self) -> None:
-        """Each by itself; for the rights only, which are looked at before anything else."""
+        """Each that is needed by itself; for the rights only, which are looked at before anything else."""
+        dispensable = set() if self._options.fencing else {"HGET", "HSET"}
+        if self._options.recovery_guard is None:
+            dispensable.add("TIME")
         for name, arguments in COMMANDS_IN_SCRIPTS.items():
-            reply = await self._interview.ask(name, *arguments(self._key, self._token, self._ttl))
-            if isinstance(reply, Refusal) and missing_right(str(reply)) is not None:
-                self._refused(name, reply)
+            if name not in dispensable:
+                reply = await self._interview.ask(name, *arguments(self._key, self._counters, self._token, self._ttl))
+                if isinstance(reply, Refusal) and missing_right(str(reply)) is not None:
+                    self._refused(f"command {name}", reply)
 
     async def _measure(self, watch: float) -> None:
         """Round trips of the library's own calls; a refusal takes as long as an answer."""
@@ -214,9 +251,9 @@ class _Examination:
                 break
         return min(samples, key=lambda sample: sample.error)
 
-    async def _call(self, script: Script, *args: bytes | int) -> Reply:
-        step = f"script {script.name}"
-        reply = await self._interview.call(step, Command(script, (self._key,), args))
+    async def _call(self, command: Command) -> Reply:
+        step = f"script {command.script.name}"
+        reply = await self._interview.call(step, command)
         self._refused(step, reply)
         return reply
 

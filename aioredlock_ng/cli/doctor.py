@@ -39,6 +39,10 @@ def doctor(
     drift_factor: Annotated[
         float, typer.Option(help="As in your Redlock, share of ttl.", envvar="AIOREDLOCK_NG_DRIFT_FACTOR")
     ] = 0.01,
+    fencing: Annotated[bool, typer.Option(help="As in your Redlock.")] = True,
+    recovery_guard: Annotated[
+        str, typer.Option(metavar="auto|strict|none", help="As in your Redlock.", case_sensitive=False)
+    ] = "auto",
     key_format: Annotated[str, typer.Option(help="As in your Redlock.", envvar="AIOREDLOCK_NG_KEY_FORMAT")] = "{name}",
     connect_timeout: Annotated[
         float,
@@ -74,6 +78,8 @@ def doctor(
             max_ttl=max_ttl,
             drift_factor=drift_factor,
             key_format=key_format,
+            fencing=fencing,
+            recovery_guard=None if recovery_guard == "none" else recovery_guard,
             connect_timeout=connect_timeout,
         )
         with Interruption() as interruption:

@@ -45,10 +45,14 @@ def test_the_exit_status_is_that_of_the_worst_finding(sound: list[str], start_se
     server = start_server()
     clean = doctor(*sound, *QUICK)
     assert clean.returncode == 0, clean.stdout
-    warned = doctor(*sound[:2], server.url, *QUICK)
+    remarked = doctor(*sound[:2], server.url, *QUICK)
+    assert remarked.returncode == 0, remarked.stdout
+    assert f"info: no-persistence: {server.address}: " in remarked.stdout
+    unguarded = (*QUICK, "--recovery-guard", "none", "--no-fencing")
+    warned = doctor(*sound[:2], server.url, *unguarded)
     assert warned.returncode == 1, warned.stdout
     assert f"warning: no-persistence: {server.address}: " in warned.stdout
-    accepted = doctor(*sound[:2], server.url, *QUICK, "--ignore", "no-persistence", "--ignore", "restarted")
+    accepted = doctor(*sound[:2], server.url, *unguarded, "--ignore", "no-persistence", "--ignore", "restarted")
     assert accepted.returncode == 0, accepted.stdout
     assert "no-persistence" not in accepted.stdout
     server.command("CONFIG", "SET", "maxmemory", "8mb")
@@ -138,6 +142,8 @@ def test_nodes_and_settings_come_from_the_environment(sound: list[str]) -> None:
         (("redis://127.0.0.1:1", "--ttl", "0.1"), "too small for node_timeout"),
         (("redis://127.0.0.1:1", "--ttl", "61"), "above max_ttl"),
         (("redis://127.0.0.1:1", "--key-format", "x"), "key_format"),
+        (("redis://127.0.0.1:1", "--recovery-guard", "maybe"), "recovery_guard"),
+        (("redis://127.0.0.1:1", "--probe", "aioredlock_ng:x"), "keeps for itself"),
         (("redis://127.0.0.1:1", "--probe", ""), "must not be empty"),
     ],
 )

@@ -110,9 +110,10 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
             server.command("EVAL", "for i = 1, 1000 do redis.call('SET', i, string.rep('x', 10000)) end", "0")
             return await examine([server.url]), ERROR, r"has evicted \d+ keys"
         case "no-persistence":
-            return await examine([ward.start().url]), WARNING, "no append-only file"
+            return await examine([ward.start().url], recovery_guard=None), WARNING, "no append-only file"
         case "fsync":
-            return await examine([ward.start(["--appendfsync", "no"], appendonly=True).url]), WARNING, "appendfsync is no"
+            server = ward.start(["--appendfsync", "no"], appendonly=True)
+            return await examine([server.url], recovery_guard=None), WARNING, "appendfsync is no"
         case "fsync-unknown":
             server = ward.start(["--rename-command", "CONFIG", ""], appendonly=True)
             return await examine([server.url]), INFO, "unknown command"
@@ -126,9 +127,18 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
             server = ward.start(["--repl-diskless-sync-delay", "0"])
             ward.start().command("REPLICAOF", "127.0.0.1", str(server.port))
             await eventually(lambda: server.info()["connected_slaves"] == "1", 15)
-            return await examine([server.url]), WARNING, "a replica is attached"
+            return await examine([server.url], recovery_guard=None), WARNING, "a replica is attached"
         case "restarted":
-            return await examine([ward.start().url]), WARNING, r"started \d+ s ago, and leases may last 60 s"
+            words = r"started \d+ s ago, and leases may last 60 s"
+            return await examine([ward.start().url], recovery_guard=None), WARNING, words
+        case "quarantined":
+            server = ward.start(appendonly=True)
+            async with Redlock([server.url]) as redlock:
+                await eventually(lambda: redlock.nodes[0].state == "up")
+            await asyncio.to_thread(server.restart)
+            return await examine([server.url]), WARNING, "its marker names another server process"
+        case "unmarked":
+            return await examine([ward.start().url]), INFO, "it has no marker"
         case "old-version":
             url = await ward.proxy(RewritingProxy(ward.start().url, version_of("5.0.9")))
             return await examine([url]), WARNING, r"it is redis 5\.0\.0*9"
@@ -149,7 +159,7 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
         case "refused":
             server = ward.start(["--maxmemory", "1mb", "--maxmemory-policy", "noeviction"])
             await asyncio.to_thread(fill, server)
-            return await examine([server.url]), ERROR, "script acquire: -?OOM"
+            return await examine([server.url]), ERROR, "script acquire.*: -?OOM"
         case "clock-rate":
             began: list[float] = []
 
@@ -215,7 +225,7 @@ async def test_a_sound_set_has_nothing_worse_than_being_on_one_machine(start_ser
     diagnosis = await examine([server.url for server in servers])
     wrong = {finding.code for finding in diagnosis.findings if finding.severity is not INFO}
     assert wrong == {"same-host"}
-    assert {finding.code for finding in diagnosis.findings} <= {"same-host", "restarted", "clock-rate-unknown"}
+    assert {finding.code for finding in diagnosis.findings} <= {"same-host", "unmarked", "clock-rate-unknown"}
     for server, facts in zip(servers, diagnosis.nodes, strict=True):
         info = server.info()
         assert (facts.address, facts.endpoint, facts.run_id) == (server.address, server.address, info["run_id"])
@@ -244,8 +254,46 @@ async def test_a_sound_set_has_nothing_worse_than_being_on_one_machine(start_ser
 async def test_how_bad_a_setting_is(
     settings: list[str], appendonly: bool, code: str, severity: Severity | None, start_server: StartServer
 ) -> None:
-    codes = await codes_of([start_server(settings, appendonly=appendonly).url])
+    codes = await codes_of([start_server(settings, appendonly=appendonly).url], recovery_guard=None)
     assert codes.get(code) == severity
+
+
+async def trusted(redlock: Redlock) -> None:
+    await eventually(lambda: {node.state for node in redlock.nodes} == {"up"}, 10)
+    async with redlock.lock("order"):
+        pass
+
+
+async def test_a_node_that_forgot_everything_is_quarantined_beside_those_that_did_not(start_server: StartServer) -> None:
+    servers = [start_server(["--appendfsync", "always"], appendonly=True) for _ in range(2)] + [start_server()]
+    urls = [server.url for server in servers]
+    async with Redlock(urls) as redlock:
+        await trusted(redlock)
+        assert [facts.trust for facts in (await redlock.diagnose(watch=0.1)).nodes] == ["trusted"] * 3
+    servers[2].restart()
+    diagnosis = await examine(urls)
+    assert the(diagnosis, "quarantined").nodes == (servers[2].address,)
+    assert not of(diagnosis, "no-quorum")
+    # From here on it waits for the guard time.
+    async with Redlock(urls) as redlock:
+        await eventually(lambda: redlock.nodes[2].state == "quarantined")
+        diagnosis = await redlock.diagnose(watch=0.1)
+    assert diagnosis.nodes[2].trust == "waiting"
+    assert 50 < (diagnosis.nodes[2].ready_in or 0) <= 61
+    assert re.search(r"it is waiting, and may vote in [56]\d\.\d s", the(diagnosis, "quarantined").what)
+    servers[1].restart()
+    diagnosis = await examine(urls)
+    assert {finding.nodes[0] for finding in of(diagnosis, "quarantined")} == {servers[1].address, servers[2].address}
+    the(diagnosis, "no-quorum")
+
+
+async def test_the_guard_makes_what_forgets_a_remark(start_server: StartServer) -> None:
+    server = start_server()
+    guarded, unguarded = await codes_of([server.url]), await codes_of([server.url], recovery_guard=None)
+    assert guarded["no-persistence"] is INFO
+    assert unguarded["no-persistence"] is WARNING
+    assert "restarted" not in guarded
+    assert "unmarked" not in unguarded
 
 
 async def test_keys_evicted_before_the_policy_was_corrected_are_a_warning(start_server: StartServer) -> None:

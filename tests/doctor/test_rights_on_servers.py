@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aioredlock_ng import Severity
 from aioredlock_ng._nodes.examine import COMMANDS_IN_SCRIPTS
-from aioredlock_ng._scripts import SCRIPTS
+from aioredlock_ng._scripts.kinds import SCRIPTS
 from tests.doctor.test_findings_on_servers import examine, of, the
 from tests.support import server_versions
 
@@ -34,13 +34,16 @@ RIGHTS = {
     "pttl": ERROR,
     "pexpire": ERROR,
     "del": ERROR,
+    "hget": ERROR,
+    "hset": ERROR,
+    "time": ERROR,
     "script|load": INFO,
     "client|tracking": WARNING,
     "info": WARNING,
-    "time": INFO,
     "config|get": INFO,
 }
 
+KEYS = ["~lock:*", "~aioredlock_ng:*"]
 ALL = [f"+{right}" for right in RIGHTS]
 
 
@@ -49,14 +52,13 @@ ALL = [f"+{right}" for right in RIGHTS]
 async def test_a_missing_right_is_named_and_nothing_else(missing: str, binary: Path, start_server: StartServer) -> None:
     server = start_server(binary=binary, appendonly=True)
     rights = [right for right in ALL if right != f"+{missing}"]
-    server.command("ACL", "SETUSER", "locks", "on", ">word", "~lock:*", *rights)
+    server.command("ACL", "SETUSER", "locks", "on", ">word", *KEYS, *rights)
     diagnosis = await examine([f"redis://locks:word@{server.address}"])
     finding = the(diagnosis, "missing-right")
     assert finding.severity is RIGHTS[missing]
     assert f"no right to {missing}: " in finding.what
     assert f"+{missing} " in finding.remedy
-    # A lock that is free is not read.
-    assert diagnosis.nodes[0].granted == (missing not in ("evalsha", "set"))
+    assert diagnosis.nodes[0].granted == (missing not in ("evalsha", "set", "get", "hget", "hset"))
     assert not of(diagnosis, "refused")
     # What may not delete leaves it to the ttl.
     assert (server.command("DBSIZE") == b"0") == (missing != "del")
@@ -65,7 +67,7 @@ async def test_a_missing_right_is_named_and_nothing_else(missing: str, binary: P
 @pytest.mark.parametrize("binary", VERSIONS)
 async def test_a_key_outside_the_users_pattern_is_told_with_the_remedy(binary: Path, start_server: StartServer) -> None:
     server = start_server(binary=binary)
-    server.command("ACL", "SETUSER", "locks", "on", ">word", "~lock:*", "+@all")
+    server.command("ACL", "SETUSER", "locks", "on", ">word", *KEYS, "+@all")
     url = f"redis://locks:word@{server.address}"
     finding = the(await examine([url], probe="another"), "missing-right")
     assert finding.severity is ERROR
@@ -73,6 +75,37 @@ async def test_a_key_outside_the_users_pattern_is_told_with_the_remedy(binary: P
     assert "--probe" in finding.remedy
     assert not of(await examine([url], probe="lock:another"), "missing-right")
     assert not of(await examine([url], probe="another", key_format="lock:{name}"), "missing-right")
+
+
+@pytest.mark.parametrize("binary", VERSIONS)
+async def test_the_librarys_own_keys_outside_the_users_pattern_are_told(binary: Path, start_server: StartServer) -> None:
+    server = start_server(binary=binary)
+    server.command("ACL", "SETUSER", "locks", "on", ">word", "~lock:*", "+@all")
+    url = f"redis://locks:word@{server.address}"
+    finding = the(await examine([url]), "missing-right")
+    assert finding.severity is ERROR
+    assert "the library's own keys" in finding.what
+    assert "~aioredlock_ng:*" in finding.remedy
+    assert not of(await examine([url], fencing=False, recovery_guard=None), "missing-right")
+
+
+@pytest.mark.parametrize(
+    ("options", "needed"),
+    [
+        ({"fencing": False, "recovery_guard": None}, set()),
+        ({"fencing": True, "recovery_guard": None}, {"hget", "hset"}),
+        ({"fencing": False, "recovery_guard": "auto"}, {"time"}),
+    ],
+)
+async def test_only_what_the_settings_need_is_an_error(
+    options: dict[str, Any], needed: set[str], start_server: StartServer
+) -> None:
+    server = start_server()
+    rights = [right for right in ALL if right not in ("+hget", "+hset", "+time")]
+    server.command("ACL", "SETUSER", "locks", "on", ">word", *KEYS, *rights)
+    diagnosis = await examine([f"redis://locks:word@{server.address}"], **options)
+    wrong = [finding.what for finding in diagnosis.findings if finding.severity is ERROR and finding.code == "missing-right"]
+    assert {what.partition("no right to ")[2].partition(":")[0] for what in wrong} == needed
 
 
 async def test_several_missing_rights_are_several_findings(start_server: StartServer) -> None:
@@ -100,6 +133,7 @@ async def test_the_rights_in_the_docs_satisfy_the_doctor(binary: Path, start_ser
     diagnosis = await examine([f"redis://locks:password@{server.address}"])
     assert diagnosis.nodes[0].granted
     assert {finding.code for finding in diagnosis.findings if finding.severity is not INFO} == {"single-node"}
+    assert diagnosis.nodes[0].trust == "none"
 
 
 def test_every_command_in_a_script_can_be_tried_by_itself() -> None:

@@ -34,6 +34,7 @@ SOUND = NodeFacts(
     resp3=True,
     tracking=True,
     granted=True,
+    trust="trusted",
     round_trips=RoundTrips(50, 0.001, 0.002, 0.003),
     clock=ClockReading(0.001, 0.0005, 1.0, 0.001),
 )
@@ -60,7 +61,10 @@ def trips(p50: float, p95: float) -> RoundTrips:
 
 
 UNNAMED = "ERR The user executing the script can't run this command or subcommand"
+KEYS_REFUSED = "NOPERM No permissions to access a key"
 NOPERM = "NOPERM this user has no permissions to run the '{}' command"
+
+UNGUARDED = {"recovery_guard": None}
 
 ONE_NODE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, Severity]]]] = [
     ("nothing", {}, {}, []),
@@ -84,21 +88,30 @@ ONE_NODE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, Severi
         {},
         [("eviction-policy", ERROR), ("evicted-keys", ERROR)],
     ),
-    ("no AOF", {"aof": False, "fsync": ""}, {}, [("no-persistence", WARNING)]),
-    ("everysec", {"fsync": "everysec"}, {}, [("fsync", INFO)]),
-    ("fsync no", {"fsync": "no"}, {}, [("fsync", WARNING)]),
+    ("no AOF", {"aof": False, "fsync": ""}, UNGUARDED, [("no-persistence", WARNING)]),
+    ("no AOF, guarded", {"aof": False, "fsync": ""}, {}, [("no-persistence", INFO)]),
+    ("everysec", {"fsync": "everysec"}, UNGUARDED, [("fsync", INFO)]),
+    ("everysec, guarded", {"fsync": "everysec"}, {}, [("fsync", INFO)]),
+    ("fsync no", {"fsync": "no"}, UNGUARDED, [("fsync", WARNING)]),
+    ("fsync no, guarded", {"fsync": "no"}, {}, [("fsync", INFO)]),
     ("fsync unknown", {"fsync": ""}, {}, []),
     ("saving fails", {"failing": ("aof_last_write_status",)}, {}, [("persistence-failing", WARNING)]),
-    ("replicas", {"replicas": 2}, {}, [("replicas", WARNING)]),
-    ("restarted, with its data", {"uptime": 60}, {}, [("restarted", INFO)]),
+    ("replicas", {"replicas": 2}, UNGUARDED, [("replicas", WARNING)]),
+    ("replicas, guarded", {"replicas": 2}, {}, [("replicas", INFO)]),
+    ("restarted, with its data", {"uptime": 60}, UNGUARDED, [("restarted", INFO)]),
     (
         "restarted, empty",
         {"uptime": 60, "aof": False},
-        {},
+        UNGUARDED,
         [("no-persistence", WARNING), ("restarted", WARNING)],
     ),
-    ("restarted long enough ago", {"uptime": 61}, {}, []),
-    ("restarted, shorter leases", {"uptime": 60}, {"max_ttl": 30}, []),
+    ("restarted long enough ago", {"uptime": 61}, UNGUARDED, []),
+    ("restarted, shorter leases", {"uptime": 60}, UNGUARDED | {"max_ttl": 30}, []),
+    ("restarted, guarded", {"uptime": 60}, {}, []),
+    ("another process's marker", {"trust": "foreign"}, {}, [("quarantined", WARNING)]),
+    ("waits", {"trust": "waiting", "ready_in": 7.0}, {}, [("quarantined", WARNING)]),
+    ("no marker beside trusted nodes", {"trust": "none"}, {}, [("quarantined", WARNING)]),
+    ("founding", {"trust": "founding", "ready_in": 7.0}, {}, [("unmarked", INFO)]),
     ("Redis 6.0", {"server": "redis 6.0.16"}, {}, [("old-version", WARNING)]),
     ("Redis 6.2.7", {"server": "redis 6.2.7"}, {}, [("noloop-defect", INFO)]),
     ("Redis 6.2.8", {"server": "redis 6.2.8"}, {}, []),
@@ -126,7 +139,7 @@ ONE_NODE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, Severi
         {
             "refusals": (
                 Refused("script acquire", "ERR can't run this command or subcommand"),
-                Refused("SET", NOPERM.format("set")),
+                Refused("command SET", NOPERM.format("set")),
             )
         },
         {},
@@ -140,7 +153,24 @@ ONE_NODE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, Severi
     ),
     (
         "one right, refused in several ways",
-        {"refusals": (Refused("script release", f"ERR x: {NOPERM.format('del')}"), Refused("DEL", NOPERM.format("del")))},
+        {
+            "refusals": (
+                Refused("script release", f"ERR x: {NOPERM.format('del')}"),
+                Refused("command DEL", NOPERM.format("del")),
+            )
+        },
+        {},
+        [("missing-right", ERROR)],
+    ),
+    (
+        "TIME, for the scripts and for the doctor",
+        {"refusals": (Refused("TIME", NOPERM.format("time")), Refused("script marker", NOPERM.format("time")))},
+        {},
+        [("missing-right", ERROR)],
+    ),
+    (
+        "the library's own keys",
+        {"refusals": (Refused("script acquire_guarded", KEYS_REFUSED), Refused("script marker", KEYS_REFUSED))},
         {},
         [("missing-right", ERROR)],
     ),
@@ -239,6 +269,14 @@ SETS: list[tuple[str, list[NodeFacts], dict[str, Any], list[tuple[str, Severity]
         [("replica", ERROR), ("replica", ERROR), ("no-quorum", ERROR)],
     ),
     ("a majority that grants nothing", at(sound_set(), granted=[False, True, False]), {}, [("no-quorum", ERROR)]),
+    ("a new set", at(sound_set(), trust=["none"] * 3), {}, [("unmarked", INFO)] * 3),
+    ("a set that is founding", at(sound_set(), trust=["founding", "none", "founding"]), {}, [("unmarked", INFO)] * 3),
+    (
+        "a majority in quarantine",
+        at(sound_set(), trust=["trusted", "waiting", "none"]),
+        {},
+        [("no-quorum", ERROR), ("quarantined", WARNING), ("quarantined", WARNING)],
+    ),
     ("foreign nodes", at(sound_set(), problem=["not-examined"] * 3), {}, [("not-examined", INFO)] * 3),
     ("clocks apart", at(sound_set(), clock=[clock(), clock(0.2), clock()]), {}, [("clock-offset", WARNING)]),
     ("clocks apart, perhaps", at(sound_set(), clock=[clock(), clock(0.1062, error=0.004), clock()]), {}, []),
@@ -280,9 +318,10 @@ def test_what_is_found_in_a_set(nodes: list[NodeFacts], options: dict[str, Any],
             "maxmemory-policy is volatile-lru, at 1.5 MiB",
         ),
         ({"evicted_keys": 12_345}, "it has evicted 12,345 keys since its statistics began"),
+        ({"trust": "waiting", "ready_in": 7.04}, "it is waiting, and may vote in 7.0 s"),
+        ({"trust": "founding", "ready_in": 7.04}, "it is founding, and may vote in 7.0 s"),
         ({"replicas": 1}, "a replica is attached"),
         ({"replicas": 2}, "2 replicas are attached"),
-        ({"uptime": 7}, "it started 7 s ago, and leases may last 60 s (max_ttl)"),
         (
             {"clock": clock(rate=1.5)},
             "its clock advanced 1.5 s (± 0.10%) in one second of this machine's; drift_factor allows for 1.01031",
@@ -326,12 +365,21 @@ def test_what_was_seen_of_the_set_is_said_with_its_figures(nodes: list[NodeFacts
 
 
 def test_a_missing_right_is_said_with_its_name_and_the_command_that_grants_it() -> None:
-    refusals = (Refused("script acquire", NOPERM.format("set")), Refused("GET", "NOPERM No permissions to access a key"))
+    refusals = (Refused("script acquire", NOPERM.format("set")), Refused("command GET", KEYS_REFUSED))
     right, key = diagnosis_of([replace(SOUND, refusals=refusals), *sound_set()[1:]], Options()).findings
     assert right.what == f"its user has no right to set: {NOPERM.format('set')}"
     assert right.remedy == "ACL SETUSER <user> +set (docs/acl.md)"
     assert key.what == "its user has no right to the doctor's key: NOPERM No permissions to access a key"
     assert "--probe" in key.remedy
+    refusals = (Refused("script marker", KEYS_REFUSED),)
+    (own,) = diagnosis_of([replace(SOUND, refusals=refusals), *sound_set()[1:]], Options()).findings
+    assert own.what == f"its user has no right to the library's own keys: {KEYS_REFUSED}"
+    assert own.remedy == "ACL SETUSER <user> ~aioredlock_ng:* (docs/acl.md)"
+
+
+def test_a_start_is_said_with_its_time() -> None:
+    (finding,) = diagnosis_of([replace(SOUND, uptime=7), *sound_set()[1:]], Options(recovery_guard=None)).findings
+    assert finding.what == "it started 7 s ago, and leases may last 60 s (max_ttl)"
 
 
 def test_the_tables_have_every_kind() -> None:
@@ -349,7 +397,7 @@ def test_the_worst_comes_first_and_is_the_severity_of_all() -> None:
 
 def test_those_of_the_same_severity_come_in_the_order_of_the_nodes() -> None:
     nodes = at(sound_set(), replicas=[0, 1, 1], failing=[("x",), (), ("y",)])
-    told = [(finding.code, finding.nodes) for finding in diagnosis_of(nodes, Options()).findings]
+    told = [(finding.code, finding.nodes) for finding in diagnosis_of(nodes, Options(recovery_guard=None)).findings]
     first, second, third = ((node.address,) for node in nodes)
     assert told == [
         ("persistence-failing", first),
