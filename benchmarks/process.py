@@ -122,13 +122,21 @@ class Driver:
         self.close()
 
 
-def run_client(client: Client, urls: Sequence[str], coroutines: int, seconds: float, ttl: float = 10.0) -> dict[str, Any]:
-    """Run one client through a single phase.
+def run_client(
+    client: Client,
+    urls: Sequence[str],
+    coroutines: int,
+    seconds: float,
+    ttl: float = 10.0,
+    options: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Run one client through a single phase; `options` are for ours alone.
 
     Returns:
         The phase's figures, or `{"failed": why}`: a client that cannot run is a finding, not the end of the run.
     """
     task = {"urls": urls, "coroutines": coroutines, "ttl": ttl, "phases": [{"name": "cycle", "seconds": seconds}]}
+    task["options"] = options or {}
     try:
         with Driver(client.command(), client.variables(), task) as driver:
             about = driver.ready()

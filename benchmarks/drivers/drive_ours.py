@@ -33,7 +33,7 @@ class Client:
 
 
 async def connect(task: dict[str, Any]) -> Client:
-    return Client(await Redlock(task["urls"], ttl=task["ttl"]).open())
+    return Client(await Redlock(task["urls"], ttl=task["ttl"], **task.get("options", {})).open())
 
 
 def _version(name: str) -> str:

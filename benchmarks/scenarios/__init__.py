@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from . import contention, cycle, faults, handover, herd, imports, leases, memory, told, wakeup
+from . import contention, cycle, faults, fences, handover, herd, imports, leases, memory, told, wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +18,7 @@ SCENARIOS: Final[dict[str, Callable[[Settings], Outcome]]] = {
     "hung": faults.run_hung,
     "slow": faults.run_slow,
     "killed": faults.run_killed,
+    "fences": fences.run,
     "memory": memory.run,
     "leases": leases.run,
     "handover": handover.run,

@@ -1,0 +1,102 @@
+"""What fences and the recovery guard cost: the same client with and without them, and how rare second rounds are."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from aioredlock_ng.testing.nodes import LocalNodes
+from benchmarks.clients import OURS
+from benchmarks.outcome import Outcome, Settings, at_most, median, paired_ratio
+from benchmarks.process import run_client
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["run"]
+
+_COROUTINES: Final = 100
+_APART: Final = 0.05
+_MOST_CPU: Final = 1.15
+_MOST_P50: Final = 1.5
+_MOST_SECOND: Final = 0.001
+
+_WAYS: Final[dict[str, dict[str, Any]]] = {
+    "with both": {},
+    "fences alone": {"recovery_guard": None},
+    "without": {"fencing": False, "recovery_guard": None},
+}
+
+
+def run(settings: Settings) -> Outcome:
+    """Measure in turns."""
+    outcome = Outcome(
+        "Fences and the recovery guard, five nodes, uncontended cycles",
+        ("ours", "coroutines", "cycles/s", "p50 ms", "client CPU µs/cycle"),
+    )
+    second: list[dict[str, Any]] = []
+    with LocalNodes(5) as nodes:
+        for number in range(settings.rounds):
+            for coroutines in (1, _COROUTINES):
+                for way, options in _WAYS.items():
+                    settings.say(f"fences: round {number + 1}/{settings.rounds}, {coroutines} coroutines, {way}")
+                    figures = run_client(OURS, nodes.urls, coroutines, settings.seconds(2.0, 0.6), options=options)
+                    outcome.raw.append({"round": number, "way": way, "coroutines": coroutines} | figures)
+            settings.say(f"fences: round {number + 1}/{settings.rounds}, clocks {_APART * 1e3:.0f} ms apart")
+            second.append(_second_rounds(nodes.urls, settings))
+    outcome.raw.extend(second)
+    for coroutines in (1, _COROUTINES):
+        for way in _WAYS:
+            mine = _by_round(outcome.raw, way, coroutines)
+            row = {
+                "way": way,
+                "coroutines": coroutines,
+                "per_second": median(row["per_second"] for row in mine.values()),
+                "p50": median(row["cycle"]["p50"] for row in mine.values()),
+                "cpu_per_cycle": median(_cpu(row) for row in mine.values()),
+            }
+            outcome.medians.append(row)
+            outcome.rows.append(
+                (
+                    way,
+                    str(coroutines),
+                    f"{row['per_second']:,.0f}",
+                    f"{row['p50'] * 1e3:.3f}",
+                    f"{row['cpu_per_cycle'] * 1e6:.1f}",
+                )
+            )
+    ratio = paired_ratio(_cpus(outcome.raw, "with both"), _cpus(outcome.raw, "without"))
+    outcome.bars.append(at_most(f"client CPU per cycle at {_COROUTINES} coroutines, with both / without", ratio, _MOST_CPU))
+    alone = [{number: row["cycle"]["p50"] for number, row in _by_round(outcome.raw, way, 1).items()} for way in _WAYS]
+    # A second round trip would double it.
+    outcome.bars.append(at_most("cycle p50 at 1 coroutine, with both / without", paired_ratio(alone[0], alone[-1]), _MOST_P50))
+    share = median(row["second_rounds"] / row["acquired"] for row in second)
+    outcome.bars.append(at_most("second rounds per acquisition, clocks 50 ms apart, after learning", share, _MOST_SECOND))
+    outcome.bars.append(at_most("fences that were not greater", sum(row["wrong"] for row in second), 0))
+    outcome.notes.append(
+        f"clocks apart: {sum(row['acquired'] for row in second):,} acquisitions by two managers on shared names,"
+        f" {sum(row['second_rounds'] for row in second)} second rounds, and {sum(row['learning'] for row in second)} while learning"
+    )
+    return outcome
+
+
+def _second_rounds(urls: Sequence[str], settings: Settings) -> dict[str, Any]:
+    driver = replace(OURS, driver="fences_ours.py")
+    task = {"urls": urls, "apart": _APART, "learn": settings.seconds(2.0, 1.0), "seconds": settings.seconds(5.0, 1.0)}
+    command = [*driver.command(), json.dumps(task)]
+    done = subprocess.run(command, env=driver.variables(), capture_output=True, text=True, check=True, timeout=60)
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def _by_round(raw: Sequence[dict[str, Any]], way: str, coroutines: int) -> dict[int, dict[str, Any]]:
+    return {row["round"]: row for row in raw if row.get("way") == way and row["coroutines"] == coroutines}
+
+
+def _cpu(row: dict[str, Any]) -> float:
+    return float(row["cpu_seconds"] / row["cycles"])
+
+
+def _cpus(raw: Sequence[dict[str, Any]], way: str) -> dict[int, float]:
+    return {number: _cpu(row) for number, row in _by_round(raw, way, _COROUTINES).items()}
