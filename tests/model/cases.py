@@ -109,7 +109,5 @@ KNOWN_WRONG: Final = (
     Case("founding: markers written however long after the read", Founding(founding.Rules(mark_within=3)), 6),
     Case("founding: a guard without the second more", Founding(founding.Rules(guard=2)), 8),
     Case("founding: beyond the limit, no other node is trusted", Founding(replace(_QUICK, total_loss=True)), 11),
-    Case(
-        "founding: beyond the limit, no other node is trusted for more than a second", Founding(replace(_QUICK, settled=0)), 15
-    ),
+    Case("founding: beyond the limit, the others trusted for only a second", Founding(replace(_QUICK, settled=0)), 15),
 )
