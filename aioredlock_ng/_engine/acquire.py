@@ -16,6 +16,7 @@ from aioredlock_ng._core.validity import deadline_of
 from aioredlock_ng._core.votes import (
     GRANTED,
     Outcome,
+    Refusal,
     acquire_vote,
     counter_of,
     held_for,
@@ -322,15 +323,19 @@ class Acquisition:
         context = self._context
         context.counters.refused += 1
         n, silent = len(attempt.replies), attempt.replies.count(None)
+        permanent = sum(map(is_permanent, attempt.replies))
         if any(map(is_quarantined, attempt.replies)):
             context.doubt()
+            for index, reply in enumerate(attempt.replies):
+                # A server that never lets its marker be kept is not cured by waiting either.
+                permanent += is_quarantined(reply) and is_permanent(Refusal(context.quarantine(index)))
         held = [held_for(reply) for reply in attempt.replies if is_held(reply)]
         granted = sum(map(is_granted, attempt.replies))
         failed = n - len(held) - granted - silent
         if len(held) + failed <= n - context.quorum:
             failed += silent  # time ran out; else it was decided before they had to answer
         reachable = failed <= n - context.quorum and bool(held or granted) and not too_late
-        if sum(map(is_permanent, attempt.replies)) > len(attempt.replies) - context.quorum:
+        if permanent > n - context.quorum:
             self.give_up(self._error(QuorumUnreachable, "waiting does not cure what the nodes refuse"))
         elif self._blocking_timeout == 0:
             if reachable:

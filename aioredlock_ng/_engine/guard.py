@@ -80,10 +80,11 @@ class Guard:
     def state(self, index: int, state: NodeState) -> NodeState:
         """The node's health with what its marker says."""
         reading = self._readings[index]
-        if state.state != "up" or reading is None or reading.trust is Trust.TRUSTED:
+        why = self._refusals[index]
+        if state.state != "up" or not (why or (reading is not None and reading.trust is not Trust.TRUSTED)):
             return state
-        left = reading.left(self._context.clock())
-        why = self._refusals[index] or f"may have forgotten locks, {left:.1f} s left; {REMEDY}"
+        if not why and reading is not None:
+            why = f"may have forgotten locks, {reading.left(self._context.clock()):.1f} s left; {REMEDY}"
         return replace(state, state="quarantined", reason=why)
 
     def refusal(self, index: int) -> str:
@@ -105,16 +106,20 @@ class Guard:
         try:
             while True:
                 self._hint.clear()
-                await self._read()
+                refusals = await self._read()
                 steps = next_steps(self._readings, self._guard_ms, self._context.clock(), strict=self._strict)
+                for index, words in enumerate(refusals):
+                    if words or steps[index] is None:
+                        self._refusals[index] = words
                 if any(steps) and await self._write(steps):
                     continue
                 lefts = [left for index in range(len(steps)) if (left := self.left(index)) is not None]
                 self._say()
                 self._asleep.set()
-                if not lefts and not self._hint.is_set():
+                waiting = bool(lefts) or any(self._refusals)
+                if not waiting and not self._hint.is_set():
                     return
-                await self._sleep(min([LOOK_EVERY, *filter(None, lefts)]) if lefts else 0.0)
+                await self._sleep(min([LOOK_EVERY, *filter(None, lefts)]) if waiting else 0.0)
         finally:
             self._asleep.set()
             self._task = None
@@ -127,14 +132,15 @@ class Guard:
         finally:
             waker.cancel()
 
-    async def _read(self) -> None:
-        """Ask every node for its marker, and wait for all that answer in time."""
+    async def _read(self) -> list[str]:
+        """Ask every node for its marker, and wait for all that answer in time; the words of those that refuse to tell."""
         args = (b"read", b"", b"0", self._vouch, b"")
         round_ = Round(self._context, Command(MARKER, (MARKER_KEY,), args), -1, 1, self._context.clock())
         round_.ask()
         await round_.decided()
         for index, reply in enumerate(round_.replies):
             self._take(index, reply, round_.started)
+        return [str(reply) if isinstance(reply, Refusal) else "" for reply in round_.replies]
 
     async def _write(self, steps: list[Step | None]) -> bool:
         """Take the steps; False when a server refused one, which asking again at once does not cure."""

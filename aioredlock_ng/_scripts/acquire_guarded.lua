@@ -9,6 +9,7 @@
 --          {0, remaining}: another holds at least one; remaining milliseconds of the longest, -1 endless.
 --          {-1, left}: quarantined; milliseconds left, -1 where the marker is missing, another's or too short.
 -- The marker (see marker.lua) is 'run_id:guard' where trusted. GET also raises WRONGTYPE, and leaves a held key tracked.
+-- The lock's keys are set last: who may not touch the counters leaves none behind.
 -- Counters are read only where they are then written: a connection that has only read the hash would track it.
 local n = #KEYS - 2
 local vouch, fence = ARGV[3], ARGV[4]
@@ -33,13 +34,18 @@ if vouch ~= '' and marker ~= vouch then
     redis.call('SET', KEYS[n + 1], id .. ':' .. guard)
   end
 end
-for i = 1, n do redis.call('SET', KEYS[i], ARGV[1], 'PX', ARGV[2]) end
-if fence == '' then return 1 end
-local highest = 0
-for i = 1, n do
-  local counter = tonumber(redis.call('HGET', KEYS[n + 2], ARGV[4 + i]) or 0)
-  if counter > highest then highest = counter end
+local answer = 1
+if fence ~= '' then
+  local highest = 0
+  for i = 1, n do
+    local counter = tonumber(redis.call('HGET', KEYS[n + 2], ARGV[4 + i]) or 0)
+    if counter > highest then highest = counter end
+  end
+  if tonumber(fence) <= highest then
+    answer = {1, highest}
+  else
+    for i = 1, n do redis.call('HSET', KEYS[n + 2], ARGV[4 + i], fence) end
+  end
 end
-if tonumber(fence) <= highest then return {1, highest} end
-for i = 1, n do redis.call('HSET', KEYS[n + 2], ARGV[4 + i], fence) end
-return 1
+for i = 1, n do redis.call('SET', KEYS[i], ARGV[1], 'PX', ARGV[2]) end
+return answer

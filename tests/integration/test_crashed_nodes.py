@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioredlock_ng import LockLost, QuorumUnreachable, Redlock
-from tests.integration.helpers import Witness, all_up, no_keys_left, program, state_of
+from tests.integration.helpers import SHORT_GUARD, Witness, all_up, no_keys_left, program, state_of
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.faults
 
 @pytest.mark.parametrize("dead", [1, 2])
 async def test_with_a_minority_killed_under_load_nobody_notices(five_nodes: NodeSet, dead: int) -> None:
-    async with Redlock(five_nodes.urls) as redlock:
+    async with Redlock(five_nodes.urls, **SHORT_GUARD) as redlock:
         running, witness = True, Witness()
 
         async def work(number: int) -> None:
@@ -86,7 +86,7 @@ async def test_a_holder_is_told_when_a_majority_comes_back_empty(three_nodes: No
 async def test_nodes_that_come_up_after_opening_are_used(five_nodes: NodeSet) -> None:
     for index in range(5):
         five_nodes.crash(index)
-    async with Redlock(five_nodes.urls) as redlock:
+    async with Redlock(five_nodes.urls, **SHORT_GUARD) as redlock:
         with pytest.raises(QuorumUnreachable):
             await redlock.lock("order").try_acquire()
         waiting = asyncio.create_task(redlock.lock("order").acquire())

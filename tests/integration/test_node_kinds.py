@@ -20,9 +20,10 @@ from redis.backoff import ExponentialBackoff
 from redis.exceptions import ResponseError
 
 from aioredlock_ng import LockLost, LockNotAcquired, QuorumUnreachable, Redlock
-from tests.integration.helpers import all_up
+from tests.integration.helpers import SHORT_GUARD, all_up
 from tests.support import server_versions
 from tests.support.eventually import eventually
+from tests.support.node_set import OWN, locks_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +41,7 @@ async def serves(redlock: Redlock, server: LocalServer, name: str = "order") -> 
     """The basic promises on one node."""
     async with redlock.lock(name) as lease:
         assert await redlock.lock(name).try_acquire() is None
-        await lease.extend(20)
+        await lease.extend()
         assert await redlock.locked(name)
     assert not await redlock.locked(name)
     assert server.command("EXISTS", name) == b"0"
@@ -60,7 +61,7 @@ async def test_tls_with_an_own_authority(tls_server: LocalServer) -> None:
         leases = await asyncio.gather(*(redlock.lock(f"{number}:{'x' * 2000}").acquire() for number in range(500)))
         await asyncio.gather(*(lease.release() for lease in leases))
         await all_up(redlock)
-        assert tls_server.command("DBSIZE") == b"0"
+        assert locks_on(tls_server) == set()
 
 
 async def test_tls_with_a_wrong_authority_is_refused_with_the_reason(
@@ -136,7 +137,8 @@ async def test_the_rights_in_the_docs_suffice(binary: Path, start_server: Callab
         assert await redlock.force_release("lock:order") == 0
 
 
-NEEDED = ["+evalsha", "+eval", "+set", "+get", "+pttl", "+pexpire", "+del"]
+NEEDED = ["+evalsha", "+eval", "+set", "+get", "+pttl", "+pexpire", "+del", "+time", "+hget", "+hset"]
+KEYS = ["~lock:*", f"~{OWN}*"]
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
@@ -144,7 +146,7 @@ async def test_without_the_optional_rights_locks_work_and_the_log_says_what_is_m
     binary: Path, start_server: Callable[..., LocalServer], caplog: pytest.LogCaptureFixture
 ) -> None:
     server = start_server(binary=binary)
-    server.command("ACL", "SETUSER", "locks", "on", ">password", "~lock:*", *NEEDED)
+    server.command("ACL", "SETUSER", "locks", "on", ">password", *KEYS, *NEEDED)
     url = f"redis://locks:password@{server.address}"
     async with Redlock([url]) as redlock, Redlock([url]) as other:
         assert not redlock.nodes[0].tracking
@@ -159,26 +161,34 @@ async def test_without_the_optional_rights_locks_work_and_the_log_says_what_is_m
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
-@pytest.mark.parametrize("missing", ["+evalsha", "+eval", "+set", "+pttl"])
+@pytest.mark.parametrize("missing", ["+evalsha", "+eval", "+set", "+pttl", "+time", "+hget", "+hset"])
 async def test_without_a_needed_right_the_caller_is_told_at_once(
     binary: Path, missing: str, start_server: Callable[..., LocalServer]
 ) -> None:
     server = start_server(binary=binary)
     server.command("SET", "lock:order", "another's")
-    if missing == "+set":
+    if missing != "+pttl":
         server.command("DEL", "lock:order")
     rights = [right for right in NEEDED if right != missing]
-    server.command("ACL", "SETUSER", "locks", "on", ">password", "~lock:*", *rights)
+    server.command("ACL", "SETUSER", "locks", "on", ">password", *KEYS, *rights)
     async with Redlock([f"redis://locks:password@{server.address}"]) as redlock:
         # No blocking_timeout: what waiting does not cure must not be waited for.
         with pytest.raises(QuorumUnreachable, match="does not cure") as caught:
             await asyncio.wait_for(redlock.lock("lock:order").acquire(), 10)
         assert server.address in str(caught.value)
+        if missing != "+pttl":
+            assert locks_on(server) == set()
+        if missing == "+time":
+            assert redlock.nodes[0].state == "quarantined"
+        server.command("ACL", "SETUSER", "locks", missing)
+        server.command("DEL", "lock:order")
+        await eventually(lambda: redlock.nodes[0].state == "up")
+        await serves(redlock, server, "lock:order")
 
 
 async def test_a_key_outside_the_users_pattern_is_told_at_once(start_server: Callable[..., LocalServer]) -> None:
     server = start_server()
-    server.command("ACL", "SETUSER", "locks", "on", ">password", "~lock:*", "+@all")
+    server.command("ACL", "SETUSER", "locks", "on", ">password", *KEYS, "+@all")
     async with Redlock([f"redis://locks:password@{server.address}"]) as redlock:
         with pytest.raises(QuorumUnreachable, match="NOPERM"):
             await asyncio.wait_for(redlock.lock("order").acquire(), 10)
@@ -188,7 +198,7 @@ async def test_a_key_outside_the_users_pattern_is_told_at_once(start_server: Cal
 async def test_without_the_right_to_renew_the_loss_is_told_by_the_deadline(start_server: Callable[..., LocalServer]) -> None:
     server = start_server()
     rights = [right for right in NEEDED if right != "+pexpire"]
-    server.command("ACL", "SETUSER", "locks", "on", ">password", "~lock:*", *rights)
+    server.command("ACL", "SETUSER", "locks", "on", ">password", *KEYS, *rights)
 
     async def hold(redlock: Redlock) -> None:
         async with redlock.lock("lock:order", ttl=0.5):
@@ -323,7 +333,7 @@ async def test_locks_go_on_after_a_sentinels_failover(sentinel_set: SentinelSet,
     sentinel = Sentinel([sentinel_set.address])
     client = sentinel.master_for(sentinel_set.name)
     try:
-        async with Redlock([client]) as redlock:
+        async with Redlock([client], **SHORT_GUARD) as redlock:
             assert redlock.nodes[0].address == f"{sentinel_set.name}@sentinel"
             await serves(redlock, sentinel_set.primary)
             before = redlock.nodes[0].run_id
@@ -369,6 +379,8 @@ async def test_a_set_of_all_kinds_together(
     one_node: NodeSet, start_server: Callable[..., LocalServer], tls_server: LocalServer
 ) -> None:
     local, secured = start_server(unix_socket=True), start_server(password=SECRET)
+    # One node of an old set would let the others wait.
+    one_node.wipe()
     nodes = [one_node.urls[0], local.url, f"{secured.url}/7", tls_server.url]
     async with Redlock(nodes) as redlock:
         began = time.monotonic()
