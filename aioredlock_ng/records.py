@@ -76,9 +76,11 @@ class Stats:
         renewals: Leases renewed, summed over renewals.
         renewals_failed: Renewals that no quorum confirmed in time.
         handoffs: Leases handed to the next waiter of this process within the releasing tick.
-        wakeups: Waiters woken by the servers or by an overlapping local lock.
-        looks: Attempts after waiting, whether woken or because a timer (expiry, fallback) said so; `looks - wakeups`
-            or more of them came from timers.
+        wakeups: Waiters woken because the servers told that a key is gone.
+        wakeups_local: Waiters woken because a lock of this process is over that stood in their way.
+        wakeups_expiry: Waiters woken by a timer, because the holder's remaining time was over.
+        wakeups_fallback: Waiters woken by the slow timer that covers lost messages; often on servers without tracking.
+        looks: Attempts after waiting, whatever woke them.
         second_rounds: Acquisitions whose fence took a second round trip.
         repairs: Keys or fences that nodes were given back.
         held: Leases held now.
@@ -97,6 +99,9 @@ class Stats:
     renewals_failed: int
     handoffs: int
     wakeups: int
+    wakeups_local: int
+    wakeups_expiry: int
+    wakeups_fallback: int
     looks: int
     second_rounds: int
     repairs: int

@@ -156,8 +156,8 @@ class Acquisition:
         else:
             self._begin(now, self._led).ask_lead(lead)
 
-    def wake(self) -> None:
-        """The resource may be free: ask now, or in a moment where others were faster before."""
+    def wake(self, *, told: bool = False) -> None:
+        """The resource may be free, as the servers told or this process knows: ask now, or soon where others were faster."""
         context, attempt = self._context, self._round
         if attempt is None:
             return
@@ -165,7 +165,10 @@ class Acquisition:
             # Still asking, and what was freed may be freed behind our question: look again after the refusal.
             self._look_again = True
             return
-        context.counters.wakeups += 1
+        if told:
+            context.counters.wakeups += 1
+        else:
+            context.counters.wakeups_local += 1
         self._in_vain = self._in_vain + 1 if context.clock() - attempt.started < QUICK else 0
         delay = 0.0
         if self._in_vain or self._splits:
@@ -192,7 +195,7 @@ class Acquisition:
         only_lead = self._lead_index is not None and self._lead_index in gone
         if only_lead or len(free) >= self._context.quorum:
             self._gone = None
-            self.wake()
+            self.wake(told=True)
 
     def _ask(self, now: float) -> None:
         self._lead_index = None
@@ -359,7 +362,7 @@ class Acquisition:
         self._lines.refused(self)
         self._wait(held, failed)
         if self._look_again:
-            self.wake()
+            self.wake(told=True)
         elif self._round is not None:
             # An answer that comes after the decision may be the one that makes a free quorum.
             self._round.on_late = self._look
@@ -379,7 +382,17 @@ class Acquisition:
             return
         tracking = nodes[lead].tracking if lead is not None else sum(n.tracking for n in nodes) >= context.quorum
         poll = (TRACKED_POLL if tracking else UNTRACKED_POLL) * (0.75 + context.draw() / 2)
-        self._ask_in(poll if free_in is None else min(poll, free_in + EXPIRY_MARGIN), lead_first=False)
+        until_over = float("inf") if free_in is None else free_in + EXPIRY_MARGIN
+        self._stop_timer()
+        self._timer = context.loop.call_later(min(poll, until_over), self._unwoken, until_over < poll)
+
+    def _unwoken(self, over: bool) -> None:
+        """Nobody said anything, but the holder's time is over, or it is time for a slow look."""
+        if over:
+            self._context.counters.wakeups_expiry += 1
+        else:
+            self._context.counters.wakeups_fallback += 1
+        self._ask_again(lead_first=False)
 
     def _ask_in(self, delay: float, *, lead_first: bool) -> None:
         self._stop_timer()

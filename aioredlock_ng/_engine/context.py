@@ -42,6 +42,9 @@ class Counters:
     renewals_failed: int = 0
     handoffs: int = 0
     wakeups: int = 0
+    wakeups_local: int = 0
+    wakeups_expiry: int = 0
+    wakeups_fallback: int = 0
     looks: int = 0
     second_rounds: int = 0
     repairs: int = 0

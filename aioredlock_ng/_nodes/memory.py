@@ -102,6 +102,10 @@ class MemoryServer:
         for node in nodes:
             node.connect()
 
+    def forget_trackers(self) -> None:
+        """Lose track of who wants to be told: the next changes are told to nobody."""
+        self._trackers.clear()
+
     def flush(self) -> None:
         """Forget everything, as FLUSHALL does."""
         self._keys.clear()

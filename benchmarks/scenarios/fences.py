@@ -75,9 +75,10 @@ def run(settings: Settings) -> Outcome:
     share = median(row["second_rounds"] / row["acquired"] for row in second)
     outcome.bars.append(at_most("second rounds per acquisition, clocks 50 ms apart, after learning", share, _MOST_SECOND))
     outcome.bars.append(at_most("fences that were not greater", sum(row["wrong"] for row in second), 0))
+    acquired, rounds, learning = (sum(row[figure] for row in second) for figure in ("acquired", "second_rounds", "learning"))
     outcome.notes.append(
-        f"clocks apart: {sum(row['acquired'] for row in second):,} acquisitions by two managers on shared names,"
-        f" {sum(row['second_rounds'] for row in second)} second rounds, and {sum(row['learning'] for row in second)} while learning"
+        f"clocks apart: {acquired:,} acquisitions by two managers on shared names,"
+        f" {rounds} second rounds, and {learning} while learning"
     )
     return outcome
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aioredlock_ng import AcquireTimeout, RedlockClosed
 from tests.support.rig import Rig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 pytestmark = pytest.mark.virtual_time
 
@@ -238,3 +242,39 @@ async def test_a_late_grant_that_completes_a_free_quorum_wakes() -> None:
     await (await acquire).release()
     assert now() - started < 0.5, "the two late grants make a free quorum, without waiting for the slow look"
     await process.redlock.aclose()
+
+
+async def test_stats_tell_what_woke_the_waiters(rig: Rig) -> None:
+    process, other = await rig.process(), await rig.process()
+
+    async def woken_by(end: Callable[[], Any]) -> list[int]:
+        def counted() -> list[int]:
+            stats = process.redlock.stats()
+            return [stats.wakeups, stats.wakeups_local, stats.wakeups_expiry, stats.wakeups_fallback]
+
+        waiting = asyncio.ensure_future(process.lock("a").acquire())
+        await asyncio.sleep(0.5)
+        before = counted()
+        ended = end()
+        if ended is not None:
+            await ended
+        await (await waiting).release()
+        return [after > earlier for earlier, after in zip(before, counted(), strict=True)]
+
+    lease = await other.lock("a").acquire()
+    assert await woken_by(lease.release) == [True, False, False, False]
+
+    def tell_nobody() -> None:
+        for server in rig.servers:
+            server.forget_trackers()
+
+    def vacate_untold() -> None:
+        tell_nobody()
+        rig.vacate(b"a")
+
+    rig.occupy(b"a", ttl=1.0)
+    assert await woken_by(tell_nobody) == [False, False, True, False]
+    rig.occupy(b"a", ttl=60.0)
+    assert await woken_by(vacate_untold) == [False, False, False, True]
+    both = await process.lock("a", "b").acquire()
+    assert await woken_by(both.release) == [False, True, False, False]
