@@ -9,6 +9,7 @@ from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.quorum import Verdict, verdict
 from aioredlock_ng._core.votes import Outcome, Refusal, Vote, acquire_vote
 from aioredlock_ng._engine.cleanup import outlast_cancellation
+from aioredlock_ng._scripts import Command
 from aioredlock_ng.errors import LockLost, LockReleased, QuorumUnreachable
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class Lease:
         self._raise_if_over()
         holding, context = self._holding, self._engine.context
         asked_at = context.clock()
-        replies = await self._engine.poll(holding.spec.kind.inspect, holding.spec.keys)
+        replies = await self._engine.poll(Command(holding.spec.kind.inspect, holding.spec.keys))
         votes = tuple(self._vote(node.address, reply) for node, reply in zip(context.fleet.nodes, replies, strict=True))
         yes = sum(vote.outcome is Outcome.GRANTED for vote in votes)
         no = sum(vote.outcome is Outcome.HELD for vote in votes)

@@ -24,7 +24,8 @@ from aioredlock_ng._nodes.fleet import Fleet
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._nodes.outbox import Outbox
 from aioredlock_ng._nodes.port import NodeState
-from aioredlock_ng._scripts.kinds import FORCE_RELEASE, MUTEX, guarded_mutex
+from aioredlock_ng._scripts import Command
+from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
 from aioredlock_ng.doctor import PROBE, WATCH, diagnose
 from aioredlock_ng.errors import ConfigurationError, QuorumUnreachable, RedlockClosed
 from aioredlock_ng.lease import Lease
@@ -287,7 +288,7 @@ class Redlock:
             QuorumUnreachable: Too few nodes answered to say.
             ConfigurationError, RedlockClosed: As everywhere.
         """
-        replies = await self._poll(name, MUTEX.inspect)
+        replies = await self._poll(name, Command(MUTEX.inspect, (self._keys.key(name),)))
         return lock_info(resource_name((name,)), [node.address for node in self._nodes], replies)
 
     async def force_release(self, name: str | bytes) -> int:
@@ -300,7 +301,10 @@ class Redlock:
             QuorumUnreachable: Too few nodes answered to be sure that it is gone.
             ConfigurationError, RedlockClosed: As everywhere.
         """
-        replies = await self._poll(name, FORCE_RELEASE)
+        key = self._keys.key(name)
+        context = self.engine().context
+        fence = context.fences.propose(context.wall_us())
+        replies = await self._poll(name, self._kind.force_releasing((key,), (slot_of(key),), fence))
         return sum(reply for reply in replies if type(reply) is int)
 
     async def diagnose(self, *, watch: float = WATCH, probe: str | bytes = PROBE) -> Diagnosis:
@@ -357,10 +361,9 @@ class Redlock:
         options = self._options
         return Life(ttl, b"%d" % ttl_ms(ttl), options.drift(ttl), options.least_validity(ttl), watch_after(ttl))
 
-    async def _poll(self, name: str | bytes, script: Any) -> list[Reply]:
-        key = self._keys.key(name)
+    async def _poll(self, name: str | bytes, command: Command) -> list[Reply]:
         asked_at = self._clock()
-        replies = await self.engine().poll(script, (key,))
+        replies = await self.engine().poll(command)
         answered = sum(type(reply) in (int, list) for reply in replies)
         if answered < quorum_of(len(replies)):
             votes = tuple(acquire_vote(n.address, r) for n, r in zip(self._nodes, replies, strict=True))

@@ -16,7 +16,6 @@ from aioredlock_ng._engine.guard import Guard
 from aioredlock_ng._engine.round import TIMEOUT_WIDTH, Round
 from aioredlock_ng._engine.waiting import Lines
 from aioredlock_ng._engine.wheel import Wheel
-from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import MARKER_KEY
 from aioredlock_ng.errors import RedlockClosed
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.spec import LockSpec
     from aioredlock_ng._nodes.fleet import Fleet
     from aioredlock_ng._nodes.port import NodeState
-    from aioredlock_ng._scripts import Script
+    from aioredlock_ng._scripts import Command
     from aioredlock_ng.events import Event
     from aioredlock_ng.options import Options
 
@@ -178,10 +177,10 @@ class Engine:
             await holding.wait_over(renewal.done)
         return None if renewal.has(holding) or holding.phase is not Phase.HELD else renewal.replies
 
-    async def poll(self, script: Script, keys: tuple[bytes, ...]) -> list[Reply]:
+    async def poll(self, command: Command) -> list[Reply]:
         """Ask all nodes and wait for every answer, the node timeout at most; None where there is none."""
         self.usable()
-        round_ = Round(self.context, Command(script, keys), -1, 1, self.context.clock())
+        round_ = Round(self.context, command, -1, 1, self.context.clock())
         round_.ask()
         if round_.open:
             await round_.decided()

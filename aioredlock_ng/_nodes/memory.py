@@ -265,7 +265,13 @@ class MemoryServer:
         return [[self.pttl(key), self.get(key) or b""] for key in command.keys]
 
     def _force_release(self, command: Command, by: MemoryNode) -> Reply:
-        return sum(self.delete(key, by) for key in command.keys)
+        keys = command.keys
+        if command.args:
+            keys = keys[:-1]
+            fence, *slots = map(_bytes, command.args)
+            highest = max(int(fence), *(self.counters.get(slot, 0) + 1 for slot in slots))
+            self.counters.update(dict.fromkeys(slots, highest))
+        return sum(self.delete(key, by) for key in keys)
 
 
 class MemoryNode:

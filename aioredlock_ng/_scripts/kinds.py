@@ -69,6 +69,10 @@ class LockKind:
         """Set missing keys again, and lift the counters to the fence."""
         return Command(self.repair, (*keys, MARKER_KEY, FENCES), (token, ttl, self.vouch, fence, *slots))
 
+    def force_releasing(self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], fence: int) -> Command:
+        """Delete keys whoever holds them, so that their holder does not set them again."""
+        return Command(FORCE_RELEASE, (*keys, FENCES), (fence, *slots)) if self.fencing else Command(FORCE_RELEASE, keys)
+
     def releasing(self, keys: tuple[bytes, ...], token: bytes, owed_until: float) -> Command:
         """Delete those keys that hold the token."""
         packed = None

@@ -199,6 +199,15 @@ class GuardedContract:
         assert await self.ask(node, repair(b"one", 5, b"a")) == 0
         assert await self.ask(node, acquire(b"three", 10, b"a", b"b", kind=BOTH)) == 1, "no key was set"
 
+    async def test_what_is_released_by_force_is_not_repaired(self, place: Place) -> None:
+        node, _ = await place.node()
+        await self.trusted(node)
+        for key, fence, forced, counter in ((b"a", 10, 5, 11), (b"b", 20, 25, 25), (b"c", 2**52, 1, 2**52 + 1)):
+            assert await self.ask(node, acquire(b"one", fence, key, kind=BOTH)) == 1
+            assert await self.ask(node, BOTH.force_releasing((key,), (key,), forced)) == 1
+            assert await self.ask(node, repair(b"one", fence, key)) == 0
+            assert await self.ask(node, acquire(b"two", counter, key, kind=BOTH)) == [1, counter]
+
     async def test_a_repair_waits_for_a_quarantined_node(self, place: Place) -> None:
         node, _ = await place.node()
         assert await self.ask(node, repair(b"one", 5, b"a")) == -1
