@@ -14,6 +14,7 @@ from aioredlock_ng._engine.context import Context, Expiring
 from aioredlock_ng._engine.extender import Extender
 from aioredlock_ng._engine.guard import Guard
 from aioredlock_ng._engine.round import TIMEOUT_WIDTH, Round
+from aioredlock_ng._engine.twins import Twins
 from aioredlock_ng._engine.waiting import Lines
 from aioredlock_ng._engine.wheel import Wheel
 from aioredlock_ng._scripts.kinds import MARKER_KEY
@@ -88,6 +89,7 @@ class Engine:
             strict = options.recovery_guard == "strict"
             self.guard = Guard(self.context, run_id, strict=strict, trusted=self._trusted)
         self.lines = Lines(self.context)
+        self._twins = Twins(self.context)
         self._releases = Releases(self.context)
         self.extender = Extender(self.context, self._releases, self.lines)
 
@@ -114,6 +116,8 @@ class Engine:
         finally:
             for first_try in first_tries:
                 first_try.cancel()
+        if probes := self._twins.probes():
+            await asyncio.wait(probes)
         if self.guard is not None:
             await self.guard.settle(3 * context.options.node_timeout)
 
@@ -204,6 +208,7 @@ class Engine:
                 self.extender.release(holding)
         self.extender.close()
         within = self.context.options.close_timeout
+        self._twins.stop()
         if self.guard is not None:
             self.guard.stop()
         closing = [self.context.loop.create_task(node.aclose(within)) for node in self.context.fleet.nodes]
@@ -248,6 +253,8 @@ class Engine:
     def present(self, index: int, is_present: bool) -> None:
         """See `NodeListener.present`."""
         self.context.fleet.present(index, is_present)
+        if is_present and not self.context.fleet.nodes[index].state().run_id:
+            self._twins.suspect(index)
 
     def emit(self, event: Event) -> None:
         """See `NodeListener.emit`."""

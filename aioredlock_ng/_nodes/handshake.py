@@ -95,6 +95,9 @@ async def greet(channel: Channel, resp3: bool, started: float, within: float) ->
     lacks = []
     if isinstance(answers.replies[0], Refusal):
         lacks.append(f"identity unknown, INFO refused: {answers.replies[0]}")
+    policy = info.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction" and info.get("maxmemory", "0") != "0":
+        lacks.append(f"it may evict locks: maxmemory-policy is {policy}; noeviction keeps them")
     tracking = resp3 and answers.replies[2] == b"OK"
     if not tracking:
         why = answers.replies[2] if resp3 else "no RESP3"

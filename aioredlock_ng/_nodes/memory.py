@@ -295,6 +295,7 @@ class MemoryNode:
         self._owed: dict[bytes, Command] = {}
         self._sequence = 0
         self._hung = False
+        self._refused = ""
         self._connected = False
         self._connections = 0
         self._listener: NodeListener | None = None
@@ -342,12 +343,17 @@ class MemoryNode:
         self._listener = None
         self.disconnect()
 
+    def refuse(self, reason: str) -> None:
+        """See `Node.refuse`."""
+        self._refused = reason
+        self.disconnect()
+
     def state(self) -> NodeState:
         """See `Node.state`."""
         return NodeState(
             address=self.address,
-            state="up" if self._connected else "down",
-            reason="" if self._connected else "not connected",
+            state="refused" if self._refused else "up" if self._connected else "down",
+            reason=self._refused or ("" if self._connected else "not connected"),
             server="memory",
             tracking=self.tracking,
             pending=len(self._waiting),
@@ -382,7 +388,7 @@ class MemoryNode:
 
     def connect(self) -> None:
         """The connection is back, if the server is; releases owed are delivered."""
-        if not self.server.up:
+        if not self.server.up or self._refused:
             return
         self._connected = True
         self._connections += 1

@@ -76,6 +76,7 @@ class RedisNode:
         self._channel: Channel | None = None
         self._usable: Channel | None = None
         self._unsent: Unsent = Unsent("not connected yet")
+        self._refused = ""
         self._state = "connecting"
         self._greeting = Greeting("", "", False, ())
         self._connections = 0
@@ -135,6 +136,13 @@ class RedisNode:
         finally:
             if channel is not None:
                 channel.close(_BY_US)
+
+    def refuse(self, reason: str) -> None:
+        """See `Node.refuse`."""
+        self._refused = reason
+        if self._channel is not None:
+            self._channel.close(reason)
+        self._down(reason, refused=True)
 
     def state(self) -> NodeState:
         """See `Node.state`."""
@@ -197,6 +205,8 @@ class RedisNode:
         channel.attach(wire.transport, wire.received, keep=wire)
         left = max(0.001, self._connect_timeout - (self._clock() - started))
         try:
+            if self._refused:
+                raise ConnectFailed(self._refused, permanent=True)
             greeting = await greet(channel, wire.resp3, started, left)
             twin = self._listener.identify(self._index, greeting.run_id)
             if twin:

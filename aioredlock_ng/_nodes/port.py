@@ -96,6 +96,9 @@ class Node(Protocol):
     def ask(self, sink: Sink, index: int) -> None:
         """Send `sink.command`; the answer goes to `sink.deliver(index, reply)`, possibly before this returns."""
 
+    def refuse(self, reason: str) -> None:
+        """Disconnect for good: it must not vote in this set."""
+
     async def open(self, index: int, listener: NodeListener, clock: Callable[[], float], node_timeout: float) -> None:
         """Begin connecting; returns after the first attempt has ended, well or not."""
 

@@ -1,0 +1,60 @@
+"""Servers that do not tell who they are: still none is counted twice, and one that forgot is still noticed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioredlock_ng import ConfigurationError, Redlock
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioredlock_ng.testing import LocalServer
+
+
+@pytest.fixture
+def hiding(start_server: Callable[..., LocalServer]) -> Callable[[], LocalServer]:
+    """Start a server whose clients may not ask for INFO."""
+
+    def start() -> LocalServer:
+        server = start_server()
+        server.command("ACL", "SETUSER", "default", "-info")
+        return server
+
+    return start
+
+
+async def test_the_same_server_under_two_names_is_refused_at_open(hiding: Callable[[], LocalServer]) -> None:
+    one, other = hiding(), hiding()
+    port = one.url.rpartition(":")[2]
+    with pytest.raises(ConfigurationError, match=rf":{port} and (localhost|127\.0\.0\.1):{port} are the same server"):
+        await Redlock([one.url, f"redis://localhost:{port}", other.url]).open()
+
+
+async def test_servers_that_hide_who_they_are_serve_and_keep_no_probe(
+    hiding: Callable[[], LocalServer], caplog: pytest.LogCaptureFixture
+) -> None:
+    servers = [hiding() for _ in range(3)]
+    async with Redlock([server.url for server in servers]) as redlock:
+        async with redlock.lock("a") as lease:
+            assert lease.fence is not None
+        assert [node.state for node in redlock.nodes] == ["up"] * 3
+        for server in servers:
+            await eventually(lambda server=server: probes(server) == b"0")
+    said = [record.getMessage() for record in caplog.records if "identity unknown" in record.getMessage()]
+    assert len(said) == 3, "once for each"
+
+
+async def test_one_that_hides_who_it_is_and_is_flushed_waits(hiding: Callable[[], LocalServer]) -> None:
+    servers = [hiding() for _ in range(3)]
+    async with Redlock([server.url for server in servers], ttl=1.0, max_ttl=1.0) as redlock:
+        servers[0].command("FLUSHALL")
+        await eventually(lambda: redlock.nodes[0].state == "quarantined")
+        await eventually(lambda: redlock.nodes[0].state == "up")
+
+
+def probes(server: LocalServer) -> bytes:
+    return server.command("EVAL", "return #redis.call('KEYS', 'aioredlock_ng:probe:*')", "0")
