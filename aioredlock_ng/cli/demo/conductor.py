@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from .ledger import Loss, PhaseLedger
 from .messages import Hold, Holding, Kept, Lost, Refused, Rival
-from .nodes import erase_majority
+from .nodes import force_release
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -182,8 +182,8 @@ class Conductor:
         for worker in self._crew.workers:
             worker.tell(Rival(self._contested, HOLDER_TTL))
         await self._hold()
-        erased, since = await erase_majority(self._nodes, f"{self._prefix}:counter:{self._contested}")
-        how = f"keys deleted on {erased} of {len(self._nodes.urls)} nodes"
+        erased, since = await force_release(self._nodes, f"{self._prefix}:counter:{self._contested}")
+        how = f"released by force, keys deleted on {erased} of {len(self._nodes.urls)} nodes"
         self.event(f"process {holder.pid}: {how}")
         await self._told(how, since, "the deletion")
 

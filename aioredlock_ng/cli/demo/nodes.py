@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from aioredlock_ng import QuorumUnreachable, Redlock
+
 from .board import NodeState, NodeView
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng.testing import LocalNodes
 
-__all__ = ["GivenNodes", "NodesFailed", "OwnNodes", "StagedNodes", "address_of", "erase_majority"]
+__all__ = ["GivenNodes", "NodesFailed", "OwnNodes", "StagedNodes", "address_of", "force_release"]
 
 _ANSWER_SECONDS = 2.0
 
@@ -183,28 +185,22 @@ class GivenNodes:
         return Redis.from_url(url)
 
 
-async def erase_majority(nodes: StagedNodes, key: str) -> tuple[int, float]:
-    """Delete a key on so many nodes that nobody can hold a lock there any more.
+async def force_release(nodes: StagedNodes, key: str) -> tuple[int, float]:
+    """Take a lock away from its holder, as an operator can.
 
     Returns:
-        On how many nodes, and at which instant of `time.monotonic` the last of them had done it.
+        On how many nodes its key was deleted, and at which instant of `time.monotonic` all of them had been asked.
 
     Raises:
         NodesFailed: Too few nodes answered.
     """
-    quorum = len(nodes.urls) // 2 + 1
-    answering = [url for url, view in zip(nodes.urls, nodes.views, strict=True) if view.state is NodeState.UP][:quorum]
-
-    async def delete(url: str) -> None:
-        async with Redis.from_url(url) as client:
-            await client.delete(key)
-
-    try:
-        async with asyncio.timeout(_ANSWER_SECONDS):
-            await asyncio.gather(*map(delete, answering))
-    except (TimeoutError, RedisError, OSError) as error:
-        raise NodesFailed(f"the key {key!r} could not be deleted on {quorum} nodes: {error}") from error
-    return len(answering), time.monotonic()
+    # It takes no lock, so nothing that it did could be forgotten.
+    async with Redlock(nodes.urls, node_timeout=_ANSWER_SECONDS, recovery_guard=None) as operator:
+        try:
+            erased = await operator.force_release(key)
+        except QuorumUnreachable as error:
+            raise NodesFailed(f"the lock {key!r} could not be released: {error}") from error
+        return erased, time.monotonic()
 
 
 def address_of(url: str) -> str:
