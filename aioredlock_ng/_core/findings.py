@@ -54,8 +54,8 @@ def _can_vote(facts: NodeFacts) -> bool:
 
 
 def _forgot(facts: NodeFacts, nodes: Nodes) -> bool:
-    """True when the recovery guard keeps it out. Without a marker it is new only where no other node is trusted."""
-    if facts.trust == "none":
+    """True when the recovery guard keeps it out. Unmarked or founding, it is new only where no other node is trusted."""
+    if facts.trust in ("none", "founding"):
         return any(other.trust == "trusted" for other in nodes)
     return facts.trust in ("foreign", "waiting")
 

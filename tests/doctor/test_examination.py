@@ -146,7 +146,7 @@ async def test_hung_nodes_do_not_hang_the_doctor(five_nodes: NodeSet) -> None:
     assert not of(diagnosis, "no-quorum")
 
 
-@pytest.mark.parametrize("answers", [0, 1, 2, 6, 9, 14, 17, 20, 25, 60])
+@pytest.mark.parametrize("answers", [0, 1, 2, 6, 12, 17, 19, 21, 23, 25, 27, 29, 31, 60])
 async def test_a_node_that_hangs_midway_ends_in_time_with_what_is_known(answers: int, start_server: StartServer) -> None:
     server = start_server(appendonly=True)
     left: int | None = None
@@ -185,7 +185,7 @@ async def test_cancelled_at_any_answer_it_leaves_no_key_and_no_connection(start_
             task.cancel()
         return data
 
-    for last in range(1, 40):
+    for last in range(1, 60):
         async with RewritingProxy(server.url, count) as proxy:
             answers = 0
             task = asyncio.create_task(examine([proxy.url], ttl=50.0))

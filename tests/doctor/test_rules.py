@@ -111,7 +111,7 @@ ONE_NODE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, Severi
     ("another process's marker", {"trust": "foreign"}, {}, [("quarantined", WARNING)]),
     ("waits", {"trust": "waiting", "ready_in": 7.0}, {}, [("quarantined", WARNING)]),
     ("no marker beside trusted nodes", {"trust": "none"}, {}, [("quarantined", WARNING)]),
-    ("founding", {"trust": "founding", "ready_in": 7.0}, {}, [("unmarked", INFO)]),
+    ("founding beside trusted nodes", {"trust": "founding", "ready_in": 7.0}, {}, [("quarantined", WARNING)]),
     ("Redis 6.0", {"server": "redis 6.0.16"}, {}, [("old-version", WARNING)]),
     ("Redis 6.2.7", {"server": "redis 6.2.7"}, {}, [("noloop-defect", INFO)]),
     ("Redis 6.2.8", {"server": "redis 6.2.8"}, {}, []),
