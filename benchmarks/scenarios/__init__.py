@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from . import contention, cycle, faults, fences, handover, herd, imports, leases, memory, told, wakeup
+from . import contention, cycle, faults, fences, handover, herd, imports, leases, memory, storm, told, wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +26,7 @@ SCENARIOS: Final[dict[str, Callable[[Settings], Outcome]]] = {
     "herd": herd.run,
     "wakeup": wakeup.run,
     "told": told.run,
+    "storm": storm.run,
     "imports": imports.run,
 }
 """In the order in which they run."""
