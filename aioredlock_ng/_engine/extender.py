@@ -150,8 +150,7 @@ class Extender:
         )
         batch.ask()
         if holdings[0].spec.kind.repairing:
-            for holding in holdings:
-                self._repairs.complete(holding)
+            self._repairs.complete(holdings)
         return batch
 
     def _vanished(self, holding: Holding) -> None:

@@ -37,13 +37,15 @@ class Repairs:
         for holding in lacking:
             self._repair(holding, index)
 
-    def complete(self, holding: Holding) -> None:
-        """Ask every node that answers for what it may lack: it did not grant, or did not acknowledge the fence."""
-        granted = holding.granted
-        if granted.count(GRANTED) < len(granted):
-            for index, node in enumerate(self._context.fleet.nodes):
-                if granted[index] != GRANTED and node.ready:
-                    self._repair(holding, index)
+    def complete(self, holdings: Iterable[Holding]) -> None:
+        """Give every node that answers what it may lack of them: it did not grant, or did not acknowledge the fence."""
+        nodes = self._context.fleet.nodes
+        for holding in holdings:
+            granted = holding.granted
+            if granted.count(GRANTED) < len(nodes):
+                for index, node in enumerate(nodes):
+                    if granted[index] != GRANTED and node.ready:
+                        self._repair(holding, index)
 
     def _repair(self, holding: Holding, index: int) -> None:
         context, spec, fence = self._context, holding.spec, holding.fence
