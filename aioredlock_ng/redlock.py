@@ -7,7 +7,7 @@ import os
 import random
 import secrets
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from aioredlock_ng._core.fencing import slot_of
 from aioredlock_ng._core.inspection import lock_info
@@ -27,6 +27,7 @@ from aioredlock_ng._nodes.port import NodeState
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
 from aioredlock_ng.doctor import PROBE, WATCH, diagnose
+from aioredlock_ng.environment import settings_from
 from aioredlock_ng.errors import ConfigurationError, QuorumUnreachable, RedlockClosed
 from aioredlock_ng.lease import Lease
 from aioredlock_ng.lock import Lock, OnLost
@@ -45,14 +46,6 @@ if TYPE_CHECKING:
     from aioredlock_ng._scripts.kinds import LockKind
 
 __all__ = ["Redlock"]
-
-_ENVIRONMENT = "AIOREDLOCK_NG_"
-
-_WORDS: Final[dict[str, dict[str, bool | str | None]]] = {
-    "fencing": {"true": True, "false": False},
-    "recovery_guard": {"auto": "auto", "strict": "strict", "none": None},
-}
-"""Options that the environment names by a word."""
 
 
 class Redlock:
@@ -140,29 +133,8 @@ class Redlock:
         Raises:
             ConfigurationError: `AIOREDLOCK_NG_NODES` is missing, or a value is unusable.
         """
-        urls = [url.strip() for url in environ.get(f"{_ENVIRONMENT}NODES", "").split(",") if url.strip()]
-        if not urls:
-            raise ConfigurationError(
-                f"{_ENVIRONMENT}NODES is not set; set it to the nodes' URLs, like redis://10.0.0.1,redis://10.0.0.2"
-            )
-        for name in ("ttl", "node_timeout", "drift_factor", "min_validity", "max_ttl", "connect_timeout", "close_timeout"):
-            text = environ.get(_ENVIRONMENT + name.upper())
-            if text is not None and name not in options:
-                try:
-                    options[name] = float(text)
-                except ValueError:
-                    raise ConfigurationError(
-                        f"{_ENVIRONMENT}{name.upper()} must be a number of seconds, got {text!r}"
-                    ) from None
-        if f"{_ENVIRONMENT}KEY_FORMAT" in environ:
-            options.setdefault("key_format", environ[f"{_ENVIRONMENT}KEY_FORMAT"])
-        for name, values in _WORDS.items():
-            word = environ.get(_ENVIRONMENT + name.upper())
-            if word is not None and name not in options:
-                if word.lower() not in values:
-                    raise ConfigurationError(f"{_ENVIRONMENT}{name.upper()} must be one of {', '.join(values)}, got {word!r}")
-                options[name] = values[word.lower()]
-        return cls(urls, **options)
+        urls, found = settings_from(environ, options)
+        return cls(urls, **found, **options)
 
     async def open(self) -> Self:
         """Connect; nodes that are down now are connected in the background.

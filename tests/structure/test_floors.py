@@ -14,7 +14,7 @@ FLOORS = (
     {"_scripts"},
     {"_nodes"},
     {"_engine"},
-    {"doctor", "lease", "lock", "logs", "redlock"},
+    {"doctor", "environment", "lease", "lock", "logs", "redlock"},
     {""},
     {"fencing", "testing", "telemetry", "integrations"},
     {"cli"},
