@@ -56,7 +56,8 @@ async def test_a_lock_is_taken_with_one_container_paused_and_one_killed(five_con
 
 
 async def test_containers_that_come_back_vote_again(five_containers: NodeSet) -> None:
-    async with Redlock(five_containers.urls) as redlock:
+    # The one that was killed is quarantined for max_ttl and a second.
+    async with Redlock(five_containers.urls, ttl=1.0, max_ttl=1.0) as redlock:
         five_containers.pause(0)
         five_containers.crash(1)
         async with redlock.lock("orders:42"):
