@@ -7,41 +7,29 @@ no await at all. `give_up` undoes everything in the tick in which it is called, 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from zlib import crc32
 
 from aioredlock_ng._core.backoff import quorum_free_in, split_delay, unreachable_delay, wake_delay
+from aioredlock_ng._core.tally import tally
 from aioredlock_ng._core.validity import deadline_of
-from aioredlock_ng._core.votes import (
-    GRANTED,
-    Outcome,
-    Refusal,
-    acquire_vote,
-    counter_of,
-    held_for,
-    is_granted,
-    is_held,
-    is_permanent,
-    is_quarantined,
-)
+from aioredlock_ng._core.votes import GRANTED, counter_of, held_for, is_granted, is_held
 from aioredlock_ng._engine.holding import Holding
+from aioredlock_ng._engine.refusal import not_acquired
 from aioredlock_ng._engine.round import Round
-from aioredlock_ng.errors import AcquireTimeout, LockHeld, QuorumUnreachable, RedlockError
+from aioredlock_ng.errors import AcquireTimeout, LockHeld, QuorumUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aioredlock_ng._core.votes import Vote
     from aioredlock_ng._engine.cleanup import Releases
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.extender import Extender
     from aioredlock_ng._engine.spec import LockSpec
     from aioredlock_ng._engine.waiting import Lines
+    from aioredlock_ng.errors import LockNotAcquired
 
 __all__ = ["Acquisition"]
-
-QUARANTINE_REMEDY = "a test suite that flushes its servers uses recovery_guard=None"
 
 TRACKED_POLL = 2.0
 """Seconds between looks while the servers tell us about changes: only for messages that were lost."""
@@ -325,20 +313,11 @@ class Acquisition:
     def _refused(self, attempt: Round, *, too_late: bool) -> None:
         context = self._context
         context.counters.refused += 1
-        n, silent = len(attempt.replies), attempt.replies.count(None)
-        permanent = sum(map(is_permanent, attempt.replies))
-        if any(map(is_quarantined, attempt.replies)):
+        counted = tally(attempt.replies, context.quorum, context.quarantine)
+        if counted.quarantined:
             context.doubt()
-            for index, reply in enumerate(attempt.replies):
-                # A server that never lets its marker be kept is not cured by waiting either.
-                permanent += is_quarantined(reply) and is_permanent(Refusal(context.quarantine(index)))
-        held = [held_for(reply) for reply in attempt.replies if is_held(reply)]
-        granted = sum(map(is_granted, attempt.replies))
-        failed = n - len(held) - granted - silent
-        if len(held) + failed <= n - context.quorum:
-            failed += silent  # time ran out; else it was decided before they had to answer
-        reachable = failed <= n - context.quorum and bool(held or granted) and not too_late
-        if permanent > n - context.quorum:
+        reachable = counted.reachable and not too_late
+        if counted.hopeless:
             self.give_up(self._error(QuorumUnreachable, "waiting does not cure what the nodes refuse"))
         elif self._blocking_timeout == 0:
             if reachable:
@@ -352,8 +331,8 @@ class Acquisition:
             context.counters.unreachable += 1
             self._ask_in(unreachable_delay(self._failures, context.draw()), lead_first=False)
         else:
-            self._splits = self._splits + 1 if granted else 0
-            self._wait_for_holder(held, failed)
+            self._splits = self._splits + 1 if counted.granted else 0
+            self._wait_for_holder(counted.held, counted.failed)
 
     def _wait_for_holder(self, held: list[float | None], failed: int = 0) -> None:
         """Another holds it: sleep until it may be free, by what the nodes tell or by what the holder has left."""
@@ -413,28 +392,9 @@ class Acquisition:
         else:
             self.give_up(self._error(AcquireTimeout, f"still held by another after {self._blocking_timeout:g} s"))
 
-    def _error(self, kind: type[QuorumUnreachable | LockHeld | AcquireTimeout], why: str) -> RedlockError:
-        votes = self._votes()
-        if any(vote.outcome is Outcome.QUARANTINED for vote in votes):
-            why = f"{why} ({QUARANTINE_REMEDY})"
-        told = f": {'; '.join(map(str, votes))}" if votes else ""
-        return kind(
-            f"{self._spec.resource!r} was not acquired, {why}{told}",
-            resource=self._spec.resource,
-            votes=votes,
-            elapsed=self._context.clock() - self._called_at,
-        )
-
-    def _votes(self) -> tuple[Vote, ...]:
-        if self._round is None:
-            return ()
-        silence = "no answer in time" if self._round.expired or self._round.open else "not waited for"
-        pairs = zip(self._context.fleet.nodes, self._round.replies, strict=True)
-        votes = [acquire_vote(node.address, reply, silence) for node, reply in pairs]
-        for index, vote in enumerate(votes):
-            if vote.outcome is Outcome.QUARANTINED and (words := self._context.quarantine(index)):
-                votes[index] = replace(vote, detail=words)
-        return tuple(votes)
+    def _error(self, kind: type[LockNotAcquired], why: str) -> LockNotAcquired:
+        elapsed = self._context.clock() - self._called_at
+        return not_acquired(kind, why, self._spec.resource, self._context, self._round, elapsed)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

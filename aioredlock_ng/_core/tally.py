@@ -1,0 +1,63 @@
+"""What the answers to an acquire that did not win say about why; it decides nothing about what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.votes import Refusal, held_for, is_granted, is_held, is_permanent, is_quarantined
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aioredlock_ng._core.votes import Reply
+
+__all__ = ["Tally", "tally"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The answers, counted.
+
+    Attributes:
+        held: For each node that said held, the holder's remaining seconds; None for endless.
+        granted: Nodes that granted it, and take it back now.
+        failed: Nodes that could not be asked, or would not vote.
+        quarantined: True when a node would not vote because it may have forgotten locks.
+        reachable: A quorum could be asked.
+        hopeless: So many refuse for reasons that waiting does not cure that no quorum is left.
+    """
+
+    held: list[float | None]
+    granted: int
+    failed: int
+    quarantined: bool
+    reachable: bool
+    hopeless: bool
+
+
+def tally(replies: Sequence[Reply], quorum: int, quarantine: Callable[[int], str]) -> Tally:
+    """Count.
+
+    Args:
+        replies: Per node; None where there is no answer.
+        quorum: Nodes needed.
+        quarantine: Why a node cannot leave quarantine, in the server's words; "" where it only has to wait.
+    """
+    n, silent = len(replies), sum(reply is None for reply in replies)
+    held = [held_for(reply) for reply in replies if is_held(reply)]
+    granted = sum(map(is_granted, replies))
+    failed = n - len(held) - granted - silent
+    if len(held) + failed <= n - quorum:
+        failed += silent  # time ran out; else it was decided before they had to answer
+    waiting = [index for index, reply in enumerate(replies) if is_quarantined(reply)]
+    # A server that never lets its marker be kept is not cured by waiting either.
+    permanent = sum(map(is_permanent, replies)) + sum(is_permanent(Refusal(quarantine(index))) for index in waiting)
+    return Tally(
+        held=held,
+        granted=granted,
+        failed=failed,
+        quarantined=bool(waiting),
+        reachable=failed <= n - quorum and bool(held or granted),
+        hopeless=permanent > n - quorum,
+    )
