@@ -116,10 +116,10 @@ class Guard:
                 lefts = [left for index in range(len(steps)) if (left := self.left(index)) is not None]
                 self._say()
                 self._asleep.set()
-                waiting = bool(lefts) or any(self._refusals)
-                if not waiting and not self._hint.is_set():
+                # One that refuses to show its marker is looked at again when it next refuses to vote.
+                if not lefts and not self._hint.is_set():
                     return
-                await self._sleep(min([LOOK_EVERY, *filter(None, lefts)]) if waiting else 0.0)
+                await self._sleep(min([LOOK_EVERY, *filter(None, lefts)]) if lefts else 0.0)
         finally:
             self._asleep.set()
             self._task = None
