@@ -20,6 +20,7 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import SentinelConnectionPool
 from redis.backoff import NoBackoff
 
+from aioredlock_ng._core.refusals import harmless
 from aioredlock_ng.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -148,12 +149,13 @@ class Connector:
         except TimeoutError:
             raise ConnectFailed(f"no connection within {within:g} s") from None
         except redis_errors.TimeoutError as error:
-            raise ConnectFailed(str(error) or "timed out") from None
+            raise ConnectFailed(harmless(str(error)) or "timed out") from None
         except (redis_errors.AuthenticationError, redis_errors.AuthorizationError) as error:
-            raise ConnectFailed(f"authentication failed: {error}", permanent=True) from None
+            raise ConnectFailed(f"authentication failed: {harmless(str(error))}", permanent=True) from None
         # redis-py may leak anything here (AttributeError from a reset connection: its issue 4287).
         except Exception as error:
-            raise ConnectFailed(str(error) or type(error).__name__) from None
+            # A server that does not know AUTH quotes its arguments.
+            raise ConnectFailed(harmless(str(error)) or type(error).__name__) from None
 
     async def _connect(self, protocol: int) -> Wire:
         connection = self._make(**{**self._kwargs, "protocol": protocol})

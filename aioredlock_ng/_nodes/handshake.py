@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hiredis import pack_command
 
+from aioredlock_ng._core.server_info import facts_of, info_fields
 from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
 from aioredlock_ng._nodes.connect import ConnectFailed
 from aioredlock_ng._scripts import Request
@@ -86,33 +87,20 @@ async def greet(channel: Channel, resp3: bool, started: float, within: float) ->
         # Accepted now, it would stay without identity and tracking, and refuse the releases that it is owed.
         if isinstance(reply, Refusal) and str(reply).startswith(("BUSY ", "LOADING ")):
             raise ConnectFailed(str(reply))
-    info = _fields(answers.replies[0])
-    if info.get("role") == "slave":
-        primary = f"{info.get('master_host', '?')}:{info.get('master_port', '?')}"
-        raise ConnectFailed(f"is a replica of {primary}; name the primary instead", permanent=True)
-    if info.get("redis_mode") == "cluster":
+    about = answers.replies[0]
+    facts = facts_of(info_fields(about) if isinstance(about, bytes) else {})
+    if facts["primary"]:
+        raise ConnectFailed(f"is a replica of {facts['primary']}; name the primary instead", permanent=True)
+    if facts["cluster"]:
         raise ConnectFailed("runs in cluster mode; Redlock needs independent servers", permanent=True)
     lacks = []
-    if isinstance(answers.replies[0], Refusal):
-        lacks.append(f"identity unknown, INFO refused: {answers.replies[0]}")
-    policy = info.get("maxmemory_policy", "noeviction")
-    if policy != "noeviction" and info.get("maxmemory", "0") != "0":
+    if isinstance(about, Refusal):
+        lacks.append(f"identity unknown, INFO refused: {about}")
+    policy = facts["maxmemory_policy"] or "noeviction"
+    if policy != "noeviction" and facts["maxmemory"]:
         lacks.append(f"it may evict locks: maxmemory-policy is {policy}; noeviction keeps them")
     tracking = resp3 and answers.replies[2] == b"OK"
     if not tracking:
         why = answers.replies[2] if resp3 else "no RESP3"
         lacks.append(f"no client tracking, waiting is timed: {why}")
-    return Greeting(info.get("run_id", ""), _server_name(info), tracking, tuple(lacks))
-
-
-def _fields(reply: Reply) -> dict[str, str]:
-    if not isinstance(reply, bytes):
-        return {}
-    lines = (line.partition(":") for line in reply.decode("utf-8", "replace").splitlines())
-    return {name: value for name, colon, value in lines if colon}
-
-
-def _server_name(info: dict[str, str]) -> str:
-    name = info.get("server_name", "redis")
-    version = info.get(f"{name}_version") or info.get("redis_version", "")
-    return f"{name} {version}" if version else ""
+    return Greeting(facts["run_id"], facts["server"], tracking, tuple(lacks))

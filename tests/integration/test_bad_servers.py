@@ -11,6 +11,7 @@ import redis
 
 from aioredlock_ng import AcquireTimeout, ConfigurationError, LockLost, QuorumUnreachable, Redlock
 from tests.integration.helpers import SHORT_GUARD, all_up, no_keys_left, state_of
+from tests.support import server_versions
 from tests.support.eventually import eventually
 from tests.support.node_set import trust
 
@@ -308,12 +309,21 @@ async def test_a_demoted_node_is_left_out_and_the_lease_lives_on(three_nodes: No
             await eventually(lambda: lease.nodes == (3, 3))
 
 
-async def test_a_cluster_member_is_refused(start_server: StartServer) -> None:
-    server = start_server(["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"])
+@pytest.mark.parametrize("version", [pytest.param(version, id=version.id) for version in server_versions.at_hand()])
+async def test_a_cluster_member_is_refused(start_server: StartServer, version: server_versions.ServerVersion) -> None:
+    server = start_server(["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"], binary=version.binary)
     async with Redlock([server.url]) as redlock:
         with pytest.raises(QuorumUnreachable, match="cluster mode") as caught:
             await asyncio.wait_for(redlock.lock("order").acquire(), 10)
         assert server.address in str(caught.value)
+
+
+async def test_a_server_that_quotes_the_password_does_not_spread_it(caplog: pytest.LogCaptureFixture) -> None:
+    quoting = b"-ERR unknown command 'AUTH', with args beginning with: 'sesame' \r\n"
+    async with stranger(quoting) as url, Redlock([url.replace("//", "//:sesame@")], connect_timeout=1.0) as redlock:
+        with pytest.raises(QuorumUnreachable, match="unknown command 'AUTH'") as caught:
+            await redlock.lock("order", blocking_timeout=0.5).acquire()
+        assert "sesame" not in f"{caught.value!r} {caught.value} {redlock.nodes} {caplog.text}"
 
 
 async def test_a_held_lock_is_told_as_held_although_a_minority_refuses(three_nodes: NodeSet, start_server: StartServer) -> None:
