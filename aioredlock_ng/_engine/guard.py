@@ -53,7 +53,8 @@ class Guard:
         self._refusals = [""] * len(context.fleet.nodes)
         self._quarantined: set[int] = set()
         self._task: asyncio.Task[None] | None = None
-        self._stopped = False
+        # Before all nodes were tried once, a new set would look like one of which some do not answer.
+        self._stopped = True
         self._hint = asyncio.Event()
         self._asleep = asyncio.Event()
 
@@ -68,7 +69,8 @@ class Guard:
         self.doubt()
 
     async def settle(self, within: float) -> None:
-        """Wait until every node that answers is trusted or has to wait; `within` seconds at most."""
+        """All nodes were tried: begin, and wait until each is trusted or has to wait; `within` seconds at most."""
+        self._stopped = False
         self.hint()
         self._asleep.clear()
         waiting = asyncio.ensure_future(self._asleep.wait())

@@ -1,0 +1,335 @@
+"""Real servers that forgot: none helps a second holder in, a new deployment waits for nothing, a lost minority is repaired."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from redis.asyncio import Sentinel
+
+from aioredlock_ng import LockLost, QuorumUnreachable, Redlock
+from tests.integration.helpers import SHORT_GUARD, program, state_of
+from tests.support.eventually import eventually
+from tests.support.node_set import OWN, locks_on, trust
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from aioredlock_ng.testing import LocalServer
+    from tests.support.sentinel import SentinelSet
+
+    StartServer = Callable[..., LocalServer]
+
+GUARD = SHORT_GUARD["max_ttl"] + 1.0
+"""Seconds of quarantine under `SHORT_GUARD`."""
+
+BUSY = 8.0
+"""Seconds that a machine which is busy with other things may add."""
+
+
+def urls_of(servers: list[LocalServer]) -> list[str]:
+    return [server.url for server in servers]
+
+
+def marker(server: LocalServer) -> str:
+    return server.command("GET", f"{OWN}marker").decode()
+
+
+async def kill_and_start(server: LocalServer) -> None:
+    await asyncio.to_thread(server.crash)
+    await asyncio.to_thread(server.start)
+
+
+async def flush(server: LocalServer, command: str) -> None:
+    await asyncio.to_thread(server.command, command)
+
+
+FORGETTING: dict[str, Callable[[LocalServer], Any]] = {
+    "FLUSHALL": lambda server: flush(server, "FLUSHALL"),
+    "FLUSHDB": lambda server: flush(server, "FLUSHDB"),
+    "killed": kill_and_start,
+    "killed with AOF": kill_and_start,
+}
+
+
+async def is_refused_then_granted(redlock: Redlock, index: int, since: float) -> str:
+    """Node `index`, without which there is no quorum, may vote `GUARD` seconds after `since` and not before."""
+    node = redlock.nodes[index].address
+    await eventually(lambda: state_of(redlock, index) == "quarantined", within=1.5, every=0.001)
+    assert re.search(r"may have forgotten locks, \d\.\d s left; .*recovery_guard=None", redlock.nodes[index].reason)
+    with pytest.raises(QuorumUnreachable, match="recovery_guard=None") as caught:
+        await redlock.lock("order").try_acquire()
+    assert caught.value.votes[index].outcome == "quarantined"
+    assert re.search(rf"{re.escape(node)}: quarantined \(it may have forgotten locks, \d\.\d s left\)", str(caught.value))
+    lease = await asyncio.wait_for(redlock.lock("order").acquire(), GUARD + BUSY)
+    # The node's clock, which it was measured by, counts milliseconds.
+    assert time.monotonic() - since >= GUARD - 0.002
+    await eventually(lambda: state_of(redlock, index) == "up")
+    await lease.release()
+    return node
+
+
+@pytest.mark.parametrize("how", FORGETTING)
+async def test_a_server_that_forgot_grants_nothing_for_the_guard_time(
+    how: str, start_server: StartServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    servers = [start_server(appendonly=how == "killed with AOF") for _ in range(3)]
+    async with Redlock(urls_of(servers), **SHORT_GUARD) as redlock:
+        async with redlock.lock("order"):
+            servers[2].crash()
+        servers[1].command("SET", "witness", "1")
+        vouched, since = marker(servers[1]), time.monotonic()
+        await FORGETTING[how](servers[1])
+        survives = how == "killed with AOF"
+        assert servers[1].command("EXISTS", "witness") == (b"1" if survives else b"0")
+        node = await is_refused_then_granted(redlock, 1, since)
+        assert (marker(servers[1]) == vouched) is how.startswith("FLUSH"), "a marker names the process"
+    said = [record.getMessage() for record in caplog.records if f"node {node}" in record.getMessage()]
+    assert sum(bool(re.search(r"grants no lock for \d\.\d s more", line)) for line in said) == 1
+    assert sum("may grant locks again" in line for line in said) == 1
+
+
+async def test_a_fresh_server_that_joins_an_old_set_grants_nothing_for_the_guard_time(start_server: StartServer) -> None:
+    servers = [start_server() for _ in range(3)]
+    trust(servers[0])
+    servers[2].crash()
+    since = time.monotonic()
+    async with Redlock(urls_of(servers), **SHORT_GUARD) as redlock:
+        await is_refused_then_granted(redlock, 1, since)
+
+
+async def test_a_promoted_replica_grants_nothing_for_the_guard_time(
+    sentinel_set: SentinelSet, start_server: StartServer
+) -> None:
+    sentinel, other = Sentinel([sentinel_set.address]), start_server()
+    client = sentinel.master_for(sentinel_set.name)
+    try:
+        async with Redlock([other.url, client], **SHORT_GUARD) as redlock:
+            async with redlock.lock("order"):
+                vouched = marker(sentinel_set.primary)
+                await eventually(lambda: marker(sentinel_set.replica) == vouched)
+            since = time.monotonic()
+            await asyncio.to_thread(sentinel_set.failover)
+            await eventually(lambda: redlock.nodes[1].run_id == sentinel_set.replica.info()["run_id"], 15)
+            await is_refused_then_granted(redlock, 1, since)
+    finally:
+        await client.aclose()
+        for one in sentinel.sentinels:
+            await one.aclose()
+
+
+async def test_flushing_the_scripts_has_no_effect(start_server: StartServer) -> None:
+    servers = [start_server() for _ in range(3)]
+    async with Redlock(urls_of(servers)) as redlock:
+        for server in servers:
+            server.command("SCRIPT", "FLUSH")
+        assert await redlock.lock("order", blocking_timeout=0).acquire()
+        assert [node.state for node in redlock.nodes] == ["up"] * 3
+
+
+async def test_a_waiter_with_a_timeout_is_told_of_the_quarantine_in_time(start_server: StartServer) -> None:
+    servers = [start_server() for _ in range(3)]
+    async with Redlock(urls_of(servers)) as redlock:
+        servers[2].crash()
+        servers[1].wipe()
+        with pytest.raises(QuorumUnreachable, match=r"quarantined .*6\d\.\d s left|quarantined .*5\d\.\d s left") as caught:
+            await redlock.lock("order", blocking_timeout=0.5).acquire()
+        assert 0.5 <= caught.value.elapsed < 0.5 + BUSY
+
+
+async def test_a_first_start_waits_for_nothing_and_warns_of_nothing(
+    start_server: StartServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    servers = [start_server() for _ in range(5)]
+    began = time.monotonic()
+    async with Redlock(urls_of(servers)) as redlock:
+        assert await redlock.lock("order", blocking_timeout=0).acquire()
+        assert time.monotonic() - began < BUSY, "the guard time is a minute"
+        assert [node.state for node in redlock.nodes] == ["up"] * 5
+    assert [record.getMessage() for record in caplog.records if record.name == "aioredlock_ng"] == []
+
+
+STARTER = """
+import asyncio, sys
+from aioredlock_ng import Redlock
+
+async def main():
+    print("ready", flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    async with Redlock(sys.argv[1:]) as redlock, redlock.lock("order"):
+        print("held", flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.timeout(120)
+async def test_twenty_processes_start_a_new_deployment_whose_last_server_comes_up_a_second_after_them(
+    start_server: StartServer,
+) -> None:
+    servers = [start_server() for _ in range(3)]
+    servers[2].crash()
+    async with contextlib.AsyncExitStack() as stack:
+        starters = [await stack.enter_async_context(program(STARTER, *urls_of(servers))) for _ in range(20)]
+
+        async def line(starter: asyncio.subprocess.Process) -> bytes:
+            assert starter.stdout is not None
+            return await starter.stdout.readline()
+
+        async with asyncio.timeout(60):
+            assert await asyncio.gather(*map(line, starters)) == [b"ready\n"] * 20
+        for starter in starters:
+            assert starter.stdin is not None
+            starter.stdin.write(b"\n")
+        await asyncio.sleep(1)
+        assert ":60000:" in marker(servers[0]), "they are there, and founding"
+        await asyncio.to_thread(servers[2].start)
+        began = time.monotonic()
+        async with asyncio.timeout(30):
+            assert await asyncio.gather(*map(line, starters)) == [b"held\n"] * 20
+        assert time.monotonic() - began < 30, "the guard time is a minute"
+
+
+async def test_a_longer_max_ttl_is_on_the_nodes_before_they_vote_for_it(start_server: StartServer) -> None:
+    servers = [start_server() for _ in range(3)]
+    async with Redlock(urls_of(servers), **SHORT_GUARD) as short:
+        assert [marker(server).rpartition(":")[2] for server in servers] == ["1000"] * 3
+        async with Redlock(urls_of(servers), max_ttl=30.0) as long:
+            async with long.lock("order"):
+                assert [marker(server).rpartition(":")[2] for server in servers] == ["30000"] * 3
+            async with short.lock("order"):
+                pass
+        servers[1].wipe()
+        await eventually(lambda: state_of(short, 1) == "quarantined")
+        assert ":30000:" in marker(servers[1]), "the longest of all that take locks there"
+        left = re.search(r"([\d.]+) s left", short.nodes[1].reason)
+        assert left is not None
+        assert float(left[1]) > 30.0 - BUSY
+
+
+async def test_a_lease_survives_a_rolling_restart_a_guard_time_apart(start_server: StartServer) -> None:
+    servers = [start_server() for _ in range(3)]
+    async with Redlock(urls_of(servers), **SHORT_GUARD) as redlock, redlock.lock("order") as lease:
+        for index, server in enumerate(servers):
+            await kill_and_start(server)
+            await eventually(lambda: lease.nodes == (2, 3))
+            await eventually(lambda index=index: state_of(redlock, index) == "up", GUARD + BUSY)
+            await eventually(lambda: lease.nodes == (3, 3))
+            assert server.command("GET", "order").decode() == lease.token
+        await lease.verify()
+        assert redlock.stats().lost == 0
+
+
+async def test_a_lease_is_lost_at_once_when_the_restarts_go_faster(start_server: StartServer) -> None:
+    servers = [start_server() for _ in range(3)]
+    async with Redlock(urls_of(servers), ttl=60.0) as redlock:
+        lease = await redlock.lock("order").acquire()
+        await eventually(lambda: lease.nodes == (3, 3))
+        await kill_and_start(servers[0])
+        await eventually(lambda: lease.nodes == (2, 3))
+        assert lease.valid
+        await kill_and_start(servers[1])
+        async with asyncio.timeout(BUSY):
+            await lease.wait_lost()
+        with pytest.raises(LockLost, match="no longer holds"):
+            lease.check()
+
+
+async def test_of_five_keys_two_are_deleted_and_come_back(start_server: StartServer) -> None:
+    servers = [start_server() for _ in range(5)]
+    async with Redlock(urls_of(servers), ttl=60.0) as redlock, redlock.lock("order") as lease:
+        await eventually(lambda: lease.nodes == (5, 5))
+        for server in servers[:2]:
+            server.command("DEL", "order")
+        await eventually(lambda: [locks_on(server) for server in servers] == [{"order"}] * 5)
+        await eventually(lambda: lease.nodes == (5, 5))
+        assert {server.command("GET", "order").decode() for server in servers} == {lease.token}
+        assert redlock.stats().lost == 0
+    await eventually(lambda: [locks_on(server) for server in servers] == [set()] * 5)
+
+
+HOLDER = """
+import asyncio, json, os, sys
+from pathlib import Path
+from aioredlock_ng import Redlock, RedlockError
+from tests.support.register import Register
+
+register, guard, *urls = Path(sys.argv[1]), json.loads(sys.argv[2]), *sys.argv[3:]
+
+async def main():
+    loop = asyncio.get_running_loop()
+    ended = loop.run_in_executor(None, sys.stdin.readline)
+    async with Redlock(urls, ttl=1.0, max_ttl=1.0, recovery_guard=guard) as redlock:
+        with Register(register) as seen:
+            print("ready", flush=True)
+            while not ended.done():
+                try:
+                    lease = await redlock.lock("order", auto_extend=False, blocking_timeout=1).acquire()
+                except RedlockError:
+                    continue
+                # It relies on its ttl and listens to nobody: what a lease promises a holder that cannot be told.
+                seen.enter(os.getpid())
+                print("held", flush=True)
+                await asyncio.sleep(0.4)
+                seen.leave(os.getpid())
+                await lease.release()
+            print(json.dumps(seen.overlaps), flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def overlaps_in_bursts(start_server: StartServer, register: Path, guard: str | None, bursts: int) -> int:
+    """Kill three of five servers at once and start them again, each time while somebody holds the lock."""
+    servers = [start_server() for _ in range(5)]
+    async with contextlib.AsyncExitStack() as stack:
+        arguments = (str(register), json.dumps(guard), *urls_of(servers))
+        holders = [await stack.enter_async_context(program(HOLDER, *arguments)) for _ in range(3)]
+        found: list[int] = []
+        held = asyncio.Event()
+
+        async def listen(holder: asyncio.subprocess.Process) -> None:
+            assert holder.stdout is not None
+            async for line in holder.stdout:
+                if line == b"held\n":
+                    held.set()
+                elif line != b"ready\n":
+                    found.append(json.loads(line))
+
+        listeners = [asyncio.create_task(listen(holder)) for holder in holders]
+        # Before the programs' own end, which reads too.
+        stack.callback(lambda: [listener.cancel() for listener in listeners])
+        for burst in range(bursts):
+            held.clear()
+            async with asyncio.timeout(20):
+                await held.wait()
+            await asyncio.gather(*(kill_and_start(servers[(burst + offset) % 5]) for offset in range(3)))
+        held.clear()
+        async with asyncio.timeout(20):
+            await held.wait()
+        for holder in holders:
+            assert holder.stdin is not None
+            holder.stdin.write(b"\n")
+        async with asyncio.timeout(20):
+            await asyncio.gather(*listeners)
+        assert len(found) == 3
+        return sum(found)
+
+
+@pytest.mark.timeout(180)
+async def test_ten_bursts_of_three_restarts_of_five_let_nobody_in_beside_a_holder(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    assert await overlaps_in_bursts(start_server, tmp_path / "register", "auto", 10) == 0
+
+
+@pytest.mark.timeout(180)
+async def test_without_the_guard_the_same_bursts_do(start_server: StartServer, tmp_path: Path) -> None:
+    assert await overlaps_in_bursts(start_server, tmp_path / "register", None, 10) > 0
