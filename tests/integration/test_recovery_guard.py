@@ -105,6 +105,14 @@ async def test_a_fresh_server_that_joins_an_old_set_grants_nothing_for_the_guard
         await is_refused_then_granted(redlock, 1, since)
 
 
+async def test_a_first_start_with_a_server_missing_waits_the_guard_time(start_server: StartServer) -> None:
+    servers = [start_server() for _ in range(3)]
+    servers[2].crash()
+    since = time.monotonic()
+    async with Redlock(urls_of(servers), **SHORT_GUARD) as redlock:
+        await is_refused_then_granted(redlock, 1, since)
+
+
 async def test_a_promoted_replica_grants_nothing_for_the_guard_time(
     sentinel_set: SentinelSet, start_server: StartServer
 ) -> None:
