@@ -49,6 +49,7 @@ class RedisPlace:
 
 @pytest.fixture
 async def place(node_of_each_version: NodeSet) -> AsyncIterator[RedisPlace]:
+    node_of_each_version.wipe()
     place = RedisPlace(node_of_each_version)
     yield place
     for node in place.nodes:
