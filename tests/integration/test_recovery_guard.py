@@ -153,7 +153,8 @@ async def test_a_waiter_with_a_timeout_is_told_of_the_quarantine_in_time(start_s
         servers[1].wipe()
         with pytest.raises(QuorumUnreachable, match=r"quarantined .*6\d\.\d s left|quarantined .*5\d\.\d s left") as caught:
             await redlock.lock("order", blocking_timeout=0.5).acquire()
-        assert 0.5 <= caught.value.elapsed < 0.5 + BUSY
+        # A loop's timers may be a millisecond early.
+        assert 0.49 <= caught.value.elapsed < 0.5 + BUSY
 
 
 async def test_a_first_start_waits_for_nothing_and_warns_of_nothing(

@@ -11,8 +11,7 @@ from redis.asyncio import Redis
 from aioredlock_ng._scripts.kinds import SCRIPTS
 
 if TYPE_CHECKING:
-    from aioredlock_ng._scripts import Script
-    from tests.support.node_set import NodeSet
+        from tests.support.node_set import NodeSet
 
 every_script = pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
 
