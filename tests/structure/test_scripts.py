@@ -11,7 +11,8 @@ from redis.asyncio import Redis
 from aioredlock_ng._scripts.kinds import SCRIPTS
 
 if TYPE_CHECKING:
-        from tests.support.node_set import NodeSet
+    from aioredlock_ng._scripts import Script
+    from tests.support.node_set import NodeSet
 
 every_script = pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
 
