@@ -1,0 +1,282 @@
+"""The memory of a lock server without a server: the scripts' meaning in Python; several connections may share it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from hashlib import sha1
+from typing import TYPE_CHECKING, Protocol
+
+from aioredlock_ng._core.guard import Trust, read_marker
+from aioredlock_ng._core.keys import OWN_KEYS
+from aioredlock_ng._core.votes import Refusal
+from aioredlock_ng._scripts.kinds import MARKER_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aioredlock_ng._core.guard import Reading
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._scripts import Command
+
+__all__ = ["Connection", "MemoryServer"]
+
+
+class Connection(Protocol):
+    """One manager's connection to it."""
+
+    def connect(self) -> None:
+        """The server is there again."""
+
+    def disconnect(self) -> None:
+        """The server is gone."""
+
+    def told(self, keys: list[bytes] | None) -> None:
+        """Tracked keys changed."""
+
+
+class MemoryServer:
+    """The keys of one server that lives in this process.
+
+    Args:
+        address: Its name in messages.
+
+    Attributes:
+        refuses: When set, every command is refused with these words, as a server would.
+        counters: Its fence counters.
+        up: False while nobody can connect.
+        skew: Seconds by which its wall clock differs from the loop's time.
+    """
+
+    def __init__(self, address: str = "memory") -> None:
+        self.address = address
+        self.refuses: str | None = None
+        self.up = True
+        self.skew = 0.0
+        self._past: list[bytes] = []
+        self.counters: dict[bytes, int] = {}
+        self._keys: dict[bytes, tuple[bytes, float]] = {}
+        self._trackers: dict[bytes, set[Connection]] = {}
+        self._nodes: set[Connection] = set()
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key that has not expired."""
+        held = self._keys.get(key)
+        if held is None:
+            return None
+        if held[1] <= asyncio.get_running_loop().time():
+            self.delete(key)
+            return None
+        return held[0]
+
+    def set(self, key: bytes, value: bytes, ttl: float, by: Connection | None = None) -> None:
+        """Set a key for `ttl` seconds, as any client could."""
+        loop = asyncio.get_running_loop()
+        self._keys[key] = (value, loop.time() + ttl)
+        if ttl < math.inf:
+            loop.call_later(ttl, self.get, key)
+        self._tell(key, by)
+
+    def delete(self, key: bytes, by: Connection | None = None) -> bool:
+        """Delete a key, as any client could."""
+        if self._keys.pop(key, None) is None:
+            return False
+        self._tell(key, by)
+        return True
+
+    def keys(self) -> list[bytes]:
+        """The locks' keys that have not expired."""
+        return [key for key in list(self._keys) if not key.startswith(OWN_KEYS) and self.get(key) is not None]
+
+    @property
+    def run_id(self) -> bytes:
+        """Of the process that it is now."""
+        name = f"{self.address} {len(self._past)}".encode()
+        return sha1(name, usedforsecurity=False).hexdigest().encode()
+
+    def restart(self, *, forget: bool = True) -> None:
+        """Be another process: all connections are lost, and the memory too unless it was on disk."""
+        nodes = list(self._nodes)
+        for node in nodes:
+            node.disconnect()
+        self._past.append(self.run_id)
+        if forget:
+            self._keys.clear()
+            self.counters.clear()
+        for node in nodes:
+            node.connect()
+
+    def forget_trackers(self) -> None:
+        """Lose track of who wants to be told: the next changes are told to nobody."""
+        self._trackers.clear()
+
+    def flush(self) -> None:
+        """Forget everything, as FLUSHALL does."""
+        self._keys.clear()
+        self.counters.clear()
+        self._trackers.clear()
+        for node in list(self._nodes):
+            node.told(None)
+
+    def pttl(self, key: bytes) -> int:
+        """Milliseconds that a key has left; -2 without one."""
+        if self.get(key) is None:
+            return -2
+        return max(0, round((self._keys[key][1] - asyncio.get_running_loop().time()) * 1000))
+
+    def execute(self, command: Command, by: Connection) -> Reply:
+        """What the script of the same name does."""
+        if self.refuses is not None:
+            return Refusal(self.refuses)
+        return getattr(self, f"_{command.script.name}")(command, by)
+
+    def attach(self, node: Connection) -> None:
+        """A connection was made."""
+        self._nodes.add(node)
+
+    def detach(self, node: Connection) -> None:
+        """A connection was lost; its tracking with it."""
+        self._nodes.discard(node)
+        for trackers in self._trackers.values():
+            trackers.discard(node)
+
+    def _tell(self, key: bytes, by: Connection | None) -> None:
+        for node in self._trackers.pop(key, ()):
+            if node is not by:
+                node.told([key])
+
+    def _acquire(self, command: Command, by: Connection) -> Reply:
+        token, ttl = command.args
+        held = [key for key in command.keys if self.get(key) is not None]
+        for key in held:
+            self._track(key, by)
+        if held:
+            return [0, max(map(self.pttl, held))]
+        for key in command.keys:
+            self.set(key, _bytes(token), int(ttl) / 1000, by)
+        return 1
+
+    def _acquire_guarded(self, command: Command, by: Connection) -> Reply:
+        keys = command.keys[:-2]
+        token, ttl, vouch, fence, *slots = map(_bytes, command.args)
+        held = [key for key in keys if self.get(key) is not None]
+        for key in held:
+            self._track(key, by)
+        if held:
+            return [0, max(map(self.pttl, held))]
+        if vouch:
+            reading = self._marker_as(self._own(vouch))
+            if reading.trust in (Trust.NONE, Trust.FOREIGN) or reading.guard_ms < int(vouch.partition(b":")[2]):
+                return [-1, -1]
+            if reading.ready_ms > reading.node_ms:
+                return [-1, reading.ready_ms - reading.node_ms]
+            if reading.trust is not Trust.TRUSTED:
+                self.set(MARKER_KEY, b"%b:%d" % (reading.run_id, reading.guard_ms), math.inf, by)
+        for key in keys:
+            self.set(key, token, int(ttl) / 1000, by)
+        return self._store(int(fence), slots, granted=1) if fence else 1
+
+    def _confirm(self, command: Command, by: Connection) -> Reply:
+        token, fence, *slots = map(_bytes, command.args)
+        for key in command.keys[:-1]:
+            self._track(key, by)
+        if any(self.get(key) != token for key in command.keys[:-1]):
+            return [0, 0]
+        return self._store(int(fence), slots, granted=0)
+
+    def _store(self, fence: int, slots: Sequence[bytes], granted: int) -> Reply:
+        """Acknowledge a fence above all counters, or tell the highest."""
+        highest = max(self.counters.get(slot, 0) for slot in slots)
+        if fence <= highest:
+            return [granted, highest]
+        self.counters.update(dict.fromkeys(slots, fence))
+        return 1
+
+    def _repair(self, command: Command, by: Connection) -> Reply:
+        keys = command.keys[:-2]
+        token, ttl, vouch, fence, *slots = map(_bytes, command.args)
+        holders = [self.get(key) for key in keys]
+        if any(holder not in (None, token) for holder in holders):
+            return 0
+        if None in holders:
+            reading = self._marker_as(self._own(vouch))
+            if reading.trust is not Trust.TRUSTED or reading.guard_ms < int(vouch.partition(b":")[2]):
+                return -1
+        highest = max(self.counters.get(slot, 0) for slot in slots)
+        if highest <= int(fence):
+            self.counters.update(dict.fromkeys(slots, int(fence)))
+        elif None in holders:
+            return 0
+        for key, holder in zip(keys, holders, strict=True):
+            if holder is None:
+                self.set(key, token, int(ttl) / 1000, by)
+            self._track(key, by)
+        return 1
+
+    def _marker(self, command: Command, by: Connection) -> Reply:
+        become, expected, read_ms, vouch, nonce = map(_bytes, command.args)
+        vouch = self._own(vouch)
+        now, marker = self._now_ms(), self.get(MARKER_KEY) or b""
+        self._track(MARKER_KEY, by)
+        if become == b"read" or marker != expected or abs(now - int(read_ms)) > 1000:
+            return [marker, now, vouch]
+        marker = vouch
+        if become != b"trusted":
+            marker += b":%d" % (now + int(vouch.partition(b":")[2]) + 1000)
+        if become == b"founding":
+            marker += b":" + nonce
+        self.set(MARKER_KEY, marker, math.inf, by)
+        self._track(MARKER_KEY, by)
+        return [marker, now, vouch]
+
+    def _own(self, vouch: bytes) -> bytes:
+        """What the connection sends: a placeholder is replaced by the run_id, a run_id that was read is left."""
+        named, _, guard = vouch.partition(b":")
+        return vouch if named in self._past else b"%b:%b" % (self.run_id, guard)
+
+    def _marker_as(self, vouch: bytes) -> Reading:
+        return read_marker(self.get(MARKER_KEY) or b"", self._now_ms(), vouch, 0.0)
+
+    def _now_ms(self) -> int:
+        return int((asyncio.get_running_loop().time() + self.skew) * 1000)
+
+    def _track(self, key: bytes, by: Connection) -> None:
+        self._trackers.setdefault(key, set()).add(by)
+
+    def _extend(self, command: Command, by: Connection) -> Reply:
+        ttl, *tokens = command.args
+        for key, token in zip(command.keys, tokens, strict=True):
+            if self.get(key) == token:
+                self.set(key, _bytes(token), int(ttl) / 1000, by)
+        return self._whose(command.keys, tokens, by)
+
+    def _watch(self, command: Command, by: Connection) -> Reply:
+        return self._whose(command.keys, command.args, by)
+
+    def _whose(self, keys: Sequence[bytes], tokens: Sequence[bytes | int], by: Connection) -> Reply:
+        """Read the keys, which leaves them tracked: their number when all hold their tokens, else an answer for each."""
+        answers = []
+        for key, token in zip(keys, tokens, strict=True):
+            holder = self.get(key)
+            self._track(key, by)
+            answers.append(1 if holder == token else 0 if holder is None else -1)
+        return len(answers) if set(answers) == {1} else answers
+
+    def _release(self, command: Command, by: Connection) -> Reply:
+        return sum(self.delete(key, by) for key in command.keys if self.get(key) == command.args[0])
+
+    def _inspect(self, command: Command, by: Connection) -> Reply:
+        return [[self.pttl(key), self.get(key) or b""] for key in command.keys]
+
+    def _force_release(self, command: Command, by: Connection) -> Reply:
+        keys = command.keys
+        if command.args:
+            keys = keys[:-1]
+            fence, *slots = map(_bytes, command.args)
+            highest = max(int(fence), *(self.counters.get(slot, 0) + 1 for slot in slots))
+            self.counters.update(dict.fromkeys(slots, highest))
+        return sum(self.delete(key, by) for key in keys)
+
+
+def _bytes(value: bytes | int) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
