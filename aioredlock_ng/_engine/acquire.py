@@ -61,6 +61,7 @@ class Acquisition:
     """
 
     __slots__ = (
+        "_before",
         "_blocking_timeout",
         "_called_at",
         "_context",
@@ -102,6 +103,7 @@ class Acquisition:
         self._blocking_timeout = blocking_timeout
         self._called_at = context.clock()
         self._round: Round | None = None
+        self._before: Round | None = None
         self._second: Round | None = None
         self._fence = self._proposed_us = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -193,6 +195,7 @@ class Acquisition:
         """A new attempt with a fresh token (the same one over attempts gives two holders in 11 model steps)."""
         context, spec = self._context, self._spec
         if self._round is not None:
+            self._before = self._round
             self._stop_timer()
             self._round.on_late = None
             self._gone = None
@@ -394,7 +397,11 @@ class Acquisition:
 
     def _error(self, kind: type[LockNotAcquired], why: str) -> LockNotAcquired:
         elapsed = self._context.clock() - self._called_at
-        return not_acquired(kind, why, self._spec.resource, self._context, self._round, elapsed)
+        attempt = self._round
+        if attempt is not None and attempt.open and self._before is not None and not any(attempt.replies):
+            # Just asked again: what the nodes said the last time tells more.
+            attempt = self._before
+        return not_acquired(kind, why, self._spec.resource, self._context, attempt, elapsed)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -22,18 +22,18 @@ def not_acquired(
     kind: type[LockNotAcquired], why: str, resource: str, context: Context, attempt: Round | None, elapsed: float
 ) -> LockNotAcquired:
     """The error for a caller; `attempt` is the last one, if nodes were asked at all."""
-    votes = () if attempt is None else _votes(context, attempt)
-    if any(vote.outcome is Outcome.QUARANTINED for vote in votes):
-        why = f"{why} ({QUARANTINE_REMEDY})"
+    votes = [] if attempt is None else _votes(context, attempt)
+    for index, vote in enumerate(votes):
+        if vote.outcome is Outcome.QUARANTINED:
+            if words := context.quarantine(index):
+                votes[index] = replace(vote, detail=words)
+            elif QUARANTINE_REMEDY not in why:
+                why = f"{why} ({QUARANTINE_REMEDY})"
     told = f": {'; '.join(map(str, votes))}" if votes else ""
-    return kind(f"{resource!r} was not acquired, {why}{told}", resource=resource, votes=votes, elapsed=elapsed)
+    return kind(f"{resource!r} was not acquired, {why}{told}", resource=resource, votes=tuple(votes), elapsed=elapsed)
 
 
-def _votes(context: Context, attempt: Round) -> tuple[Vote, ...]:
+def _votes(context: Context, attempt: Round) -> list[Vote]:
     silence = "no answer in time" if attempt.expired or attempt.open else "not waited for"
     pairs = zip(context.fleet.nodes, attempt.replies, strict=True)
-    votes = [acquire_vote(node.address, reply, silence) for node, reply in pairs]
-    for index, vote in enumerate(votes):
-        if vote.outcome is Outcome.QUARANTINED and (words := context.quarantine(index)):
-            votes[index] = replace(vote, detail=words)
-    return tuple(votes)
+    return [acquire_vote(node.address, reply, silence) for node, reply in pairs]

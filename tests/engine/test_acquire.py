@@ -281,3 +281,12 @@ async def test_an_acquire_whose_answer_was_cut_off_is_released_when_the_node_is_
     rig.resume()
     await asyncio.sleep(SETTLED)
     assert rig.clean
+
+
+async def test_a_timeout_in_the_middle_of_an_attempt_tells_what_the_nodes_said_before(rig: Rig) -> None:
+    process = await rig.process()
+    rig.refuse("OOM command not allowed", 0, 1, 2)
+    rig.ways[:] = [0.045] * 3
+    for hundredths in range(10, 120, 2):
+        with pytest.raises(QuorumUnreachable, match="OOM"):
+            await process.lock("a", blocking_timeout=hundredths / 100).acquire()
