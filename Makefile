@@ -23,7 +23,7 @@ matrix: .venv/ready .cache/servers
 	$(BIN)/python tools/fetch_servers.py
 
 suite: .venv/ready .cache/servers
-	$(BIN)/pytest --cov --cov-report=term
+	$(BIN)/pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term
 
 check: .venv/ready
 	$(BIN)/ruff check

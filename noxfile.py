@@ -58,7 +58,7 @@ def _install(session: nox.Session, *more: str) -> None:
 
 
 def _suite(session: nox.Session, *options: str, python: tuple[str, ...] = ()) -> None:
-    chosen = ("--nodes=local", "-m", "not containers and not once")
+    chosen = ("--numprocesses=auto", "--dist=worksteal", "--nodes=local", "-m", "not containers and not once")
     session.run("python", *python, "-m", "pytest", *chosen, *options, *session.posargs)
 
 

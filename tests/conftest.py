@@ -9,10 +9,11 @@ import pytest
 import trustme
 
 from aioredlock_ng.testing import LocalServer, TLSFiles
-from tests.support import loops, server_versions
+from tests.support import loops, server_versions, workers
 from tests.support.backends import choose, docker_answers
 from tests.support.pool import Pool, VersionPools
 from tests.support.sentinel import SentinelSet
+from tests.support.workers import pytest_deselected, pytest_testnodedown, pytest_xdist_auto_num_workers
 
 if TYPE_CHECKING:
     import asyncio
@@ -26,6 +27,9 @@ REQUIRE_DOCKER = "AIOREDLOCK_NG_REQUIRE_DOCKER"
 
 _NODE_FIXTURES = {"one_node": 1, "three_nodes": 3, "five_nodes": 5}
 _VERSION_FIXTURES = {"node_of_each_version": 1, "nodes_of_each_version": 3}
+
+# Hooks that are told elsewhere.
+__all__ = ["pytest_deselected", "pytest_testnodedown", "pytest_xdist_auto_num_workers"]
 
 pool_key = pytest.StashKey[Pool]()
 
@@ -43,6 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get(REQUIRE_DOCKER) == "1" and config.getoption("--nodes") != "local" and not docker_answers():
         raise pytest.UsageError(f"{REQUIRE_DOCKER}=1, but no Docker engine answers")
+    workers.check(config)
     config.stash[pool_key] = Pool(lambda: choose(config.getoption("--nodes")))
 
 
@@ -87,12 +92,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    return [f"loop: {config.getoption('--loop')}"]
+    lines = [f"loop: {config.getoption('--loop')}"]
+    # This process collects nothing then: it cannot know what the tests need.
+    return [*lines, *_told(config, {*_NODE_FIXTURES, *_VERSION_FIXTURES})] if workers.is_shared(config) else lines
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
     """Say what the nodes are once it is known that tests need any: a test that needs none starts and asks nothing."""
-    fixtures = {name for item in items for name in getattr(item, "fixturenames", ())}
+    return _told(config, {name for item in items for name in getattr(item, "fixturenames", ())})
+
+
+def _told(config: pytest.Config, fixtures: set[str]) -> list[str]:
     lines = []
     if fixtures & _NODE_FIXTURES.keys():
         lines.append(f"nodes: {config.stash[pool_key].backend.headline()}")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from redis.asyncio import Redis, Sentinel
 from redis.exceptions import RedisError
 
+from tests.support import workers
+from tests.support.backends import NODES_ENV
 from tests.support.eventually import eventually
 from tests.support.proxy import Proxy
 from tests.support.virtual_loop import Deadlock, VirtualLoop
@@ -158,3 +161,36 @@ async def test_a_sentinel_names_the_replica_after_a_failover(sentinel_set: Senti
     finally:
         for client in sentinel.sentinels:
             await client.aclose()
+
+
+def test_what_the_processes_of_a_run_took_out_is_counted_once() -> None:
+    worker, reporter = SimpleNamespace(workeroutput={}), SimpleNamespace(stats={})
+    item: Any = SimpleNamespace(config=worker)
+    workers.pytest_deselected([item] * 2)
+    workers.pytest_deselected([item])
+    plugins = SimpleNamespace(get_plugin={"terminalreporter": reporter}.get)
+    node = SimpleNamespace(config=SimpleNamespace(pluginmanager=plugins), workeroutput=worker.workeroutput)
+    for ended in (SimpleNamespace(config=node.config), node, node):
+        workers.pytest_testnodedown(ended, None)
+    assert len(reporter.stats["deselected"]) == 3
+    # A run of one process counts by itself.
+    workers.pytest_deselected([SimpleNamespace(config=SimpleNamespace())])  # type: ignore[list-item]
+
+
+def test_nodes_given_by_url_are_never_shared_by_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NODES_ENV, "redis://127.0.0.1:1,redis://127.0.0.1:2")
+    for nodes in (None, "urls"):
+        assert workers.pytest_xdist_auto_num_workers(_Options({"--nodes": nodes})) == 0
+        workers.check(_Options({"--nodes": nodes}))
+        with pytest.raises(pytest.UsageError, match="given by URL"):
+            workers.check(_Options({"--nodes": nodes, "numprocesses": 1}))
+    assert workers.pytest_xdist_auto_num_workers(_Options({"--nodes": "local"})) > 1
+    workers.check(_Options({"--nodes": "local", "numprocesses": 2}))
+
+
+class _Options:
+    def __init__(self, options: dict[str, object]) -> None:
+        self.options = options
+
+    def getoption(self, name: str, default: object = None) -> object:
+        return self.options.get(name, default)

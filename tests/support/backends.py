@@ -19,7 +19,17 @@ if TYPE_CHECKING:
     from tests.support.containers import ContainerNode
     from tests.support.node_set import Node
 
-__all__ = ["NODES_ENV", "Backend", "DockerBackend", "LocalBackend", "UrlBackend", "choose", "docker_answers", "version_of"]
+__all__ = [
+    "NODES_ENV",
+    "Backend",
+    "DockerBackend",
+    "LocalBackend",
+    "UrlBackend",
+    "choose",
+    "docker_answers",
+    "given_urls",
+    "version_of",
+]
 
 NODES_ENV = "AIOREDLOCK_NG_TEST_NODES"
 
@@ -136,16 +146,22 @@ class UrlBackend:
 
 def choose(forced: str | None) -> Backend:
     """Return the back end by its name, or the first that is there: given URLs, containers, local processes."""
-    urls = [url.strip() for url in os.environ.get(NODES_ENV, "").split(",") if url.strip()]
-    if forced == "urls" or (forced is None and urls):
-        if not urls:
-            raise RuntimeError(f"--nodes=urls needs {NODES_ENV}, comma separated")
+    if urls := given_urls(forced):
         return UrlBackend(urls)
+    if forced == "urls":
+        raise RuntimeError(f"--nodes=urls needs {NODES_ENV}, comma separated")
     if forced == "docker" or (forced is None and docker_answers()):
         if not docker_answers():
             raise RuntimeError("--nodes=docker, but no Docker engine answers")
         return DockerBackend()
     return LocalBackend()
+
+
+def given_urls(forced: str | None) -> list[str]:
+    """Return the URLs that `choose` would use, none when the nodes are to be anything else."""
+    if forced not in {None, UrlBackend.name}:
+        return []
+    return [url.strip() for url in os.environ.get(NODES_ENV, "").split(",") if url.strip()]
 
 
 def docker_answers() -> bool:

@@ -60,6 +60,8 @@ def image() -> Image:
                 client.images.get(wanted)
             except (docker.errors.DockerException, OSError):
                 built, version = _build(client)
+                # Processes that this one starts need not wait for the registry again.
+                os.environ[IMAGE_ENV] = built
                 return Image(built, f"image {built}, built from the host's {version} because {wanted} cannot be pulled")
     finally:
         client.close()

@@ -1,0 +1,72 @@
+"""A run shared by several processes (pytest-xdist's `-n auto`): how many there are, and what they tell the one that prints.
+
+No test knows of it: each process lends nodes of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+from tests.support.backends import given_urls
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["check", "is_shared", "pytest_deselected", "pytest_testnodedown", "pytest_xdist_auto_num_workers"]
+
+_MOST = 8
+"""Each process starts up to five nodes, and three of each server version."""
+
+_TAKEN_OUT = "taken_out"
+
+
+class Options(Protocol):
+    """What is needed of `pytest.Config`."""
+
+    def getoption(self, name: str, default: object = ...) -> Any:
+        """Return an option's value."""
+
+
+def is_shared(config: Options) -> bool:
+    """Whether this process hands the tests out to others."""
+    return bool(config.getoption("numprocesses", None))
+
+
+def check(config: Options) -> None:
+    """Refuse to share nodes that are given.
+
+    Raises:
+        pytest.UsageError: Every test flushes its nodes, and several processes would flush the same ones.
+    """
+    if is_shared(config) and given_urls(config.getoption("--nodes")):
+        raise pytest.UsageError("several processes cannot share the nodes that are given by URL: each test flushes them")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: Options) -> int:
+    """One more than processors, for tests wait as much as they compute; only this one where all would flush the same nodes."""
+    if given_urls(config.getoption("--nodes")):
+        return 0
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(_MOST, processors + 1)
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """In a worker: remember how many tests were taken out, which its controller would not hear of."""
+    output: dict[str, Any] | None = getattr(items[0].config, "workeroutput", None) if items else None
+    if output is not None:
+        output[_TAKEN_OUT] = output.get(_TAKEN_OUT, 0) + len(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """In the controller: count for the last line what the workers took out; each took out the same."""
+    reporter = node.config.pluginmanager.get_plugin("terminalreporter")
+    taken_out = getattr(node, "workeroutput", {}).get(_TAKEN_OUT, 0)
+    if reporter is not None and taken_out and "deselected" not in reporter.stats:
+        # Things with attributes: other plugins look for theirs.
+        reporter.stats["deselected"] = [SimpleNamespace()] * taken_out
