@@ -148,7 +148,7 @@ def test_a_hung_and_a_killed_node_are_gone_on_without_and_used_again(loop_kind: 
 
 def test_tls_carries_many_at_once(loop_kind: str, tls_server: LocalServer) -> None:
     async def main() -> None:
-        async with Redlock([tls_server.url], node_timeout=2.0) as redlock:
+        async with Redlock([tls_server.url], ttl=60, node_timeout=20) as redlock:
             assert redlock.nodes[0].state == "up", redlock.nodes[0].reason
             leases = await asyncio.gather(*(redlock.lock(f"{n}:{'x' * 3000}").acquire() for n in range(300)))
             await asyncio.gather(*(lease.verify() for lease in leases))

@@ -59,7 +59,7 @@ async def run_processes(
         workers = [await stack.enter_async_context(program(WORKER, *arguments)) for _ in range(processes)]
         for worker in workers:
             assert worker.stdout is not None
-            assert await asyncio.wait_for(worker.stdout.readline(), 20) == b"ready\n"
+            assert await asyncio.wait_for(worker.stdout.readline(), 50) == b"ready\n"
         for worker in workers:
             assert worker.stdin is not None
             worker.stdin.write(b"\n")

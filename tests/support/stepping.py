@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SteppedLoop"]
 
-_TICK = 1e-6
+_TICK = 1e-5
 """Seconds that each round of the loop takes: an anyio scope that cancels again and again keeps the loop busy, and time
 must pass all the same."""
 
