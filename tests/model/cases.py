@@ -54,6 +54,7 @@ LARGE: Final = (
         "fences of nodes that forget, by tenancy: 2 attempts, 4 ticks",
         Fencing(fence_state.Rules(attempts=2, width=2, forgetting=True, guard=3, round_ticks=1, ticks=4)),
     ),
+    Case("founding: 2 promoters, 2 clients, ttl 2", Founding(founding.Rules(clients=2))),
     Case(
         "fences by success, keys last: 3 attempts, 4 values",
         Fencing(fence_state.Rules(width=4, order="success", keys_last=True)),
@@ -69,7 +70,6 @@ LARGE: Final = (
     Case("mutual exclusion: 2 clients, ttl 5, repairs count", Mutex(mutex.Rules(ttls=(5, 5), guard=5, repair_counts=True))),
     Case("founding: 2 promoters, ttl 3", Founding(founding.Rules(ttl=3, guard=4))),
     Case("founding: 2 promoters, ttl 2, late promotions", Founding(founding.Rules(fresh_promotions=False))),
-    Case("founding: 1 promoter, 2 clients, ttl 2", Founding(founding.Rules(promoters=1, clients=2))),
 )
 
 # The shortest times that show what there is to see.
@@ -99,7 +99,11 @@ KNOWN_WRONG: Final = (
     Case("mutual exclusion: no guard", Mutex(mutex.Rules(guard=0)), 9),
     Case("mutual exclusion: the guard one tick short", Mutex(mutex.Rules(guard=2)), 11),
     Case("mutual exclusion: a guard shorter than another client's ttl", Mutex(mutex.Rules(ttls=(3, 2), guard=2)), 11),
-    Case("mutual exclusion: repair past the guard", Mutex(mutex.Rules(ttls=(2, 2), guard=2, repair_waits=False)), 16),
+    Case(
+        "mutual exclusion: repair past the guard",
+        Mutex(mutex.Rules(ttls=(2, 2), guard=2, repair_waits=False, late_requests=False)),
+        17,
+    ),
     Case("mutual exclusion: a holder one tick beyond its deadline", Mutex(mutex.Rules(overstay=1)), 11),
     Case("mutual exclusion: the same token over attempts", Mutex(mutex.Rules(same_token=True)), 11),
     Case("founding: promote without comparing the nonce", Founding(replace(_QUICK, compare_nonce=False)), 15),
