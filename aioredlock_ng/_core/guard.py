@@ -57,7 +57,8 @@ class Reading:
         guard_ms: The guard time that it names, 0 for none.
         ready_ms: The node's time at which it may be trusted; 0 but for waiting and founding.
         node_ms: The node's time when it was read.
-        at: The local instant at which reading began.
+        at: The local instant at which reading began: all was so at that instant or later.
+        answered: The local instant of the answer: what is left was left at that instant or earlier.
     """
 
     trust: Trust
@@ -67,10 +68,11 @@ class Reading:
     ready_ms: int
     node_ms: int
     at: float
+    answered: float
 
     def left(self, now: float) -> float:
         """Seconds until it may be trusted."""
-        return max(0.0, (self.ready_ms - self.node_ms) / 1000 - (now - self.at))
+        return max(0.0, (self.ready_ms - self.node_ms) / 1000 - (now - self.answered))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +83,15 @@ class Step:
     guard_ms: int
 
 
-def read_marker(marker: bytes, node_ms: int, vouch: bytes, at: float) -> Reading:
+def read_marker(marker: bytes, node_ms: int, vouch: bytes, at: float, answered: float) -> Reading:
     """What a node answered; `vouch` is the word that the connection put in: run_id and guard time."""
     run_id = vouch.partition(b":")[0]
     parts = marker.split(b":")
     if len(parts) not in (2, 3, 4) or not all(part.isdigit() for part in parts[1:3]):
-        return Reading(Trust.FOREIGN if marker else Trust.NONE, marker, run_id, 0, 0, node_ms, at)
+        return Reading(Trust.FOREIGN if marker else Trust.NONE, marker, run_id, 0, 0, node_ms, at, answered)
     guard_ms, ready_ms = int(parts[1]), int(parts[2]) if len(parts) > 2 else 0
     trust = (Trust.TRUSTED, Trust.WAITING, Trust.FOUNDING)[len(parts) - 2] if parts[0] == run_id else Trust.FOREIGN
-    return Reading(trust, marker, run_id, guard_ms, ready_ms, node_ms, at)
+    return Reading(trust, marker, run_id, guard_ms, ready_ms, node_ms, at, answered)
 
 
 def next_steps(readings: Sequence[Reading | None], guard_ms: int, now: float, *, strict: bool) -> list[Step | None]:

@@ -171,7 +171,7 @@ class Guard:
             return
         if type(reply) is list and len(reply) == 3:
             marker, node_ms, vouch = reply
-            after = read_marker(marker, node_ms, vouch, asked_at)
+            after = read_marker(marker, node_ms, vouch, asked_at, self._context.clock())
         self._readings[index] = after
         if after is not None and after.trust is Trust.TRUSTED and (before is None or before.trust is not Trust.TRUSTED):
             if index in self._quarantined:

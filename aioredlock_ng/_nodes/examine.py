@@ -213,7 +213,7 @@ class _Examination:
             reply = await self._call(Command(MARKER, (MARKER_KEY,), (b"read", b"", b"0", vouch, b"")))
             if isinstance(reply, list):
                 now = self._clock()
-                reading = read_marker(reply[0], reply[1], vouch, now)
+                reading = read_marker(reply[0], reply[1], vouch, now, now)
                 self.facts.update(trust=reading.trust.value, ready_in=reading.left(now))
 
     async def _try_commands(self) -> None:

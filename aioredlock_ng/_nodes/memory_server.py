@@ -220,6 +220,9 @@ class MemoryServer:
         self._track(MARKER_KEY, by)
         if become == b"read" or marker != expected or abs(now - int(read_ms)) > 1000:
             return [marker, now, vouch]
+        parts = marker.split(b":")
+        if become == b"trusted" and len(parts) == 3 and int(parts[2]) > now:
+            return [marker, now, vouch]
         marker = vouch
         if become != b"trusted":
             marker += b":%d" % (now + int(vouch.partition(b":")[2]) + 1000)
@@ -235,7 +238,7 @@ class MemoryServer:
         return vouch if named in self._past else b"%b:%b" % (self.run_id, guard)
 
     def _marker_as(self, vouch: bytes) -> Reading:
-        return read_marker(self.get(MARKER_KEY) or b"", self._now_ms(), vouch, 0.0)
+        return read_marker(self.get(MARKER_KEY) or b"", self._now_ms(), vouch, 0.0, 0.0)
 
     def _now_ms(self) -> int:
         return int((asyncio.get_running_loop().time() + self.skew) * 1000)

@@ -7,6 +7,7 @@
 -- ARGV[5]  nonce of a founding marker
 -- Returns  {marker now or '', this node's milliseconds, ARGV[4]}.
 -- Marker   'run_id:guard' trusted; 'run_id:guard:ready' waiting until ready; 'run_id:guard:ready:nonce' founding.
+-- One that waits is trusted only once it is ready by this node's time.
 -- Replaced only if it is still what the caller read, no more than a second ago: a caller that was paused decides nothing.
 -- The guard time runs a second longer than asked for. The last GET leaves the marker tracked.
 local time = redis.call('TIME')
@@ -15,6 +16,8 @@ local marker = redis.call('GET', KEYS[1]) or ''
 if ARGV[1] == 'read' or marker ~= ARGV[2] or math.abs(now - ARGV[3]) > 1000 then
   return {marker, now, ARGV[4]}
 end
+local ready = string.match(marker, '^%w+:%d+:(%d+)$')
+if ARGV[1] == 'trusted' and ready and tonumber(ready) > now then return {marker, now, ARGV[4]} end
 local new = ARGV[4]
 if ARGV[1] ~= 'trusted' then
   new = new .. ':' .. string.format('%.0f', now + tonumber(string.match(new, ':(%d+)$')) + 1000)

@@ -163,6 +163,15 @@ class GuardedContract:
         assert (await self.ask(node, marker(b"trusted", founding[:-1] + b"x", now)))[0] == founding
         assert (await self.ask(node, marker(b"trusted", founding, now)))[0].count(b":") == 1
 
+    async def test_one_that_waits_is_not_trusted_before_it_is_ready(self, place: Place) -> None:
+        node, _ = await place.node()
+        was, now, own = await self.ask(node, marker())
+        waiting, now, _ = await self.ask(node, marker(b"waiting", was, now))
+        assert (await self.ask(node, marker(b"trusted", waiting, now)))[0] == waiting
+        over = b"%b:%d" % (own, now - 1)
+        await place.put(MARKER_KEY.decode(), over.decode(), 600_000)
+        assert (await self.ask(node, marker(b"trusted", over, now)))[0] == own
+
     @pytest.mark.parametrize("late", [-1500, 1500])
     async def test_what_was_read_more_than_a_second_ago_decides_nothing(self, place: Place, late: int) -> None:
         node, _ = await place.node()

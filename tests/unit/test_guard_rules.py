@@ -17,7 +17,7 @@ NOW = 100.0
 
 
 def reading(trust: Trust, *, guard: int = GUARD, left: float = 30.0, at: float = NOW) -> Reading:
-    return Reading(trust, b"marker", MINE, guard, int(left * 1000), 0, at)
+    return Reading(trust, b"marker", MINE, guard, int(left * 1000), 0, at, at)
 
 
 def step(node: Reading, *others: Reading | None, strict: bool = False) -> Step | None:
@@ -40,20 +40,26 @@ def step(node: Reading, *others: Reading | None, strict: bool = False) -> Step |
     ],
 )
 def test_a_marker_is_read_for_the_process_that_is_there(marker: bytes, trust: Trust) -> None:
-    assert read_marker(marker, 4000, MINE + b":1", NOW).trust is trust
+    assert read_marker(marker, 4000, MINE + b":1", NOW, NOW).trust is trust
 
 
 @given(st.binary(max_size=80))
 def test_only_a_marker_of_this_process_is_ever_trusted(marker: bytes) -> None:
-    read = read_marker(marker, 0, MINE + b":1", NOW)
+    read = read_marker(marker, 0, MINE + b":1", NOW, NOW)
     assert read.trust is not Trust.TRUSTED or marker.startswith(MINE + b":")
 
 
 def test_what_is_left_is_told_by_the_nodes_time_and_ours() -> None:
-    read = read_marker(MINE + b":60000:5000", 4000, MINE + b":1", NOW)
+    read = read_marker(MINE + b":60000:5000", 4000, MINE + b":1", NOW, NOW)
     assert read.left(NOW) == 1.0
     assert read.left(NOW + 0.4) == pytest.approx(0.6)
     assert read.left(NOW + 5) == 0.0
+
+
+def test_a_late_answer_shortens_nobodys_quarantine() -> None:
+    read = read_marker(MINE + b":60000:6500", 4000, MINE + b":1", at=NOW, answered=NOW + 3)
+    assert read.left(NOW + 3) == 2.5
+    assert step(read) is None
 
 
 ANY = [None, *(reading(trust) for trust in Trust)]
