@@ -74,7 +74,8 @@ class Channel(asyncio.BufferedProtocol):
         self._drained: asyncio.Future[None] | None = None
         self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.silent = False
-        self.run_id = b""
+        # Until the server has told its own, what stands for it is sent as it is.
+        self.run_id = outbox.run_id
 
     def attach(self, transport: asyncio.Transport, received: bytes, keep: object) -> None:
         """Take over an open transport and what was already read from it; `keep` lives as long as this does."""
@@ -134,17 +135,15 @@ class Channel(asyncio.BufferedProtocol):
         """Write what was queued for this channel alone."""
         out, self._out = self._out, []
         if out:
-            self.write(b"".join(out), (), now)
+            self.write(self._outbox.pieces(out), (), now)
 
-    def write(self, data: bytes, sinks: Iterable[Sink], now: float) -> None:
+    def write(self, pieces: list[bytes], sinks: Iterable[Sink], now: float) -> None:
         """Write commands, and begin to doubt a server whose oldest answer is overdue."""
         if self._transport is None:
             return
         self._waiting += sinks
-        if self.run_id:
-            # The same bytes went to all nodes, but each votes only as the process that this connection was made to.
-            data = data.replace(self._outbox.run_id, self.run_id)
-        self._transport.write(data)
+        # The same bytes go to all nodes, but each votes only as the process that this connection was made to.
+        self._transport.write(pieces[0] if len(pieces) == 1 else self.run_id.join(pieces))
         oldest = self._waiting[0]
         overdue = now - oldest.started > self._patience or len(self._waiting) > MAX_PENDING
         if overdue and not self._doubted and not self.silent:
@@ -243,7 +242,7 @@ class Channel(asyncio.BufferedProtocol):
         self._outbox.leave(self)
         transport, self._transport = self._transport, None
         if self._out:
-            transport.write(b"".join(self._out))
+            transport.write(self.run_id.join(self._outbox.pieces(self._out)))
             self._out.clear()
         # A goodbye behind bytes that a hung server does not take would never be said.
         if goodbye and not transport.get_write_buffer_size():

@@ -22,8 +22,8 @@ class Outlet(Protocol):
     def take(self, packed: list[bytes], sinks: list[Sink]) -> bool:
         """Queue several; True when they are the first in this tick."""
 
-    def write(self, data: bytes, sinks: Iterable[Sink], now: float) -> None:
-        """Write commands at once."""
+    def write(self, pieces: list[bytes], sinks: Iterable[Sink], now: float) -> None:
+        """Write commands at once; its own run_id belongs between the pieces."""
 
     def flush(self, now: float) -> None:
         """Write what was queued for it alone."""
@@ -78,6 +78,11 @@ class Outbox:
         if not self._scheduled:
             self._schedule()
 
+    def pieces(self, packed: list[bytes]) -> list[bytes]:
+        """Commands as one, in pieces between which each channel puts its own run_id: found once, not once per channel."""
+        data = packed[0] if len(packed) == 1 else b"".join(packed)
+        return data.split(self.run_id) if self.run_id else [data]
+
     def spill(self) -> None:
         """Hand what was collected for all to each channel, as if it had been asked one by one."""
         if self._packed:
@@ -97,10 +102,10 @@ class Outbox:
         if self._packed:
             packed, self._packed = self._packed, []
             sinks, self._sinks = self._sinks, []
-            data = packed[0] if len(packed) == 1 else b"".join(packed)
+            pieces = self.pieces(packed)
             # A copy: a write that fails takes its channel out.
             for channel in tuple(self._live):
-                channel.write(data, sinks, now)
+                channel.write(pieces, sinks, now)
         single, self._single = self._single, []
         for channel in single:
             channel.flush(now)
