@@ -1,0 +1,102 @@
+"""Judges a run by its histories alone: `python -m tests.chaos.check DIR`; exit status 1 on any violation.
+
+It prints a Markdown table, and writes it beside the histories as report.md.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .record import load
+from .rules import judge, percentile, summary, worst
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .record import Record
+    from .rules import Judgement
+
+__all__ = ["check", "main"]
+
+_SHOWN = 5
+
+
+def check(folder: Path) -> tuple[Record, Judgement]:
+    """Read and judge."""
+    record = load(folder)
+    return record, judge(record)
+
+
+def main(arguments: list[str]) -> int:
+    """Check a folder; return the exit status."""
+    if len(arguments) != 1:
+        print("usage: python -m tests.chaos.check DIR", file=sys.stderr)
+        return 2
+    folder = Path(arguments[0])
+    record, judgement = check(folder)
+    meta = json.loads((folder / "meta.json").read_text()) if (folder / "meta.json").exists() else {}
+    report = "\n".join(_report(record, judgement, meta))
+    (folder / "report.md").write_text(report + "\n")
+    print(report)
+    return 1 if judgement.violations else 0
+
+
+def _report(record: Record, judgement: Judgement, meta: dict[str, Any]) -> Iterator[str]:
+    figures = summary(record, judgement)
+    if meta:
+        yield (
+            f"{figures['seconds'] / 60:.1f} minutes, seed {meta['seed']}, {meta['nodes']} nodes ({meta['server']}), "
+            f"{meta['clients']} client processes ({meta['kind']}{', broken: ' + meta['broken'] if meta['broken'] else ''}), "
+            f"{meta['processors']} processors, Python {meta['python']}, commit {meta['commit']}."
+        )
+        yield ""
+    yield "| | |"
+    yield "|---|---:|"
+    for label, value in _rows(record, judgement, figures):
+        yield f"| {label} | {value} |"
+    for title, findings in (("Violations", judgement.violations), ("Not promised", judgement.beyond)):
+        yield ""
+        yield f"{title}: {len(findings):,}"
+        for kind, of_kind in worst(findings):
+            yield f"* {kind}: {len(of_kind):,}"
+            if title == "Violations":
+                for finding in sorted(of_kind, key=lambda finding: finding.at)[:_SHOWN]:
+                    yield f"  * {(finding.at - record.begin) / 1e9:.3f} s: {finding.what}"
+
+
+def _rows(record: Record, judgement: Judgement, figures: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    violations = judgement.violations
+
+    def broken(*kinds: str) -> str:
+        return f"{sum(finding.kind in kinds for finding in violations):,}"
+
+    kinds = ", ".join(f"{kind.replace('_', ' ')} {count}" for kind, count in figures["node_faults"].items())
+    yield "acquisitions", f"{figures['acquired']:,} ({figures['acquired'] / max(figures['seconds'], 1e-9):.0f} a second)"
+    yield f"faults ({kinds}; processes stopped {figures['stops']}, killed {figures['kills']})", f"{figures['faults']:,}"
+    yield "seconds without a majority, on purpose", f"{figures['seconds_without_majority']:.0f}"
+    yield "**two holders at once**, beyond what is not promised", broken("overlap")
+    yield f"**lost updates, fenced register**, of {judgement.fenced_writes:,} writes", broken("lost update, fenced")
+    yield f"lost updates, plain register, unexplained, of {judgement.plain_writes:,} writes", broken("lost update, plain")
+    yield "fences that were not greater than every one before", broken("fence")
+    yield f"**keys left behind**, at {figures['rests']:,} looks at nodes with all clients at rest", broken("key left behind")
+    yield f"keys with too long a life, at {len(record.looks):,} looks in between", broken("endless key")
+    share = 100 * judgement.got_well / judgement.asked_well if judgement.asked_well else 0.0
+    well = f"{judgement.got_well:,} of {judgement.asked_well:,}"
+    yield f"**acquired while a majority was well** ({well})", f"{share:.4g} %"
+    yield "leases lost needlessly while a majority was well", broken("lost needlessly")
+    for label, values in (("0.15 s old or more", judgement.told), ("younger", judgement.told_young)):
+        p50, p99 = percentile(values, 0.5), percentile(values, 0.99)
+        if p50 is not None and p99 is not None:
+            figure = f"{p50:.1f} ms, {p99:.1f} ms, {max(values) / 1e6:.1f} ms"
+            yield f"from deletion of the keys to the holder being told, p50, p99, longest ({len(values):,} leases {label})", figure
+    yield "late writes of holders that had stood still (plain register)", f"{judgement.late:,}"
+    yield "reads and writes with an old fence that the fenced register refused", f"{judgement.refused:,}"
+    yield "attempts that found another holder; acquisitions cancelled by their caller", f"{judgement.held_well:,}; {record.cut:,}"
+    yield "failures of processes that stood still (not counted above)", f"{judgement.stood_still:,}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

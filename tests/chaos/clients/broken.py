@@ -1,0 +1,45 @@
+"""Deliberate defects, switched on by name: what a fault run that finds nothing must be able to find."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from aioredlock_ng import Redlock
+
+__all__ = ["KINDS", "break_it"]
+
+KINDS: Final = {
+    "quorum": "one node's word is enough",
+    "deadline": "the deadline is ignored",
+    "guard": "nodes that forgot vote at once",
+    "fence": "fences fall",
+    "release": "a release deletes nothing",
+}
+"""What is wrong with each."""
+
+
+def break_it(kind: str, redlock: Redlock) -> None:
+    """Break an open manager of this process; "" and "guard" (an option of the manager) change nothing here."""
+    holding: Any = importlib.import_module("aioredlock_ng._engine.holding")
+    extender: Any = importlib.import_module("aioredlock_ng._engine.extender")
+    cleanup: Any = importlib.import_module("aioredlock_ng._engine.cleanup")
+    if kind == "quorum":
+        redlock.engine().context.quorum = 1
+    elif kind == "deadline":
+        holding.deadline_of = extender.deadline_of = lambda started, ttl, drift: started + ttl - drift + 1000.0
+    elif kind == "fence":
+        init = holding.Holding.__init__
+
+        def falling(self: Any, spec: Any, token: bytes, started: float, ballot: Any, granted: Any, fence: int) -> None:
+            init(self, spec, token, started, ballot, granted, 2**53 - fence)
+
+        holding.Holding.__init__ = falling
+    elif kind == "release":
+        send = cleanup.Releases.send
+
+        def forgetful(self: Any, spec: Any, token: bytes, replies: Any, ttl: float, now: float) -> Any:
+            return send(self, spec, token[::-1], replies, ttl, now)
+
+        cleanup.Releases.send = forgetful

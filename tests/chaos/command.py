@@ -1,0 +1,193 @@
+"""One run from the command line: starts everything, carries the plan out, has it checked, and stops everything."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import heapq
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from aioredlock_ng.testing import LocalServer
+
+from .clients.broken import KINDS
+from .clients.registers import make_registers
+from .crew import Crew
+from .history import History
+from .nemesis import Nemesis, Relay
+from .nodes import Nodes
+from .plan import plan
+from .processes import Process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = ["main"]
+
+ROOT: Final = Path(__file__).parents[2]
+TTL: Final = 1.5
+"""Short, so that a node which forgot is back soon: it waits for the longest ttl and a second."""
+
+NODE_TIMEOUT: Final = 0.2
+"""Two processors that servers, relay and clients share are now and then late by the default of 0.1."""
+
+_POOLS: Final = {"hot": 1, "quick": 40, "long": 8, "careless": 3}
+_PEERS: Final = {"aioredlock": ("aioredlock==0.7.3", "aioredis==1.3.1", "hiredis==3.5.0", "setuptools<80")}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run; return the exit status: 0 without any violation."""
+    options = _parser().parse_args(arguments)
+    folder = Path(options.out or tempfile.mkdtemp(prefix="chaos-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.jsonl"):
+        old.unlink()
+    print(f"seed {options.seed}, histories in {folder}", flush=True)
+    began = time.monotonic()
+    asyncio.run(_run(options, folder))
+    print(f"the run took {time.monotonic() - began:.0f} s; checking", flush=True)
+    status = subprocess.run([sys.executable, "-m", "tests.chaos.check", str(folder)], cwd=ROOT, check=False).returncode
+    _merge(folder)
+    if options.draw:
+        subprocess.run([sys.executable, "-m", "tests.chaos.draw", str(folder)], cwd=ROOT, check=True)
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--duration", type=_seconds, default=60.0, help="such as 30s, 30m, 2h (default: 60s)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--nodes", type=int, choices=(3, 5), default=5)
+    parser.add_argument("--back-end", choices=("local", "docker"), default="local")
+    parser.add_argument("--clients", type=int, default=6, help="processes at a time (default: 6)")
+    parser.add_argument("--kind", choices=("ours", "redis_py", "aioredlock"), default="ours", help="which lock library")
+    parser.add_argument("--broken", choices=sorted(KINDS), default="", help="a deliberate defect that is to be found")
+    parser.add_argument("--idle", type=float, default=0.02, help="mean seconds between the short holds of a coroutine")
+    parser.add_argument("--out", help="folder for histories, the event log and the report (default: a new one)")
+    parser.add_argument("--draw", action="store_true", help="draw the timeline too")
+    return parser
+
+
+def _seconds(text: str) -> float:
+    if not (match := re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)?", text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration such as 60s, 30m or 2h")
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600, None: 1}[match[2]]
+
+
+async def _run(options: argparse.Namespace, folder: Path) -> None:
+    careless = max(1, options.clients // 4)
+    schedule = plan(
+        options.seed,
+        nodes=options.nodes,
+        seconds=options.duration,
+        slots=options.clients,
+        careless=careless,
+        ttl=TTL,
+        guard=TTL + 1.0,
+    )
+    history = History(folder / "nemesis.jsonl")
+    pools = {pool: [f"{pool}:{index}" for index in range(count)] for pool, count in _POOLS.items()}
+    names = [name for pool in pools.values() for name in pool]
+    make_registers(folder / "registers", len(names))
+    nodes, store = Nodes(options.nodes, docker=options.back_end == "docker"), LocalServer()
+    crew: Crew | None = None
+    relay: Process | None = None
+    try:
+        nodes.start()
+        store.start()
+        task = {"addresses": nodes.addresses, "history": str(folder / "relay.jsonl")}
+        relay = Process("relay", task, folder / "relay.log")
+        orders = Relay(relay)
+        urls = [f"redis://127.0.0.1:{port}" for port in await orders.ports()]
+        crew = Crew(
+            options.clients, careless, _task(options, urls, store.url, folder, names, pools), folder, history, _python(options)
+        )
+        await crew.start()
+        _write_meta(options, folder, nodes, schedule.faults)
+        nemesis = Nemesis(nodes, orders, crew, history, set(pools["long"]), round(TTL * 1000))
+        history.write("begin", seed=options.seed, nodes=options.nodes, ttl=TTL)
+        await nemesis.run(schedule, lambda words: print(words, flush=True))
+        await crew.close()
+        history.write("over")
+    finally:
+        if crew is not None:
+            crew.kill()
+        if relay is not None:
+            await asyncio.to_thread(relay.close, 5.0)
+        history.close()
+        store.close()
+        nodes.close()
+
+
+def _task(
+    options: argparse.Namespace, urls: list[str], store: str, folder: Path, names: list[str], pools: dict[str, list[str]]
+) -> dict[str, Any]:
+    return {
+        "kind": options.kind,
+        "broken": options.broken,
+        "urls": urls,
+        "store": store,
+        "registers": str(folder / "registers"),
+        "names": names,
+        "pools": pools,
+        "ttl": TTL,
+        "max_ttl": TTL,
+        "node_timeout": NODE_TIMEOUT,
+        "idle": options.idle,
+        "seed": options.seed,
+        "quick": 5,
+        "long": 2,
+        "careless": 0,
+    }
+
+
+def _python(options: argparse.Namespace) -> Path | None:
+    if options.kind not in _PEERS:
+        return None
+    from benchmarks.environments import python_with
+
+    return python_with(options.kind, _PEERS[options.kind])
+
+
+def _write_meta(options: argparse.Namespace, folder: Path, nodes: Nodes, planned: int) -> None:
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=ROOT)
+    meta = {
+        "seed": options.seed,
+        "duration": options.duration,
+        "nodes": options.nodes,
+        "clients": options.clients,
+        "kind": options.kind,
+        "broken": options.broken,
+        "ttl": TTL,
+        "node_timeout": NODE_TIMEOUT,
+        "server": nodes.version,
+        "memories": nodes.memories,
+        "python": sys.version.split()[0],
+        "processors": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "commit": commit.stdout.strip(),
+        "faults_planned": planned,
+    }
+    (folder / "meta.json").write_text(json.dumps(meta, indent=1) + "\n")
+
+
+def _merge(folder: Path) -> None:
+    """Write one event log: the lines of all histories in the order of time, each with its process's name."""
+    with (folder / "events.log").open("w", encoding="ascii") as log:
+        # Not .jsonl: what ends so is a history.
+        for _, line in heapq.merge(*(_lines(path) for path in sorted(folder.glob("*.jsonl")))):
+            log.write(line)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    with path.open(encoding="ascii") as file:
+        lines: Iterable[str] = file
+        for line in lines:
+            if line.endswith("\n"):
+                yield int(line[5 : line.index(",")]), f'{line[:-2]},"o":"{path.stem}"}}\n'

@@ -1,0 +1,202 @@
+"""Carries a plan out, and writes down what it did and when."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .crew import Crew
+    from .history import History
+    from .nodes import Nodes
+    from .plan import ClientFault, Fault, Loss, Phase, Plan
+    from .processes import Process
+
+__all__ = ["Nemesis", "Relay"]
+
+_ANSWER_SECONDS: Final = 10.0
+_LOOK_SECONDS: Final = 3.0
+_RELEASED_SECONDS: Final = 0.3
+"""When all rest, their last releases are on their way: time for them to be executed on a busy machine."""
+
+
+class Relay:
+    """Orders for the relay's process, one at a time."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._turn = asyncio.Lock()
+
+    async def ports(self) -> list[int]:
+        """Where it listens, once it does."""
+        ports: list[int] = json.loads(await asyncio.to_thread(self._process.line, _ANSWER_SECONDS))
+        return ports
+
+    async def order(self, node: int, op: str, **more: Any) -> None:
+        """Give an order, and return when it is carried out."""
+        async with self._turn:
+            self._process.say(json.dumps({"node": node, "op": op, **more}))
+            await asyncio.to_thread(self._process.line, _ANSWER_SECONDS)
+
+
+class Nemesis:
+    """Does harm.
+
+    Args:
+        nodes: To these.
+        relay: And the ways to them.
+        crew: And these.
+        history: Where it is written down.
+        long: Names of locks that are held long enough to be taken away.
+        ttl_ms: No lock may live longer than this from now, at any time.
+    """
+
+    def __init__(self, nodes: Nodes, relay: Relay, crew: Crew, history: History, long: set[str], ttl_ms: int) -> None:
+        self._nodes = nodes
+        self._relay = relay
+        self._crew = crew
+        self._history = history
+        self._long = long
+        self._ttl_ms = ttl_ms
+        self._ids = itertools.count(1)
+        self._impaired: set[int] = set()
+        self._away: set[int] = set()
+        self._slots: dict[int, asyncio.Lock] = {}
+
+    async def run(self, plan: Plan, say: Callable[[str], None]) -> None:
+        """Carry it out to its end."""
+        for index, cycle in enumerate(plan.cycles):
+            for phase in cycle:
+                await self._phase(phase)
+            await self.look_for_leftovers()
+            if index + 1 < len(plan.cycles):
+                self._crew.go_on()
+            say(f"cycle {index + 1} of {len(plan.cycles)} is over")
+
+    async def look_for_leftovers(self) -> None:
+        """Let all clients rest, and write down every key that is still there."""
+        self._history.write("rest")
+        await self._crew.drain()
+        await asyncio.sleep(_RELEASED_SECONDS)
+        for index in range(len(self._nodes)):
+            keys = await asyncio.to_thread(self._nodes.locks, index)
+            self._history.write("leftovers", n=index, keys=[[key, left, value[:8]] for key, left, value in keys])
+
+    async def _phase(self, phase: Phase) -> None:
+        self._history.write("phase", k=phase.kind)
+        looking = asyncio.create_task(self._keep_looking())
+        async with asyncio.TaskGroup() as group:
+            for lane in phase.lanes:
+                group.create_task(self._lane(lane))
+            group.create_task(self._clients(phase.clients))
+            group.create_task(self._losses(phase.losses))
+        await asyncio.sleep(phase.rest)
+        looking.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await looking
+
+    async def _lane(self, faults: tuple[Fault, ...]) -> None:
+        for fault in faults:
+            await asyncio.sleep(fault.gap)
+            number = next(self._ids)
+            about: dict[str, Any] = {"i": number, "k": fault.kind, "n": fault.nodes}
+            if fault.kind in {"stall", "delay"}:
+                about |= {"way": fault.way, "late": fault.late if fault.kind == "delay" else None, "drop": fault.drop}
+            if fault.kind == "kill":
+                about["memory"] = [
+                    "none" if fault.empty else self._nodes.memories[node] for node in fault.nodes
+                ]
+            self._impaired |= set(fault.nodes)
+            # Before it begins and after it has ended: what is in between may be hit.
+            self._history.write("fault", **about)
+            await asyncio.gather(*(self._begin(fault, node) for node in fault.nodes))
+            await asyncio.sleep(fault.seconds)
+            await asyncio.gather(*(self._end(fault, node) for node in fault.nodes))
+            self._history.write("heal", i=number)
+            await asyncio.sleep(fault.settle)
+            self._history.write("well", i=number)
+            self._impaired -= set(fault.nodes)
+
+    async def _begin(self, fault: Fault, node: int) -> None:
+        nodes, order = self._nodes, self._relay.order
+        match fault.kind:
+            case "hang":
+                self._away.add(node)
+                await asyncio.to_thread(nodes.hang, node)
+            case "kill":
+                self._away.add(node)
+                await asyncio.to_thread(nodes.kill, node)
+            case "flush":
+                await asyncio.to_thread(nodes.flush, node)
+            case "cut":
+                await order(node, "cut")
+            case "refuse":
+                await order(node, "refuse")
+            case "delay":
+                await order(node, "delay", way=fault.way, seconds=fault.late)
+            case "stall":
+                await order(node, "stall", way=fault.way)
+            case "script_flush":
+                await asyncio.to_thread(nodes.flush_scripts, node)
+            case "client_kill":
+                await asyncio.to_thread(nodes.kill_connections, node)
+            case "fill":
+                await asyncio.to_thread(nodes.fill, node)
+
+    async def _end(self, fault: Fault, node: int) -> None:
+        nodes, order = self._nodes, self._relay.order
+        match fault.kind:
+            case "hang":
+                await asyncio.to_thread(nodes.wake, node)
+                self._away.discard(node)
+            case "kill":
+                await asyncio.to_thread(nodes.start_again, node, empty=fault.empty)
+                self._away.discard(node)
+            case "refuse":
+                await order(node, "accept")
+            case "delay":
+                await order(node, "delay", way=fault.way, seconds=0.0)
+            case "stall":
+                if fault.drop:
+                    await order(node, "cut")
+                await order(node, "flow", way=fault.way)
+            case "fill":
+                await asyncio.to_thread(nodes.empty_out, node)
+
+    async def _clients(self, faults: tuple[ClientFault, ...]) -> None:
+        """One after the other."""
+        for fault in faults:
+            await asyncio.sleep(fault.gap)
+            if fault.seconds:
+                await self._crew.stop(fault.slot, fault.seconds)
+            else:
+                await self._crew.replace(fault.slot)
+
+    async def _losses(self, losses: tuple[Loss, ...]) -> None:
+        for loss in losses:
+            await asyncio.sleep(loss.gap)
+            well = [node for node in range(len(self._nodes)) if node not in self._impaired]
+            held = await asyncio.to_thread(self._nodes.locks, well[0])
+            locks = sorted((name, token) for name, _, token in held if name in self._long)
+            if not locks:
+                continue
+            name, token = locks[int(loss.pick * len(locks))]
+            there = [node for node in range(len(self._nodes)) if node not in self._away]
+            at, deleted = await asyncio.to_thread(self._nodes.delete, there, name, token)
+            self._history.write("delete", at, name=name, k=token[:8], n=there, c=deleted, all=len(self._nodes))
+
+    async def _keep_looking(self) -> None:
+        """Write down keys that could outlive their owner: without an end, or with one later than any lease's."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            for node in range(len(self._nodes)):
+                if node in self._impaired:
+                    continue
+                keys = await asyncio.to_thread(self._nodes.locks, node)
+                endless = [[key, left, value[:8]] for key, left, value in keys if not 0 <= left <= self._ttl_ms]
+                self._history.write("look", n=node, keys=endless, of=len(keys))

@@ -1,0 +1,172 @@
+"""The nodes of a run and what the nemesis does to them directly, past the relay; every method blocks, for milliseconds mostly."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import socket
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from aioredlock_ng.testing import LocalServer, find_server
+from tests.support.backends import DockerBackend, version_of
+from tests.support.node_set import OWN
+
+from .history import now
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Self
+
+    from tests.support.node_set import Node
+
+__all__ = ["Nodes"]
+
+MEMORIES: Final = ("none", "always", "everysec", "none", "always")
+"""What local nodes keep on disk: nothing, or an append-only file flushed at each command or each second."""
+
+_FILLER: Final = "chaos:fill:"
+_PIECES: Final = 64
+_PIECE: Final = "x" * 262_144
+
+_SCAN: Final = """
+local found = {}
+for _, key in ipairs(redis.call('KEYS', '*')) do
+  if redis.call('TYPE', key).ok == 'string' then
+    found[#found + 1] = {key, redis.call('PTTL', key), redis.call('GET', key)}
+  end
+end
+return cjson.encode(found)
+"""
+_DELETE: Final = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
+
+
+class Nodes:
+    """Real servers.
+
+    Args:
+        count: How many.
+        docker: In containers, which have no append-only file; else local processes.
+    """
+
+    def __init__(self, count: int, *, docker: bool) -> None:
+        self._docker = DockerBackend() if docker else None
+        self._count = count
+        self._nodes: Sequence[Node] = []
+        self.memories = ["none"] * count if docker else list(MEMORIES[:count])
+
+    def start(self) -> Self:
+        """Start all of them."""
+        if self._docker is not None:
+            self._nodes = self._docker.start(self._count)
+        else:
+            self._nodes = [_local(memory).start() for memory in self.memories]
+        return self
+
+    def close(self) -> None:
+        """Stop all of them, and delete what they wrote."""
+        if self._docker is not None:
+            self._docker.close()
+            return
+        for node in self._nodes:
+            assert isinstance(node, LocalServer)
+            node.close()
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of each."""
+        parts = [urlsplit(node.url) for node in self._nodes]
+        return [(part.hostname or "127.0.0.1", part.port or 6379) for part in parts]
+
+    @property
+    def version(self) -> str:
+        """What runs."""
+        return self._docker.headline() if self._docker is not None else version_of(find_server())
+
+    def hang(self, index: int) -> None:
+        """SIGSTOP."""
+        self._nodes[index].pause()
+
+    def wake(self, index: int) -> None:
+        """SIGCONT."""
+        self._nodes[index].resume()
+
+    def kill(self, index: int) -> None:
+        """SIGKILL."""
+        self._nodes[index].crash()
+
+    def start_again(self, index: int, *, empty: bool) -> None:
+        """After a kill; `empty`: whatever it has on disk."""
+        node = self._nodes[index]
+        if empty and isinstance(node, LocalServer):
+            folder = node.socket_path.parent
+            shutil.rmtree(folder / "appendonlydir", ignore_errors=True)
+            (folder / "appendonly.aof").unlink(missing_ok=True)
+        node.start()
+
+    def flush(self, index: int) -> None:
+        """FLUSHALL."""
+        self._nodes[index].command("FLUSHALL")
+
+    def flush_scripts(self, index: int) -> None:
+        """SCRIPT FLUSH."""
+        self._nodes[index].command("SCRIPT", "FLUSH")
+
+    def kill_connections(self, index: int) -> None:
+        """CLIENT KILL, all but the one that asks for it."""
+        self._nodes[index].command("CLIENT", "KILL", "TYPE", "normal")
+
+    def fill(self, index: int) -> None:
+        """Leave no memory: from now on every command that needs some is refused (OOM)."""
+        node = self._nodes[index]
+        used = int(node.info()["used_memory"])
+        node.command("CONFIG", "SET", "maxmemory-policy", "noeviction")
+        node.command("CONFIG", "SET", "maxmemory", str(used + 4 * len(_PIECE)))
+        with contextlib.suppress(Exception):
+            # Until the server refuses, by the error that its client library has.
+            for piece in range(_PIECES):
+                node.command("SET", f"{_FILLER}{piece}", _PIECE)
+        # Below what is used, so that buffers which are freed make no room.
+        node.command("CONFIG", "SET", "maxmemory", str(used))
+
+    def empty_out(self, index: int) -> None:
+        """The memory is there again."""
+        node = self._nodes[index]
+        node.command("CONFIG", "SET", "maxmemory", "0")
+        node.command("DEL", *(f"{_FILLER}{piece}" for piece in range(_PIECES)))
+
+    def locks(self, index: int) -> list[tuple[str, int, str]]:
+        """Key, milliseconds left (-1: for ever) and value of every lock on a node."""
+        found: Any = json.loads(self._nodes[index].command("EVAL", _SCAN, "0"))
+        return [(key, left, value) for key, left, value in found if not key.startswith((OWN, "chaos:"))]
+
+    def delete(self, indexes: Sequence[int], name: str, token: str) -> tuple[int, list[int]]:
+        """Delete a lock's key on several nodes at once, where it has this value.
+
+        Returns:
+            The instant just before the first was told, and how many keys each deleted.
+        """
+        word = _packed("EVAL", _DELETE, "1", name, token)
+        addresses = self.addresses
+        with contextlib.ExitStack() as stack:
+            lines = [stack.enter_context(socket.create_connection(addresses[index], timeout=2)) for index in indexes]
+            began = now()
+            for line in lines:
+                line.sendall(word)
+            replies = [stack.enter_context(line.makefile("rb")).readline() for line in lines]
+        return began, [int(reply[1:]) if reply.startswith(b":") else 0 for reply in replies]
+
+
+def _local(memory: str) -> LocalServer:
+    if memory == "none":
+        return LocalServer()
+    return LocalServer(["--appendfsync", memory], appendonly=True)
+
+
+def _packed(*parts: str) -> bytes:
+    encoded = [part.encode() for part in parts]
+    return b"*%d\r\n" % len(encoded) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in encoded)

@@ -1,0 +1,101 @@
+"""The processes of a run that are ours: started from the main thread, they die with it; it never ends one that it did not start."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Process"]
+
+_FOLDER: Final = Path(__file__).parents[1]
+
+# The package by a short name: `tests` itself imports pytest, which the environments of other libraries do not have, and
+# a process that is stopped does not see that its parent is gone. The folder comes last: it has a `typing` in it.
+_START: Final = """
+import sys, json, importlib, ctypes
+if sys.platform == "linux": ctypes.CDLL(None).prctl(1, 9)
+sys.path.append(sys.argv[1])
+importlib.import_module(sys.argv[2]).main(json.loads(sys.argv[3]))
+"""
+
+
+class Process:
+    """A running module of this package.
+
+    Args:
+        module: Such as "clients.worker"; its `main` gets the task.
+        task: What JSON can hold.
+        python: The interpreter.
+        log: Where what it says on stderr goes.
+    """
+
+    def __init__(self, module: str, task: Mapping[str, Any], log: Path, python: Path | None = None) -> None:
+        command = [str(python or sys.executable), "-c", _START, str(_FOLDER), f"chaos.{module}", json.dumps(task)]
+        with log.open("ab") as errors:
+            self._popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def line(self, seconds: float) -> str:
+        """Return its next line; "" when it is gone.
+
+        Raises:
+            queue.Empty: There was none in time.
+        """
+        return self._lines.get(timeout=seconds)
+
+    def say(self, line: str) -> None:
+        """Send it a line; nothing happens when it is gone."""
+        assert self._popen.stdin is not None
+        with contextlib.suppress(OSError):
+            self._popen.stdin.write(line + "\n")
+            self._popen.stdin.flush()
+
+    @property
+    def running(self) -> bool:
+        """Whether it exists, stopped or not."""
+        return self._popen.poll() is None
+
+    def stop(self) -> None:
+        """Let it stand still (SIGSTOP), and return when it does."""
+        self._popen.send_signal(signal.SIGSTOP)
+        if hasattr(os, "waitid"):
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, self._popen.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def go_on(self) -> None:
+        """Let it run on."""
+        self._popen.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """Kill it (SIGKILL), and return when it is gone."""
+        self._popen.kill()
+        self._popen.wait()
+
+    def close(self, seconds: float) -> int:
+        """Let it end in good order, and kill it when it has not after so many seconds; return its exit status."""
+        assert self._popen.stdin is not None
+        with contextlib.suppress(OSError):
+            self._popen.stdin.close()
+        try:
+            return self._popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return -signal.SIGKILL
+
+    def _read(self) -> None:
+        assert self._popen.stdout is not None
+        for line in self._popen.stdout:
+            self._lines.put(line.rstrip("\n"))
+        self._lines.put("")

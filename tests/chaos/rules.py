@@ -1,0 +1,300 @@
+"""What must hold of every run, and what the fault model does not promise: each finding is one or the other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from .history import NANO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .record import Hold, Intervals, Record
+
+__all__ = ["Finding", "Judgement", "judge"]
+
+WATCHED: Final = 150_000_000
+"""Nanoseconds from which on a lease is watched for certain: the library looks at it first when it is 0.1 s old."""
+
+FORGETTING: Final = {"kill", "flush", "fill"}
+"""Faults after which a node lacks keys that it had, or cannot be given back those that it lacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that was seen.
+
+    Attributes:
+        kind: Which rule.
+        at: When, ns.
+        what: For people.
+    """
+
+    kind: str
+    at: int
+    what: str
+
+
+@dataclass
+class Judgement:
+    """All findings, and what was measured on the way.
+
+    Attributes:
+        violations: Promises that were broken.
+        beyond: What is not promised, with the reason as part of the kind.
+        told: Nanoseconds from the deletion of a lock's keys to its holder being told; leases that are watched.
+        told_young: The same for younger leases.
+        asked_well: Acquisitions that began and ended while a majority was well.
+        got_well: Those of them that got the lock.
+        held_well: Single attempts that found another holder: an answer, and no failure.
+        stood_still: Failures of processes that stood still, or while the relay did.
+        late: Writes of holders whose lock was over; to plain registers.
+        refused: Writes and first reads that the fenced register refused.
+        late_fenced_accepted: Late writes that it took because nobody had been there since: harmless.
+        overlap_longest: Of those that are permitted, ns.
+    """
+
+    violations: list[Finding] = field(default_factory=list)
+    beyond: list[Finding] = field(default_factory=list)
+    told: list[int] = field(default_factory=list)
+    told_young: list[int] = field(default_factory=list)
+    asked_well: int = 0
+    got_well: int = 0
+    held_well: int = 0
+    stood_still: int = 0
+    late: int = 0
+    refused: int = 0
+    late_fenced_accepted: int = 0
+    overlap_longest: int = 0
+    fenced_writes: int = 0
+    plain_writes: int = 0
+
+
+def judge(record: Record) -> Judgement:
+    """Apply every rule."""
+    judgement = Judgement()
+    holds = _by_name(record.holds)
+    deleted = _deletions(record)
+    unwell = record.unwell()
+    for name, of_name in holds.items():
+        _overlaps(judgement, name, of_name, deleted)
+        _fences(judgement, name, of_name)
+    _lost_updates(judgement, record, deleted)
+    _told(judgement, record, holds)
+    _success(judgement, record, unwell)
+    _needless_losses(judgement, record, unwell, deleted)
+    _leftovers(judgement, record)
+    judgement.violations += [Finding("error", error["t"], f"{error['p']}: {error['why']}") for error in record.errors]
+    return judgement
+
+
+def _by_name(holds: list[Hold]) -> dict[str, list[Hold]]:
+    named: dict[str, list[Hold]] = defaultdict(list)
+    for hold in sorted(holds, key=lambda hold: hold.got):
+        for name in hold.names:
+            named[name].append(hold)
+    return named
+
+
+def _deletions(record: Record) -> dict[tuple[str, str], int]:
+    """When the keys of a lock were deleted on purpose, by its name and token."""
+    return {(delete["name"], delete["k"]): delete["t"] for delete in record.deletes}
+
+
+def _overlaps(judgement: Judgement, name: str, holds: list[Hold], deleted: dict[tuple[str, str], int]) -> None:
+    """No two holders at once, unless somebody deleted the keys of the first."""
+    inside: list[Hold] = []
+    for hold in holds:
+        inside = [other for other in inside if other.until > hold.got]
+        if hold.until <= hold.got:
+            continue
+        for other in inside:
+            length = min(other.until, hold.until) - hold.got
+            at = deleted.get((name, other.token))
+            words = f"{name}: {_who(other)} and {_who(hold)} for {length / 1e6:.1f} ms"
+            if at is not None and at <= hold.got:
+                judgement.overlap_longest = max(judgement.overlap_longest, length)
+                judgement.beyond.append(Finding("two holders, the first one's keys were deleted", hold.got, words))
+            else:
+                judgement.violations.append(Finding("overlap", hold.got, words))
+        inside.append(hold)
+
+
+def _fences(judgement: Judgement, name: str, holds: list[Hold]) -> None:
+    """Each fence is greater than those of all holds before; one that was over when its holder had it stands outside."""
+    highest = 0
+    seen: set[int] = set()
+    for hold in holds:
+        if hold.fence is None:
+            continue
+        if hold.fence in seen:
+            judgement.violations.append(Finding("fence", hold.got, f"{name}: {_who(hold)} has {hold.fence}, given before"))
+        seen.add(hold.fence)
+        if hold.deadline <= hold.got:
+            continue
+        if hold.fence < highest:
+            judgement.violations.append(Finding("fence", hold.got, f"{name}: {_who(hold)} has {hold.fence} after {highest}"))
+        highest = max(highest, hold.fence)
+
+
+def _lost_updates(judgement: Judgement, record: Record, deleted: dict[tuple[str, str], int]) -> None:
+    """No two writes rest on the same read; on plain registers, unless one came late from a process that stood still."""
+    plain: dict[tuple[str, int], list[tuple[Hold, int]]] = defaultdict(list)
+    fenced: dict[tuple[str, int], list[Hold]] = defaultdict(list)
+    written: dict[str, set[int]] = defaultdict(set)
+    reads: list[tuple[Hold, str, int]] = []
+    for hold in record.holds:
+        for name, before, value, at in hold.plain:
+            judgement.plain_writes += 1
+            plain[name, before].append((hold, at))
+            written[name].add(value)
+            reads.append((hold, name, before))
+            if at > hold.vouched:
+                _late(judgement, record, hold, name, at, deleted)
+        for name, before, _value, outcome, at in hold.fenced:
+            if outcome == "done":
+                judgement.fenced_writes += 1
+                fenced[name, before].append(hold)
+                judgement.late_fenced_accepted += at > hold.vouched
+            elif outcome.startswith("refused"):
+                judgement.refused += 1
+    for (name, before), writers in fenced.items():
+        if len(writers) > 1:
+            words = f"{name}: {' and '.join(map(_who, writers))} both wrote over {before}"
+            judgement.violations.append(Finding("lost update, fenced", writers[-1].got, words))
+    for (name, before), writes in plain.items():
+        if len(writes) < 2:
+            continue
+        words = f"{name}: {' and '.join(_who(hold) for hold, _ in writes)} both wrote over {before}"
+        first = min(writes, key=lambda write: write[0].got)[0]
+        taken = deleted.get((name, first.token))
+        if sum(at > hold.vouched for hold, at in writes) >= len(writes) - 1:
+            judgement.beyond.append(Finding("lost update, plain: a write came late after a pause", writes[-1][1], words))
+        elif taken is not None:
+            judgement.beyond.append(Finding("lost update, plain: the first one's keys were deleted", writes[-1][1], words))
+        else:
+            judgement.violations.append(Finding("lost update, plain", writes[-1][1], words))
+    for hold, name, before in reads:
+        if before and before not in written[name] and record.writers.get(before >> 40) not in record.killed:
+            judgement.violations.append(Finding("register", hold.got, f"{name}: {_who(hold)} read {before}, which nobody wrote"))
+
+
+def _late(
+    judgement: Judgement, record: Record, hold: Hold, name: str, at: int, deleted: dict[tuple[str, str], int]
+) -> None:
+    """A write after the lock was over: only from a process that stood still, or whose lock was taken in that very moment."""
+    judgement.late += 1
+    if record.stood_still(hold.process, min(hold.vouched, at), at):
+        judgement.beyond.append(Finding("late write after a pause", at, f"{name}: {_who(hold)}"))
+    elif (name, hold.token) not in deleted:
+        judgement.violations.append(Finding("late write", at, f"{name}: {_who(hold)}, {(at - hold.vouched) / 1e6:.1f} ms late"))
+
+
+def _told(judgement: Judgement, record: Record, holds: dict[str, list[Hold]]) -> None:
+    """A holder whose keys were deleted hears of it; how soon is measured where its process did not stand still."""
+    for delete in record.deletes:
+        at = delete["t"]
+        hold = next((hold for hold in holds.get(delete["name"], ()) if hold.token == delete["k"]), None)
+        if hold is None or hold.until <= at or record.nodes - len(delete["n"]) > (record.nodes - 1) // 2:
+            continue
+        if hold.lost is None:
+            end = hold.ended or hold.killed or record.over
+            if end - at > record.ttl * NANO:
+                judgement.violations.append(Finding("never told", at, f"{delete['name']}: {_who(hold)} went on"))
+            continue
+        if record.stood_still(hold.process, at, hold.lost):
+            continue
+        (judgement.told if at - hold.got >= WATCHED else judgement.told_young).append(hold.lost - at)
+
+
+def _success(judgement: Judgement, record: Record, unwell: Intervals) -> None:
+    """While a majority is well, every acquisition gets the lock, or finds at its single attempt that another has it."""
+    for hold in record.holds:
+        if hold.asked >= record.begin and not unwell.touch(hold.asked, hold.got):
+            judgement.asked_well += 1
+            judgement.got_well += 1
+    for fail in record.fails:
+        if fail["a"] < record.begin or unwell.touch(fail["a"], fail["t"]):
+            continue
+        if fail["why"] == "held":
+            judgement.held_well += 1
+        elif record.stood_still(fail["p"], fail["a"], fail["t"]):
+            judgement.stood_still += 1
+        else:
+            judgement.asked_well += 1
+            took = (fail["t"] - fail["a"]) / 1e6
+            words = f"{fail['p']}: {', '.join(fail['n'])}: {fail['why']} {fail['v']} after {took:.0f} ms"
+            judgement.violations.append(Finding("not acquired", fail["t"], words))
+
+
+def _needless_losses(
+    judgement: Judgement, record: Record, unwell: Intervals, deleted: dict[tuple[str, str], int]
+) -> None:
+    """While a majority is well, no lease is lost, unless it was taken away, nodes forgot it, or its process stood still."""
+    forgot = [fault for fault in record.faults if fault["k"] in FORGETTING]
+    for hold in record.holds:
+        at = hold.lost or (hold.ended if hold.gone else None)
+        if at is None:
+            continue
+        since = hold.got - int(record.ttl * NANO)
+        words = f"{', '.join(hold.names)}: {_who(hold)}: {hold.why or 'gone at its release'}"
+        if any((name, hold.token) in deleted for name in hold.names):
+            judgement.beyond.append(Finding("lost: its keys were deleted", at, words))
+        elif record.stood_still(hold.process, hold.got, at):
+            judgement.beyond.append(Finding("lost: its process stood still", at, words))
+        elif unwell.touch(since, at):
+            judgement.beyond.append(Finding("lost: no majority was well", at, words))
+        elif any(fault["t"] <= at and fault.get("well", at) >= since for fault in forgot):
+            judgement.beyond.append(Finding("lost: nodes forgot, one soon after the other", at, words))
+        else:
+            judgement.violations.append(Finding("lost needlessly", at, words))
+
+
+def _leftovers(judgement: Judgement, record: Record) -> None:
+    """Nothing is left when all are at rest, and no key ever lives longer than a lease."""
+    for line in record.leftovers:
+        for key, left, token in line["keys"]:
+            judgement.violations.append(Finding("key left behind", line["t"], f"node {line['n']}: {key} {token}, {left} ms"))
+    for line in record.looks:
+        for key, left, token in line["keys"]:
+            judgement.violations.append(Finding("endless key", line["t"], f"node {line['n']}: {key} {token}, {left} ms"))
+
+
+def _who(hold: Hold) -> str:
+    return f"{hold.process}#{hold.number}"
+
+
+def worst(findings: list[Finding]) -> Iterator[tuple[str, list[Finding]]]:
+    """Yield findings by kind, the most frequent kind first."""
+    kinds: dict[str, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        kinds[finding.kind].append(finding)
+    yield from sorted(kinds.items(), key=lambda item: -len(item[1]))
+
+
+def percentile(values: list[int], share: float) -> float | None:
+    """By nearest rank, in milliseconds; None without values."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] / 1e6 if ordered else None
+
+
+def summary(record: Record, judgement: Judgement) -> dict[str, Any]:
+    """The figures of a run, for a table."""
+    kinds: dict[str, int] = defaultdict(int)
+    for fault in record.faults:
+        kinds[fault["k"]] += len(fault["n"])
+    unwell = record.unwell()
+    return {
+        "seconds": (record.over - record.begin) / NANO,
+        "acquired": len(record.holds),
+        "node_faults": dict(sorted(kinds.items())),
+        "stops": record.stops,
+        "kills": len(record.killed),
+        "deletes": len(record.deletes),
+        "faults": sum(kinds.values()) + record.stops + len(record.killed),
+        "seconds_without_majority": unwell.seconds(record.begin, record.over),
+        "cut": record.cut,
+        "rests": len(record.leftovers),
+    }
