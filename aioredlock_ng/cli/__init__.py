@@ -23,17 +23,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Raises:
         SystemExit: Always, with the command's exit status; 2 when the packages of the extra are not installed.
     """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    child: list[str] = []
+    if words[:1] == ["run"] and "--" in words:
+        # The parser would take the first "--" away, and nobody could tell the names from the command behind them.
+        end = words.index("--")
+        words, child = words[:end], words[end + 1 :]
     try:
         from .app import build
+
+        app = build(words)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in _FROM_THE_EXTRA:
             raise
-        words = sys.argv[1:] if arguments is None else arguments
         extra = "demo" if "demo" in words else "cli"
         sys.stderr.write(
             f"aioredlock_ng: the command line needs the package {package!r}, which is not installed.\n"
             f'Install it with the extra: pip install "aioredlock-ng[{extra}]"\n'
         )
         raise SystemExit(2) from None
-    build()(list(arguments) if arguments is not None else None, prog_name="aioredlock_ng")
+    app(words, prog_name="aioredlock-ng", obj=child)

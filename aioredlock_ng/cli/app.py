@@ -1,26 +1,45 @@
-"""Gathers the commands into one typer app; a command's own work never lives here."""
+"""Gathers the commands into one typer app, each imported when it is asked for; a command's own work never lives here."""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 import typer
 
-from .demo.command import demo
-from .doctor import doctor
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["build"]
 
+_COMMANDS = {
+    "run": "run",
+    "doctor": "doctor",
+    "demo": "demo.command",
+}
+"""Each command, a function of that name, and the module that has it; in the order of the help."""
 
-def build() -> typer.Typer:
-    """Return the app with every command registered; nothing has run yet."""
+
+def build(words: Sequence[str] = ()) -> typer.Typer:
+    """Return the app; nothing has run yet.
+
+    Args:
+        words: The command line. With a command's name as the first word that is no option, that command alone is imported
+            and registered: `run` should not pay for drawing tables. Otherwise all are.
+    """
     app = typer.Typer(
         help="aioredlock_ng: one holder in the whole fleet, over independent Redis nodes.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
+        # Errors on one line, help without boxes: both are read by scripts and in logs too.
+        rich_markup_mode=None,
     )
     app.callback()(_commands)
-    app.command("demo")(demo)
-    app.command("doctor")(doctor)
+    wanted = next((word for word in words if not word.startswith("-")), "")
+    for name, module in _COMMANDS.items():
+        if name == wanted or wanted not in _COMMANDS:
+            app.command(name)(getattr(import_module(f"{__package__}.{module}"), name))
     return app
 
 

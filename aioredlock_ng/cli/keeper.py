@@ -1,0 +1,189 @@
+"""Keeps a lock for a child: takes it, starts the child, passes signals on, and ends the child when the lock is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from aioredlock_ng import AcquireTimeout, LockHeld
+
+from .exits import say
+from .terminal import Terminal
+
+if TYPE_CHECKING:
+    from aioredlock_ng import Lease, Lock, Redlock
+
+    from .child import Child
+
+__all__ = ["Job", "Keeper"]
+
+_STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""They end the waiting, and go to everybody in the child's group: a shell that dies must not leave its own child behind."""
+
+_TO_THE_GROUP: Final = (*_STOPPING, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)
+_TO_THE_CHILD: Final = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+"""Their default is to kill, and programs that are not meant by them do not expect them."""
+
+_NOTICE_AFTER: Final = 1.0
+"""Seconds without a majority of nodes after which people are told why nothing happens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the user wants besides the lock.
+
+    Attributes:
+        conflict_code: Exit status when another holds the lock.
+        lost_code: Exit status when the lock was lost.
+        grace: Seconds between SIGTERM and SIGKILL on loss.
+    """
+
+    conflict_code: int
+    lost_code: int
+    grace: float
+
+
+class Keeper:
+    """One lock and one child.
+
+    Args:
+        redlock: Not yet open.
+        lock: What to hold.
+        child: Not yet started.
+        job: What else is wanted.
+    """
+
+    def __init__(self, redlock: Redlock, lock: Lock, child: Child, job: Job) -> None:
+        self._redlock = redlock
+        self._lock = lock
+        self._child = child
+        self._job = job
+        self._terminal = Terminal()
+        self._started = False
+        self._stop_asked = False
+        self._stopped_by = 0
+
+    async def run(self) -> int:
+        """Everything, to the exit status.
+
+        Raises:
+            RedlockError: The lock cannot be had for another reason than another holder.
+
+        Safety: when this ends, in whatever way, the child is over and the lock released or lost.
+        """
+        loop = asyncio.get_running_loop()
+        self._over: asyncio.Future[int] = loop.create_future()
+        task = asyncio.current_task()
+        assert task is not None
+        loop.add_signal_handler(signal.SIGCHLD, self._child_changed)
+        for number in (*_TO_THE_GROUP, *_TO_THE_CHILD):
+            # What is ignored from the start (nohup, a job of a script in the background) stays so, here and in the child.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, self._signalled, number, task)
+        notice = loop.call_later(_NOTICE_AFTER, self._notice)
+        try:
+            async with self._redlock:
+                try:
+                    lease = await self._lock.acquire()
+                except (LockHeld, AcquireTimeout) as error:
+                    say("run", str(error))
+                    return self._job.conflict_code
+                finally:
+                    notice.cancel()
+                return await self._hold(lease)
+        except asyncio.CancelledError:
+            if not self._stopped_by:
+                raise
+            return 128 + self._stopped_by
+        finally:
+            notice.cancel()
+            self._terminal.take()
+
+    async def _hold(self, lease: Lease) -> int:
+        self._started = True
+        if all(map(os.isatty, (0, 1))):
+            self._terminal.give(self._child.pid)
+        self._child.start(
+            {
+                "AIOREDLOCK_NG_NAME": lease.resource,
+                "AIOREDLOCK_NG_TOKEN": lease.token,
+                "AIOREDLOCK_NG_FENCE": "" if lease.fence is None else str(lease.fence),
+            }
+        )
+        lost = asyncio.ensure_future(lease.wait_lost())
+        try:
+            await asyncio.wait((self._over, lost), return_when=asyncio.FIRST_COMPLETED)
+            if self._over.done() and await lease.release():
+                return self._status(self._over.result())
+            say("run", f"{lease.lost_error()}; the command {'has ended already' if self._over.done() else 'is stopped'}")
+            return self._job.lost_code
+        finally:
+            lost.cancel()
+            await self._end()
+
+    async def _end(self) -> None:
+        """Leave nobody of the child's group who works without the lock; nothing to do after a child that ended with it held."""
+        if self._over.done():
+            return
+        self._child.signal_group(signal.SIGTERM)
+        self._child.signal_group(signal.SIGCONT)
+        await asyncio.wait((self._over,), timeout=self._job.grace)
+        # Also when the child itself has ended: what it left behind has had its time to.
+        self._child.signal_group(signal.SIGKILL)
+        await self._over
+
+    def _status(self, status: int) -> int:
+        if not os.WIFSIGNALED(status):
+            return os.WEXITSTATUS(status)
+        number = os.WTERMSIG(status)
+        if self._terminal.given and number in (signal.SIGINT, signal.SIGQUIT):
+            # Control-C went to the child's group only; a script that runs us expects it too.
+            self._terminal.take()
+            asyncio.get_running_loop().remove_signal_handler(number)
+            signal.signal(number, signal.SIG_IGN)
+            os.killpg(0, number)
+        return 128 + number
+
+    def _signalled(self, number: signal.Signals, task: asyncio.Task[object]) -> None:
+        if self._started:
+            self._stop_asked = self._stop_asked or number == signal.SIGTSTP
+            (self._child.signal if number in _TO_THE_CHILD else self._child.signal_group)(number)
+        elif number in _STOPPING:
+            self._stopped_by = number
+            task.cancel()
+        elif number == signal.SIGTSTP:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    def _child_changed(self) -> None:
+        if self._over.done() or (status := self._child.poll()) is None:
+            return
+        if not os.WIFSTOPPED(status):
+            self._over.set_result(status)
+        elif self._stop_asked:
+            self._suspend()
+        elif os.WSTOPSIG(status) in (signal.SIGTTIN, signal.SIGTTOU):
+            # It wants to use the terminal: let it, if it is ours to give. In the background it stays stopped until SIGCONT.
+            if self._terminal.give(self._child.pid):
+                self._child.signal_group(signal.SIGCONT)
+        elif self._terminal.given:
+            self._suspend()
+
+    def _suspend(self) -> None:
+        """Control-Z: stop with the child, so that the shell has its prompt; go on with it, or end it when the lock is over."""
+        self._stop_asked = False
+        given = self._terminal.given
+        self._terminal.take()
+        os.killpg(0, signal.SIGSTOP)
+        if given:
+            self._terminal.give(self._child.pid)
+        self._child.signal_group(signal.SIGCONT)
+
+    def _notice(self) -> None:
+        nodes = self._redlock.nodes
+        missing = [node for node in nodes if node.state != "up"]
+        if len(nodes) - len(missing) <= len(nodes) // 2:
+            told = "; ".join(f"{node.address}: {node.state}: {node.reason}" for node in missing)
+            say("run", f"waiting for a majority of the nodes; {told}")

@@ -1,0 +1,69 @@
+"""The command `run`: reads its options and starts the child and the lock's keeper; never touches a signal or a node itself."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from .child import Child
+from .exits import HELD, LOST, USAGE, reported, say
+from .keeper import Job, Keeper
+from .settings import KeyFormatOption, NodeOption, NodeTimeoutOption, manager, name_of
+
+__all__ = ["run"]
+
+
+def run(
+    context: typer.Context,
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME", help="The lock; several are taken together, all or none.", show_default=False),
+    ],
+    no_wait: Annotated[bool, typer.Option("-n", "--no-wait", help="One attempt; do not wait for another holder.")] = False,
+    wait: Annotated[
+        float | None, typer.Option("-w", "--wait", min=0, metavar="SECS", help="Wait so long at most.", show_default=False)
+    ] = None,
+    conflict_code: Annotated[
+        int, typer.Option("-E", "--conflict-code", min=0, max=255, help="Exit status when another holds the lock.")
+    ] = HELD,
+    ttl: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECS", help="Life of the lock without renewal; else the environment's, else 10.", show_default=False
+        ),
+    ] = None,
+    grace: Annotated[
+        float, typer.Option(min=0, metavar="SECS", help="When the lock is lost: from SIGTERM to the child's group to SIGKILL.")
+    ] = 5.0,
+    lost_code: Annotated[int, typer.Option(min=0, max=255, help="Exit status when the lock was lost.")] = LOST,
+    node: NodeOption = None,
+    node_timeout: NodeTimeoutOption = None,
+    key_format: KeyFormatOption = None,
+) -> None:
+    """Hold a lock while a command runs: aioredlock-ng run [OPTIONS] NAME... -- COMMAND [ARG]...
+
+    The command runs without a shell, in a process group of its own, with AIOREDLOCK_NG_NAME, AIOREDLOCK_NG_TOKEN and
+    AIOREDLOCK_NG_FENCE in its environment. Signals are passed on. It is killed when this process is.
+
+    The exit status is the command's own (128 + N when signal N ended it), 1 (-E) when another holds the lock, 75 (--lost-code)
+    when the lock was lost, 69 when no majority of the nodes could be asked, 2 when the command line or a setting is wrong, 126
+    and 127 when the command cannot be executed or found.
+    """
+    command: list[str] = context.obj
+    if not command:
+        say("run", "no command; write it behind --, like: aioredlock-ng run NAME -- make deploy")
+        raise typer.Exit(USAGE)
+    if no_wait and wait is not None:
+        say("run", "-n and -w contradict each other; give one of them")
+        raise typer.Exit(USAGE)
+    with reported("run"):
+        redlock = manager(node, ttl=ttl, node_timeout=node_timeout, key_format=key_format)
+        lock = redlock.lock(*map(name_of, names), blocking_timeout=0.0 if no_wait else wait)
+        child = Child(command)
+        try:
+            status = asyncio.run(Keeper(redlock, lock, child, Job(conflict_code, lost_code, grace)).run())
+        finally:
+            child.close()
+    raise typer.Exit(status)

@@ -1,0 +1,71 @@
+"""What the commands have in common: options that name the nodes, and the manager made of them; it opens nothing."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any
+
+import typer
+
+from aioredlock_ng import Redlock
+from aioredlock_ng.environment import PREFIX, settings_from
+
+__all__ = [
+    "JsonOption",
+    "KeyFormatOption",
+    "NameArgument",
+    "NodeOption",
+    "NodeTimeoutOption",
+    "manager",
+    "name_of",
+    "options_of",
+]
+
+_NODES = f"{PREFIX}NODES"
+
+NodeOption = Annotated[
+    list[str] | None,
+    typer.Option("--node", metavar="URL", help=f"A node, once per node; without any, those in {_NODES}.", show_default=False),
+]
+NodeTimeoutOption = Annotated[
+    float | None,
+    typer.Option("--node-timeout", metavar="SECS", help="As in your Redlock; else the environment's.", show_default=False),
+]
+KeyFormatOption = Annotated[
+    str | None,
+    typer.Option("--key-format", metavar="FORMAT", help="As in your Redlock; else the environment's.", show_default=False),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="For machines: JSON on standard output.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The lock's name.", show_default=False)]
+
+
+def options_of(nodes: list[str] | None, **given: Any) -> tuple[list[str], dict[str, Any]]:
+    """The nodes' URLs and the manager's options: what is given (None is not), then the environment.
+
+    Raises:
+        ConfigurationError: There are no nodes, or a value is unusable.
+    """
+    given = {name: value for name, value in given.items() if value is not None}
+    # Given nodes never pass through the comma-separated variable: a password may contain one.
+    environ = {**os.environ, _NODES: "given"} if nodes else os.environ
+    urls, found = settings_from(environ, given)
+    return nodes or urls, {**found, **given}
+
+
+def manager(nodes: list[str] | None, **given: Any) -> Redlock:
+    """The manager for a command, not yet open.
+
+    Raises:
+        ConfigurationError: See `options_of` and `Redlock`.
+    """
+    urls, options = options_of(nodes, **given)
+    return Redlock(urls, **options)
+
+
+def name_of(word: str) -> str | bytes:
+    """A word of the command line as a lock's name: its very bytes where they are no UTF-8."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return os.fsencode(word)
+    return word

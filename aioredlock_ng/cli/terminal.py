@@ -1,0 +1,47 @@
+"""Whose the terminal is: this process's group's, or the child's group's; it never reads or writes it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+
+__all__ = ["Terminal"]
+
+
+class Terminal:
+    """The controlling terminal, if there is one and this process's group has it now."""
+
+    def __init__(self) -> None:
+        self._fd = -1
+        self.given = False
+        if any(map(os.isatty, (0, 1, 2))):
+            with contextlib.suppress(OSError):
+                self._fd = os.open(os.ctermid(), os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
+
+    @property
+    def ours(self) -> bool:
+        """True while this process's group is in the foreground."""
+        if self._fd < 0:
+            return False
+        with contextlib.suppress(OSError):
+            return os.tcgetpgrp(self._fd) == os.getpgrp()
+        return False
+
+    def give(self, group: int) -> bool:
+        """Put another group in the foreground, if it is ours to give."""
+        if self.ours:
+            with contextlib.suppress(OSError):
+                os.tcsetpgrp(self._fd, group)
+                self.given = True
+        return self.given
+
+    def take(self) -> None:
+        """Put this process's group in the foreground again, if it was given away."""
+        if self.given:
+            self.given = False
+            # A background group that asks for the foreground would be stopped by it.
+            former = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+            with contextlib.suppress(OSError):
+                os.tcsetpgrp(self._fd, os.getpgrp())
+            signal.signal(signal.SIGTTOU, former)

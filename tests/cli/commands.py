@@ -1,0 +1,77 @@
+"""Runs the command line in processes of its own; never in this one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tests.support.node_set import NodeSet
+
+__all__ = ["PATIENCE", "Cli", "connected", "line", "python"]
+
+PATIENCE = 30.0
+"""Seconds for what takes one on an idle machine."""
+
+
+def python(code: str) -> list[str]:
+    """A command that runs a few lines of Python, started as quickly as can be."""
+    return [sys.executable, "-I", "-S", "-c", code]
+
+
+class Cli:
+    """The command line, with the nodes in its environment."""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIOREDLOCK_NG_")}
+        self.env = {**inherited, "AIOREDLOCK_NG_NODES": ",".join(urls), "AIOREDLOCK_NG_NODE_TIMEOUT": "1"}
+
+    def words(self, *arguments: str) -> list[str]:
+        """The whole command line."""
+        return [sys.executable, "-m", "aioredlock_ng", *arguments]
+
+    def __call__(self, *arguments: str, **settings: Any) -> subprocess.CompletedProcess[str]:
+        """Run it to its end."""
+        settings = {"text": True, "timeout": PATIENCE, "capture_output": True, **settings}
+        return subprocess.run(self.words(*arguments), env=self.env, check=False, **settings)
+
+    @contextmanager
+    def started(self, *arguments: str, **settings: Any) -> Iterator[subprocess.Popen[str]]:
+        """Start it, with pipes; it is killed at the end, if it is still there."""
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        with subprocess.Popen(self.words(*arguments), env=self.env, **{**pipes, **settings}) as process:
+            try:
+                yield process
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    process.send_signal(signal.SIGCONT)
+                process.kill()
+
+    @contextmanager
+    def holding(self, name: str, *options: str) -> Iterator[subprocess.Popen[str]]:
+        """Hold a lock until the block ends or a line is written to it."""
+        with self.started("run", *options, name, "--", "sh", "-c", "echo ready; read line; exit 0") as process:
+            assert line(process) == "ready"
+            yield process
+            if process.poll() is None:
+                process.communicate("\n", timeout=PATIENCE)
+                assert process.returncode == 0
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    """The next line of its output; "" when it has ended instead. The test's own time limit bounds it."""
+    output: IO[str] | None = process.stdout
+    assert output is not None
+    return output.readline().rstrip("\n")
+
+
+def connected(nodes: NodeSet) -> int:
+    """How many clients have every node tell them about changed keys: managers that are open."""
+    return min(int(node.info()["tracking_clients"]) for node in nodes)

@@ -1,0 +1,134 @@
+"""`aioredlock-ng run` in processes of its own, on real servers: exit statuses, waiting, what the child gets."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.commands import PATIENCE, Cli, line, python
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.node_set import NodeSet
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        (["true"], 0),
+        (["sh", "-c", "exit 7"], 7),
+        (["sh", "-c", "kill -KILL $$"], 137),
+        (["sh", "-c", "kill -TERM $$"], 143),
+        (["no-such-command"], 127),
+        (["/dev/null"], 126),
+    ],
+)
+def test_the_exit_status_is_the_commands_own(cli: Cli, three_nodes: NodeSet, command: list[str], status: int) -> None:
+    answer = cli("run", "x", "--", *command)
+    assert answer.returncode == status, answer.stderr
+    assert three_nodes.keys() == [set(), set(), set()]
+
+
+def test_the_command_runs_without_a_shell(cli: Cli) -> None:
+    words = ["$HOME", "*", "a b", "", "--", "-n", "\\", "'\""]
+    answer = cli("run", "x", "--", *python("import sys; print(sys.argv[1:])"), *words)
+    assert answer.stdout == f"{words}\n"
+
+
+def test_the_command_knows_the_lock_it_runs_under(cli: Cli, three_nodes: NodeSet) -> None:
+    show = ["sh", "-c", 'printf "%s\\n" "$AIOREDLOCK_NG_NAME" "$AIOREDLOCK_NG_TOKEN" "$AIOREDLOCK_NG_FENCE"; read line']
+    fences = []
+    for _ in range(2):
+        with cli.started("run", "order:42", "--", *show) as process:
+            name, token, fence = line(process), line(process), line(process)
+            assert name == "order:42"
+            assert [node.command("GET", "order:42").decode() for node in three_nodes] == [token] * 3
+            fences.append(int(fence))
+            process.communicate("\n", timeout=PATIENCE)
+    assert fences[0] < fences[1]
+
+
+def test_several_locks_are_held_together(cli: Cli, three_nodes: NodeSet) -> None:
+    with cli.started("run", "a", "b", "--", "sh", "-c", 'echo "$AIOREDLOCK_NG_NAME"; read line') as process:
+        assert line(process) == "a, b"
+        assert three_nodes.keys() == [{"a", "b"}] * 3
+        assert cli("run", "-n", "b", "--", "true").returncode == 1
+        process.communicate("\n", timeout=PATIENCE)
+
+
+def test_bytes_go_through_untouched(cli: Cli) -> None:
+    data = os.urandom(1_000_000)
+    answer = cli("run", "x", "--", "cat", input=data, text=False)
+    assert answer.stdout == data
+    assert answer.stderr == b""
+    assert answer.returncode == 0
+
+
+def test_held_by_another_is_told_by_its_own_exit_status(cli: Cli, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    with cli.holding("x"):
+        refused = cli("run", "-n", "x", "--", "touch", str(ran))
+        assert refused.returncode == 1
+        assert refused.stderr.startswith("aioredlock-ng run: 'x' was not acquired, held by another: ")
+        assert refused.stderr.count("\n") == 1
+        late = cli("run", "-w", "0.2", "-E", "9", "x", "--", "touch", str(ran))
+        assert late.returncode == 9
+        assert "still held by another after 0.2 s" in late.stderr
+        assert not ran.exists()
+
+
+def test_it_waits_until_the_lock_is_free(cli: Cli) -> None:
+    with cli.holding("x", "--ttl", "30") as holder, cli.started("run", "-w", "25", "x", "--", "echo", "in") as waiter:
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiter.wait(1.5)
+        holder.communicate("\n", timeout=PATIENCE)
+        # Long before the ttl is over.
+        assert line(waiter) == "in"
+        assert waiter.wait(PATIENCE) == 0
+
+
+@pytest.mark.faults
+def test_without_a_majority_it_says_so_in_the_nodes_words(cli: Cli, three_nodes: NodeSet, tmp_path: Path) -> None:
+    three_nodes.crash(0)
+    three_nodes.crash(1)
+    ran = tmp_path / "ran"
+    answer = cli("run", "-n", "x", "--", "touch", str(ran))
+    assert answer.returncode == 69
+    assert answer.stderr.startswith("aioredlock-ng run: 'x' was not acquired, no quorum")
+    assert answer.stderr.count("\n") == 1
+    assert not ran.exists()
+
+
+def test_a_password_is_never_shown(cli: Cli, tmp_path: Path) -> None:
+    url = "redis://:s3cr3t-p4ss@127.0.0.1:1"
+    for words in (["-n", "--node", url], ["-w", "1.5", "--node", url], ["--node", url, "--node", url], ["--node", f"{url}x"]):
+        answer = cli("run", *words, "x", "--", "true")
+        assert answer.returncode in (2, 69)
+        assert "127.0.0.1:1" in answer.stderr
+        assert "s3cr3t" not in answer.stderr + answer.stdout
+        assert "Traceback" not in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["x"], "no command"),
+        (["x", "--"], "no command"),
+        (["--", "true"], "Missing argument"),
+        (["-n", "-w", "1", "x", "--", "true"], "contradict"),
+        (["--ttl", "0.01", "x", "--", "true"], "ttl=0.01 is too small"),
+        (["--node", "http://x", "x", "--", "true"], "use redis://"),
+        (["-E", "256", "x", "--", "true"], "--conflict-code"),
+        (["x", "x", "--", "true"], "one name twice"),
+        (["aioredlock_ng:marker", "--", "true"], "which this library keeps for itself"),
+    ],
+)
+def test_a_wrong_command_line_is_refused_before_anything_runs(cli: Cli, words: list[str], told: str) -> None:
+    answer = cli("run", *words)
+    assert answer.returncode == 2
+    assert told in answer.stderr
+    assert "Traceback" not in answer.stderr

@@ -1,0 +1,96 @@
+"""`aioredlock-ng run` when its lock is lost: SIGTERM, then SIGKILL, and an exit status of its own."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioredlock_ng import Redlock
+from tests.cli.commands import PATIENCE, Cli, line, python
+
+if TYPE_CHECKING:
+    from tests.support.node_set import NodeSet
+
+OBEDIENT = "import signal; print('ready', flush=True); signal.pause()"
+TELLING = """
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+print("ready", flush=True)
+print(signal.Signals(signal.sigwait({signal.SIGTERM})).name, flush=True)
+"""
+STUBBORN = TELLING + "signal.pause()"
+
+
+async def take_away(nodes: NodeSet, name: str) -> None:
+    """Delete a lock's keys on all nodes, as an operator does."""
+    async with Redlock(nodes.urls, node_timeout=1.0) as redlock:
+        await redlock.force_release(name)
+
+
+async def test_on_loss_the_command_gets_sigterm(cli: Cli, three_nodes: NodeSet) -> None:
+    with cli.started("run", "--grace", "20", "x", "--", *python(TELLING)) as process:
+        assert line(process) == "ready"
+        await take_away(three_nodes, "x")
+        assert line(process) == "SIGTERM"
+        assert process.wait(PATIENCE) == 75
+        assert process.stderr is not None
+        told = process.stderr.read()
+        assert told.startswith("aioredlock-ng run: the lock 'x' was lost after ")
+        assert told.endswith("; the command is stopped\n")
+        assert told.count("\n") == 1
+
+
+async def test_after_the_grace_it_is_killed_with_all_that_it_started(cli: Cli, three_nodes: NodeSet) -> None:
+    command = " ".join(f"'{word}'" if "'" not in word else f'"{word}"' for word in python("")[:-1])
+    family = ["sh", "-c", f'trap "" TERM; {command} "$0"; echo on', STUBBORN]
+    with cli.started("run", "--grace", "0.3", "--lost-code", "44", "x", "--", *family) as process:
+        assert line(process) == "ready"
+        await take_away(three_nodes, "x")
+        assert line(process) == "SIGTERM"
+        assert line(process) == ""
+        assert process.wait(PATIENCE) == 44
+
+
+async def test_what_outlives_a_command_that_obeyed_is_killed(cli: Cli, three_nodes: NodeSet) -> None:
+    command = " ".join(f"'{word}'" for word in python("")[:-1])
+    family = ["sh", "-c", f'{command} "$0" & wait', STUBBORN]
+    with cli.started("run", "--grace", "20", "x", "--", *family) as process:
+        assert line(process) == "ready"
+        await take_away(three_nodes, "x")
+        told = [line(process), line(process)]
+        assert told in (["SIGTERM", ""], ["", ""])
+        assert process.wait(PATIENCE) == 75
+
+
+@pytest.mark.faults
+def test_no_answer_from_a_majority_is_a_loss_by_the_deadline(cli: Cli, three_nodes: NodeSet) -> None:
+    with cli.started("run", "--node-timeout", "0.2", "--ttl", "1", "x", "--", *python(OBEDIENT)) as process:
+        assert line(process) == "ready"
+        three_nodes.pause(0)
+        three_nodes.pause(1)
+        assert process.wait(PATIENCE) == 75
+        assert process.stderr is not None
+        assert "deadline" in process.stderr.read()
+
+
+async def test_a_suspended_command_is_ended_too(cli: Cli, three_nodes: NodeSet) -> None:
+    stopping = "import os, signal; print('ready', flush=True); os.kill(os.getpid(), signal.SIGSTOP); signal.pause()"
+    with cli.started("run", "--grace", "20", "x", "--", *python(stopping)) as process:
+        assert line(process) == "ready"
+        await take_away(three_nodes, "x")
+        assert process.wait(PATIENCE) == 75
+
+
+async def test_a_lock_lost_as_the_command_ended_is_told(cli: Cli, three_nodes: NodeSet) -> None:
+    with cli.started("run", "x", "--", "sh", "-c", "echo ready; read line") as process:
+        assert line(process) == "ready"
+        process.send_signal(signal.SIGSTOP)
+        await take_away(three_nodes, "x")
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        # The command has ended when its end of the pipe is closed, though nobody has waited for it yet.
+        process.send_signal(signal.SIGCONT)
+        assert process.wait(PATIENCE) == 75

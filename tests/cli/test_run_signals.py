@@ -1,0 +1,97 @@
+"""`aioredlock-ng run` and signals: passed on, ending a wait, and the one that cannot be caught."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.commands import PATIENCE, Cli, connected, line, python
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.node_set import NodeSet
+
+# Says which signals it gets, in their order; SIGTERM ends it.
+LISTENER = """
+import os, signal
+wanted = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH}
+signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
+print("ready", os.getpid() == os.getpgrp(), flush=True)
+while True:
+    got = signal.Signals(signal.sigwait(wanted))
+    print(got.name, flush=True)
+    if got == signal.SIGTERM:
+        raise SystemExit(3)
+"""
+
+# A command and a process that it started, both with its output open.
+FAMILY = ["sh", "-c", f"{' '.join(map(repr, python('')[:-1]))} 'import signal; print(1, flush=True); signal.pause()'; echo on"]
+
+
+def test_signals_are_passed_on(cli: Cli) -> None:
+    with cli.started("run", "x", "--", *python(LISTENER)) as process:
+        assert line(process) == "ready True"
+        for name in ("SIGUSR1", "SIGUSR2", "SIGHUP", "SIGWINCH", "SIGINT", "SIGQUIT", "SIGTERM"):
+            process.send_signal(signal.Signals[name])
+            assert line(process) == name
+        assert process.wait(PATIENCE) == 3
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
+def test_a_signal_ends_the_command_and_what_it_started(
+    cli: Cli, three_nodes: NodeSet, number: signal.Signals, status: int
+) -> None:
+    with cli.started("run", "x", "--", *FAMILY) as process:
+        assert line(process) == "1"
+        process.send_signal(number)
+        # The end of the output: nobody is left who could write to it.
+        assert line(process) == ""
+        assert process.wait(PATIENCE) == status
+    assert three_nodes.keys() == [set(), set(), set()]
+
+
+async def test_a_signal_ends_the_waiting(cli: Cli, three_nodes: NodeSet, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    with cli.holding("x"), cli.started("run", "x", "y", "--", "touch", str(ran)) as waiter:
+        await eventually(lambda: connected(three_nodes) == 2, within=PATIENCE, every=0.05)
+        waiter.send_signal(signal.SIGTERM)
+        assert waiter.wait(PATIENCE) == 143
+        assert three_nodes.keys() == [{"x"}] * 3
+        assert not ran.exists()
+
+
+def test_killed_itself_it_leaves_nobody_behind(cli: Cli) -> None:
+    with cli.started("run", "--ttl", "2", "x", "--", *FAMILY) as process:
+        assert line(process) == "1"
+        process.kill()
+        assert line(process) == ""
+    # The lock is left to its ttl, and the next one gets it then.
+    assert cli("run", "-w", "20", "x", "--", "echo", "in").stdout == "in\n"
+
+
+def test_killed_with_its_whole_group_it_leaves_nobody_behind(cli: Cli) -> None:
+    with cli.started("run", "--ttl", "2", "x", "--", *FAMILY, start_new_session=True) as process:
+        assert line(process) == "1"
+        os.killpg(process.pid, signal.SIGKILL)
+        assert line(process) == ""
+
+
+async def test_killed_while_it_waits_it_never_starts_the_command(cli: Cli, three_nodes: NodeSet, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    with cli.holding("x"), cli.started("run", "x", "--", "touch", str(ran)) as waiter:
+        await eventually(lambda: connected(three_nodes) == 2, within=PATIENCE, every=0.05)
+        waiter.kill()
+        assert line(waiter) == ""
+    assert not ran.exists()
+
+
+def test_what_is_ignored_from_the_start_stays_ignored(cli: Cli) -> None:
+    words = cli.words("run", "x", "--", *python("import signal; print(signal.getsignal(signal.SIGHUP))"))
+    answer = subprocess.run(["nohup", *words], env=cli.env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert answer.stdout == f"{signal.SIG_IGN:d}\n"

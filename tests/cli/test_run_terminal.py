@@ -1,0 +1,146 @@
+"""`aioredlock-ng run` on a terminal: reading it, Control-C, Control-Z; never more than one terminal per test."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.commands import PATIENCE, Cli, connected, python
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.node_set import NodeSet
+
+# What a shell does for a job: a group of its own in the foreground; and it tells how the job stands.
+SHELL = """
+import os, signal, sys
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+signal.signal(signal.SIGINT, lambda *_: print("the shell is interrupted", flush=True))
+job = os.fork()
+if job == 0:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.setpgid(0, 0)
+    os.tcsetpgrp(2, os.getpgrp())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.execv(sys.argv[1], sys.argv[1:])
+while True:
+    _, status = os.waitpid(job, os.WUNTRACED)
+    os.tcsetpgrp(2, os.getpgrp())
+    if not os.WIFSTOPPED(status):
+        print("exit", os.waitstatus_to_exitcode(status), flush=True)
+        break
+    print("stopped", flush=True)
+    sys.stdin.readline()
+    os.tcsetpgrp(2, job)
+    os.killpg(job, signal.SIGCONT)
+"""
+
+READER = """
+import sys
+print("ready", flush=True)
+for line in sys.stdin:
+    print("got", line.strip(), flush=True)
+"""
+
+
+class Terminal:
+    """Our end of a terminal."""
+
+    def __init__(self, end: int) -> None:
+        self._end = end
+        self._seen = b""
+
+    def type(self, text: str) -> None:
+        """Press keys."""
+        os.write(self._end, text.encode())
+
+    def expect(self, text: str) -> str:
+        """Read on until `text` is shown; return what came before. The test's own time limit bounds it."""
+        while text.encode() not in self._seen:
+            try:
+                part = os.read(self._end, 1024)
+            except OSError:
+                part = b""
+            assert part, f"the terminal is closed; it showed {self._seen!r}, not {text!r}"
+            self._seen += part
+        before, _, self._seen = self._seen.partition(text.encode())
+        return before.decode()
+
+
+@contextmanager
+def on_a_terminal(cli: Cli, *words: str, **settings: int) -> Iterator[Terminal]:
+    """Run the command line as the one job of a small shell on a terminal of its own."""
+    ours, theirs = pty.openpty()
+    # The controlling terminal is the first that a session's leader opens.
+    take = f"import os, pty, sys; os.setsid(); os.close(os.open(os.ttyname(2), os.O_RDWR)); exec({SHELL!r})"
+    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs, **settings}
+    with subprocess.Popen([*python(take), *cli.words(*words)], env=cli.env, **streams) as process:
+        os.close(theirs)
+        try:
+            yield Terminal(ours)
+            assert process.wait(PATIENCE) == 0
+        finally:
+            process.kill()
+            os.close(ours)
+
+
+def test_the_command_can_use_the_terminal(cli: Cli) -> None:
+    with on_a_terminal(cli, "run", "x", "--", *python(READER)) as terminal:
+        terminal.expect("ready")
+        terminal.type("hello\n")
+        terminal.expect("got hello")
+        terminal.type("\x04")
+        terminal.expect("exit 0")
+
+
+def test_control_c_reaches_the_command_once_and_the_status_tells(cli: Cli) -> None:
+    with on_a_terminal(cli, "run", "x", "--", *python(READER)) as terminal:
+        terminal.expect("ready")
+        terminal.type("\x03")
+        assert terminal.expect("exit 130").count("KeyboardInterrupt") == 1
+
+
+async def test_control_c_ends_the_waiting(cli: Cli, three_nodes: NodeSet) -> None:
+    with cli.holding("x"), on_a_terminal(cli, "run", "x", "--", "true") as terminal:
+        await eventually(lambda: connected(three_nodes) == 2, within=PATIENCE, every=0.05)
+        terminal.type("\x03")
+        terminal.expect("exit 130")
+
+
+def test_control_z_stops_both_and_the_shell_goes_on(cli: Cli) -> None:
+    with on_a_terminal(cli, "run", "x", "--", *python(READER)) as terminal:
+        terminal.expect("ready")
+        terminal.type("\x1a")
+        terminal.expect("stopped")
+        terminal.type("fg\n")
+        terminal.type("hello\n")
+        terminal.expect("got hello")
+        terminal.type("\x04")
+        terminal.expect("exit 0")
+
+
+@pytest.mark.parametrize("key", ["\x03", "\x1a"])
+def test_with_its_output_elsewhere_the_command_is_told_too(cli: Cli, key: str) -> None:
+    read, write = os.pipe()
+    with on_a_terminal(
+        cli, "run", "x", "--", *python("print('ready', flush=True)\nimport sys\nsys.stdin.read()"), stdout=write
+    ) as terminal:
+        os.close(write)
+        assert os.read(read, 100) == b"ready\n"
+        terminal.type(key)
+        told = os.read(read, 100)
+        if key == "\x1a":
+            assert told == b"stopped\n"
+            terminal.type("fg\n\x04")
+            told = os.read(read, 100)
+            assert told == b"exit 0\n"
+        else:
+            assert told == b"exit 130\n"
+    os.close(read)
