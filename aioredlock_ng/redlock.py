@@ -239,7 +239,7 @@ class Redlock:
         if on_lost not in ("cancel", "flag"):
             raise ConfigurationError(f"on_lost must be 'cancel' or 'flag', got {on_lost!r}")
         life = self._life if ttl is None else self._life_of(self._options.check_ttl(ttl))
-        slots = tuple(map(slot_of, keys))
+        slots = tuple(dict.fromkeys(map(slot_of, keys)))
         resource = name if type(name) is str and not more else resource_name(names)
         spec = LockSpec(self._kind, resource, names, keys, slots, life, bool(auto_extend), max_hold)
         return Lock(self.engine, spec, blocking_timeout, on_lost)

@@ -13,7 +13,7 @@ KEYS: Final = "keys"
 _NAMED = re.compile(r"permissions? to run the '([^']+)' command")
 _KEYS = re.compile(r"access (?:a key|one of the keys|at least one of the keys)")
 _PLACE = re.compile(
-    r"^ERR Error running script \(call to f_\w+\): @user_script:\d+: @user_script: ?\d+: "
+    r"^(?:ERR Error running script \(call to f_\w+\): @user_script:\d+: )?@user_script: ?\d+: "
     r"|\s*script: (\w+, )?on @user_script:\d+\.$"
 )
 """How a script's refusal is wrapped: by Redis 6.2, and by later versions and Valkey."""

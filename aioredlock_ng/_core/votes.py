@@ -97,6 +97,10 @@ _PERMANENT_IN_SCRIPT: Final = (" WRONGTYPE ", "can't run this command or subcomm
 """The same where a command inside a script was refused: Redis 6.2 wraps them all, every version those by ACL."""
 
 
+_WRAPPED: Final = ("ERR ", "@user_script")
+"""How such a refusal begins; the latter where the script itself returned it, in Redis 6.2."""
+
+
 def acquire_vote(node: str, reply: Reply, silence: str = "no answer in time") -> Vote:
     """Name what a reply to the acquire script means; `silence` is what to say where there is none."""
     if reply == GRANTED:
@@ -158,4 +162,4 @@ def is_permanent(reply: Reply) -> bool:
     if not isinstance(reply, Refusal):
         return False
     words = str(reply)
-    return words.startswith(_PERMANENT) or (words.startswith("ERR ") and any(part in words for part in _PERMANENT_IN_SCRIPT))
+    return words.startswith(_PERMANENT) or (words.startswith(_WRAPPED) and any(part in words for part in _PERMANENT_IN_SCRIPT))

@@ -40,7 +40,7 @@ class LockSpec:
         resource: For people.
         resources: The names as given.
         keys: The Redis keys, in the order of the names.
-        slots: The fields of their fence counters; none without fencing.
+        slots: Of their fence counters, each once.
         life: The ttl and what follows from it.
         auto_extend: Renew in the background.
         max_hold: Seconds after which the lease ends all the same, or None.

@@ -42,10 +42,10 @@ _TIMES_WITHIN = 0.1
 COMMANDS_IN_SCRIPTS: Final[dict[str, Callable[[bytes, bytes, bytes, int], tuple[Any, ...]]]] = {
     "SET": lambda key, counters, token, ttl: (key, token, "NX", "PX", ttl),
     "GET": lambda key, counters, token, ttl: (key,),
+    "GETEX": lambda key, counters, token, ttl: (key,),
     "PTTL": lambda key, counters, token, ttl: (key,),
     "PEXPIRE": lambda key, counters, token, ttl: (key, ttl),
-    "HGET": lambda key, counters, token, ttl: (counters, "0"),
-    "HSET": lambda key, counters, token, ttl: (counters, "0", "0"),
+    "ZADD": lambda key, counters, token, ttl: (counters, 1, "0"),
     "TIME": lambda key, counters, token, ttl: (),
     "DEL": lambda key, counters, token, ttl: (key, counters),
 }
@@ -185,11 +185,11 @@ class _Examination:
             self.refusals.append(Refused("script acquire", str(acquire_vote("it", reply))))
         await self._call(Command(MUTEX.watch, key, (token,)))
         await self._call(Command(MUTEX.extend, key, (self._ttl, token)))
-        released = await self._call(Command(MUTEX.release, key, (token,)))
+        await self._call(Command(MUTEX.release, key, (token,)))
         # Counters do not expire: none are made that could not be deleted.
-        if not isinstance(released, Refusal):
+        if await self._cleared():
             await self._try_guarded_scripts(fencing=self._options.fencing, guard=self._options.recovery_guard is not None)
-        self._leaves = isinstance(await self._call(Command(FORCE_RELEASE, (self._key, self._counters))), Refusal)
+        self._leaves = not await self._cleared()
         # What is sent to a server that has forgotten the scripts.
         self._refused("EVAL", await self._interview.ask("EVAL", MUTEX.inspect.source, 1, self._key))
         if any(refused.step.startswith("script ") and missing_right(refused.words) is not None for refused in self.refusals):
@@ -198,27 +198,32 @@ class _Examination:
     async def _try_guarded_scripts(self, *, fencing: bool, guard: bool) -> None:
         """What real locks are taken with, by the settings: fences, the recovery guard; and what the guard's marker says."""
         kind, key, token, slot = guarded_mutex(fencing=True, vouch=b""), self._key, self._token, slot_of(self._key)
-        if fencing or guard:
-            args = (token, self._ttl, b"", 1 if fencing else b"", slot)
-            reply = await self._call(Command(kind.acquire, (key, MARKER_KEY, self._counters), args))
-            self.facts["granted"] = self.facts["granted"] and is_granted(reply)
         if fencing:
+            reply = await self._call(Command(kind.acquire, (key, MARKER_KEY, self._counters), (token, self._ttl, b"", 1, slot)))
+            self.facts["granted"] = self.facts["granted"] and is_granted(reply)
             await self._call(Command(kind.confirm, (key, self._counters), (token, 2, slot)))
             await self._call(Command(kind.repair, (key, MARKER_KEY, self._counters), (token, self._ttl, b"", 2, slot)))
-            await self._call(Command(MUTEX.release, (key,), (token,)))
+            await self._cleared()
             # It acknowledges nothing, for the key is gone; but the locks' counters are a key to be allowed too.
             await self._call(Command(kind.confirm, (key, FENCES), (token, 1, slot)))
         if guard:
             vouch = b"%b:%d" % (vouching(self.facts.get("run_id", "")), self._options.guard_ms)
+            # Whether it is quarantined is told by the marker; here it is only whether it may vote.
+            reply = await self._call(Command(kind.acquire, (key, MARKER_KEY, FENCES), (token, self._ttl, vouch, b"", slot)))
+            self.facts["granted"] = self.facts["granted"] and not isinstance(reply, Refusal)
             reply = await self._call(Command(MARKER, (MARKER_KEY,), (b"read", b"", b"0", vouch, b"")))
             if isinstance(reply, list):
                 now = self._clock()
                 reading = read_marker(reply[0], reply[1], vouch, now, now)
                 self.facts.update(trust=reading.trust.value, ready_in=reading.left(now))
 
+    async def _cleared(self) -> bool:
+        """Delete what there is."""
+        return not isinstance(await self._call(Command(FORCE_RELEASE, (self._key, self._counters))), Refusal)
+
     async def _try_commands(self) -> None:
         """Each that is needed by itself; for the rights only, which are looked at before anything else."""
-        dispensable = set() if self._options.fencing else {"HGET", "HSET"}
+        dispensable = set() if self._options.fencing else {"ZADD"}
         if self._options.recovery_guard is None:
             dispensable.add("TIME")
         for name, arguments in COMMANDS_IN_SCRIPTS.items():

@@ -186,11 +186,14 @@ class MemoryServer:
 
     def _store(self, fence: int, slots: Sequence[bytes], granted: int) -> Reply:
         """Acknowledge a fence above all counters, or tell the highest."""
-        highest = max(self.counters.get(slot, 0) for slot in slots)
-        if fence <= highest:
-            return [granted, highest]
-        self.counters.update(dict.fromkeys(slots, fence))
-        return 1
+        highest = 0
+        for slot in slots:
+            counter = self.counters.get(slot, 0)
+            if fence > counter:
+                self.counters[slot] = fence
+            else:
+                highest = max(highest, counter)
+        return [granted, highest] if highest else 1
 
     def _repair(self, command: Command, by: Connection) -> Reply:
         keys = command.keys[:-2]
@@ -202,10 +205,9 @@ class MemoryServer:
             reading = self._marker_as(self._own(vouch))
             if reading.trust is not Trust.TRUSTED or reading.guard_ms < int(vouch.partition(b":")[2]):
                 return -1
-        highest = max(self.counters.get(slot, 0) for slot in slots)
-        if highest <= int(fence):
-            self.counters.update(dict.fromkeys(slots, int(fence)))
-        elif None in holders:
+        for slot in slots:
+            self.counters[slot] = max(int(fence), self.counters.get(slot, 0))
+        if None in holders and any(self.counters[slot] > int(fence) for slot in slots):
             return 0
         for key, holder in zip(keys, holders, strict=True):
             if holder is None:

@@ -13,7 +13,7 @@ MARKER_KEY: Final = b"aioredlock_ng:marker"
 """Names the server process whose memory it vouches for; see marker.lua."""
 
 FENCES: Final = b"aioredlock_ng:fences"
-"""The hash of fence counters."""
+"""The fence counters: a sorted set, slots by their highest fence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,10 @@
 -- Gives a node back what it lacks of a lease that is held elsewhere: missing keys, and the fence in its counters.
--- KEYS     the lock's keys; then the node's marker; then the hash of fence counters
+-- KEYS     the lock's keys; then the node's marker; then the fence counters
 -- ARGV[1]  token
 -- ARGV[2]  ttl in milliseconds, for keys that are set again
 -- ARGV[3]  'run_id:guard' as in acquire_guarded.lua
 -- ARGV[4]  the lease's fence
--- ARGV[i]  from 5 on: the counters' field for each lock key
+-- ARGV[i]  from 5 on: the slots of the lock's keys among the counters, each once
 -- Returns  1: the node has it all now. 0: a key is another's, or a counter is above the fence. -1: not vouched for.
 -- Keys are set again only where the marker says trusted: past the guard, that would give two holders.
 -- Reads the keys last: that leaves them tracked.
@@ -19,15 +19,13 @@ if #missing > 0 then
   local own, wanted = string.match(ARGV[3], '^(%w+):(%d+)$')
   if id ~= own or ready ~= '' or tonumber(guard) < tonumber(wanted) then return -1 end
 end
-local fence, highest = tonumber(ARGV[4]), 0
-for i = 1, n do
-  local counter = tonumber(redis.call('HGET', KEYS[n + 2], ARGV[4 + i]) or 0)
+local highest = 0
+for i = 5, #ARGV do
+  redis.call('ZADD', KEYS[n + 2], 'GT', ARGV[4], ARGV[i])
+  local counter = tonumber(redis.call('ZADD', KEYS[n + 2], 'INCR', 0, ARGV[i]))
   if counter > highest then highest = counter end
 end
-for i = 1, n do
-  if highest <= fence then redis.call('HSET', KEYS[n + 2], ARGV[4 + i], ARGV[4]) end
-end
-if highest > fence and #missing > 0 then return 0 end
+if highest > tonumber(ARGV[4]) and #missing > 0 then return 0 end
 for _, key in ipairs(missing) do redis.call('SET', key, ARGV[1], 'PX', ARGV[2]) end
 for i = 1, n do redis.call('GET', KEYS[i]) end
 return 1

@@ -31,11 +31,11 @@ RIGHTS = {
     "eval": ERROR,
     "set": ERROR,
     "get": ERROR,
+    "getex": ERROR,
     "pttl": ERROR,
     "pexpire": ERROR,
     "del": ERROR,
-    "hget": ERROR,
-    "hset": ERROR,
+    "zadd": ERROR,
     "time": ERROR,
     "script|load": INFO,
     "client|tracking": WARNING,
@@ -58,9 +58,9 @@ async def test_a_missing_right_is_named_and_nothing_else(missing: str, binary: P
     assert finding.severity is RIGHTS[missing]
     assert f"no right to {missing}: " in finding.what
     assert f"+{missing} " in finding.remedy
-    assert diagnosis.nodes[0].granted == (missing not in ("evalsha", "set", "get", "hget", "hset"))
+    assert diagnosis.nodes[0].granted == (missing not in ("evalsha", "set", "getex", "zadd"))
     assert not of(diagnosis, "refused")
-    # What may not delete leaves it to the ttl.
+    # What may not release leaves it to the ttl.
     assert (server.command("DBSIZE") == b"0") == (missing != "del")
 
 
@@ -93,7 +93,7 @@ async def test_the_librarys_own_keys_outside_the_users_pattern_are_told(binary: 
     ("options", "needed"),
     [
         ({"fencing": False, "recovery_guard": None}, set()),
-        ({"fencing": True, "recovery_guard": None}, {"hget", "hset"}),
+        ({"fencing": True, "recovery_guard": None}, {"zadd"}),
         ({"fencing": False, "recovery_guard": "auto"}, {"time"}),
     ],
 )
@@ -101,7 +101,7 @@ async def test_only_what_the_settings_need_is_an_error(
     options: dict[str, Any], needed: set[str], start_server: StartServer
 ) -> None:
     server = start_server()
-    rights = [right for right in ALL if right not in ("+hget", "+hset", "+time")]
+    rights = [right for right in ALL if right not in ("+zadd", "+time")]
     server.command("ACL", "SETUSER", "locks", "on", ">word", *KEYS, *rights)
     diagnosis = await examine([f"redis://locks:word@{server.address}"], **options)
     wrong = [finding.what for finding in diagnosis.findings if finding.severity is ERROR and finding.code == "missing-right"]

@@ -149,6 +149,16 @@ def test_proposals_rise_and_follow_the_fastest_clock() -> None:
     assert fences.propose(8000) == 12_000, "a counter behind us teaches nothing"
 
 
+async def test_names_that_share_a_counter_can_be_locked_together(rig: Rig) -> None:
+    seen: dict[bytes, str] = {}
+    names = (f"n{number}" for number in range(10 * SLOTS))
+    one, other = next((seen[slot], name) for name in names if seen.setdefault(slot := slot_of(name.encode()), name) != name)
+    process = await rig.process(wall_clock=clock())
+    async with asyncio.timeout(5), process.lock(one, other) as lease:
+        assert lease.valid
+    assert process.redlock.stats().second_rounds == 0
+
+
 def test_slots_are_the_same_for_every_client() -> None:
     assert slot_of(b"orders:42") == b"1221"
     assert all(0 <= int(slot_of(b"%d" % number)) < SLOTS for number in range(1000))
