@@ -145,6 +145,8 @@ def _task(
         "quick": 5,
         "long": 2,
         "careless": 0,
+        # Locks of several names at once.
+        "several": options.kind == "ours",
     }
 
 

@@ -21,6 +21,9 @@ __all__ = ["Nemesis", "Relay"]
 
 _ANSWER_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 3.0
+_REPAIRED_SECONDS: Final = 0.25
+"""Deletions on several nodes are not quite simultaneous; whose keys are all set again by then never lost its majority."""
+
 _RELEASED_SECONDS: Final = 0.3
 """When all rest, their last releases are on their way: time for them to be executed on a busy machine."""
 
@@ -188,7 +191,12 @@ class Nemesis:
             name, token = locks[int(loss.pick * len(locks))]
             there = [node for node in range(len(self._nodes)) if node not in self._away]
             at, deleted = await asyncio.to_thread(self._nodes.delete, there, name, token)
-            self._history.write("delete", at, name=name, k=token[:8], n=there, c=deleted, all=len(self._nodes))
+            await asyncio.sleep(_REPAIRED_SECONDS)
+            again = [node for node in there if node not in self._away and await self._has(node, name, token)]
+            self._history.write("delete", name=name, k=token[:8], s=at, n=there, c=deleted, again=again)
+
+    async def _has(self, node: int, name: str, token: str) -> bool:
+        return any((key, value) == (name, token) for key, _, value in await asyncio.to_thread(self._nodes.locks, node))
 
     async def _keep_looking(self) -> None:
         """Write down keys that could outlive their owner: without an end, or with one later than any lease's."""

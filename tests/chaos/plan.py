@@ -6,6 +6,8 @@ import random
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from .settling import Settling
+
 __all__ = ["ClientFault", "Fault", "Loss", "Phase", "Plan", "plan"]
 
 Kind = Literal["hang", "kill", "flush", "cut", "refuse", "delay", "stall", "script_flush", "client_kill", "fill"]
@@ -24,6 +26,10 @@ _WEIGHTS: Final[dict[Kind, int]] = {
 }
 _BREAKS: Final[tuple[Kind, ...]] = ("hang", "kill", "flush", "refuse", "stall", "fill")
 """What takes a majority away when it hits one."""
+
+_INSTANT: Final = {"flush", "cut", "script_flush", "client_kill"}
+_LONGEST: Final[dict[Kind, float]] = dict.fromkeys(_WEIGHTS, 1.5) | {"kill": 0.7, "refuse": 0.7}
+"""Seconds: longer outages make clients look for the node less often, and cost faults."""
 
 _BREAK_SECONDS: Final = (1.5, 3.0)
 _CYCLE_SECONDS: Final = 60.0
@@ -54,6 +60,11 @@ class Fault:
     late: float = 0.0
     empty: bool = False
     drop: bool = False
+
+    @property
+    def takes(self) -> float:
+        """Seconds that its lane is busy with it."""
+        return self.gap + self.seconds + self.settle
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,76 +132,68 @@ def plan(seed: int, *, nodes: int, seconds: float, slots: int, careless: int, tt
         ttl: Of the locks, seconds.
         guard: Seconds that a node which forgot grants nothing for.
     """
-    draw = random.Random(seed)
     length = min(_CYCLE_SECONDS, seconds)
     count = max(1, round(seconds / length))
-    cycles = tuple(_cycle(draw, nodes, seconds / count, slots, careless, ttl, guard) for _ in range(count))
-    return Plan(seed, nodes, cycles)
+    drawing = _Drawing(random.Random(seed), nodes, slots, careless, ttl, guard)
+    return Plan(seed, nodes, tuple(drawing.cycle(seconds / count) for _ in range(count)))
 
 
-def _cycle(
-    draw: random.Random, nodes: int, seconds: float, slots: int, careless: int, ttl: float, guard: float
-) -> tuple[Phase, ...]:
-    rest = guard + 2.5
-    breaking = min(0.15 * seconds, 8.0)
-    # The last second is for releases and the look at the nodes.
-    calm = max(2.0, seconds - 1.0 - breaking - rest)
-    order = draw.sample(range(nodes), nodes)
-    minority = (nodes - 1) // 2
-    # Each lane has nodes of its own, so that at most one of each is impaired: the rest is a majority.
-    lanes = tuple(_lane(draw, order[lane::minority], calm, guard) for lane in range(minority))
-    first = Phase("minority", lanes, _client_faults(draw, calm, slots, careless, ttl), _losses(draw, calm), 0.5)
-    broken = _breaking_lane(draw, nodes, breaking, guard)
-    second = Phase("majority", (broken,), _client_faults(draw, breaking, slots, careless, ttl), (), rest)
-    return first, second
+class _Drawing:
+    """Draws cycle after cycle; times are those of the plan, which the run keeps or is behind."""
 
+    def __init__(self, draw: random.Random, nodes: int, slots: int, careless: int, ttl: float, guard: float) -> None:
+        self._draw = draw
+        self._nodes = nodes
+        self._crew = (slots, careless, ttl)
+        self._guard = guard
+        self._settling = Settling(nodes, guard)
+        self._now = 0.0
 
-def _lane(draw: random.Random, nodes: list[int], seconds: float, guard: float) -> tuple[Fault, ...]:
-    faults: list[Fault] = []
-    left = seconds
-    while left > 0:
-        kind = draw.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
-        fault = _fault(draw, kind, (draw.choice(nodes),), draw.uniform(0.1, 0.5), draw.uniform(0.2, 1.5), guard)
-        faults.append(fault)
-        left -= fault.gap + fault.seconds + fault.settle
-    return tuple(faults[:-1] or faults)
+    def cycle(self, seconds: float) -> tuple[Phase, ...]:
+        """A long phase with a majority that is well, and a short one without."""
+        draw, nodes = self._draw, self._nodes
+        rest = self._guard + 1.0
+        breaking = min(0.15 * seconds, 8.0)
+        # The last second is for releases and the look at the nodes.
+        calm = max(2.0, seconds - 1.0 - breaking - rest)
+        order = draw.sample(range(nodes), nodes)
+        minority = (nodes - 1) // 2
+        # Each lane has nodes of its own, so that at most one of each is impaired: the rest is a majority.
+        lanes = tuple(self._lane(order[lane::minority], calm) for lane in range(minority))
+        first = Phase("minority", lanes, _client_faults(draw, calm, *self._crew), _losses(draw, calm), 0.5)
+        self._now += calm
+        broken = self._breaking_lane(breaking)
+        second = Phase("majority", (broken,), _client_faults(draw, breaking, *self._crew), (), rest)
+        self._now += breaking + rest
+        return first, second
 
+    def _lane(self, nodes: list[int], seconds: float) -> tuple[Fault, ...]:
+        draw, at = self._draw, self._now
+        faults: list[Fault] = []
+        while at < self._now + seconds or not faults:
+            kind = draw.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
+            faults.append(self._fault(kind, (draw.choice(nodes),), at, draw.uniform(0.1, 0.4), draw.uniform(0.1, _LONGEST[kind])))
+            at += faults[-1].takes
+        return tuple(faults[:-1] or faults)
 
-def _breaking_lane(draw: random.Random, nodes: int, seconds: float, guard: float) -> tuple[Fault, ...]:
-    """Faults of majorities; a node always keeps its memory, for a set that forgot everything is taken for a new one."""
-    faults: list[Fault] = []
-    left = seconds
-    while left > 0:
-        hit = tuple(sorted(draw.sample(range(nodes), nodes // 2 + 1)))
-        fault = _fault(draw, draw.choice(_BREAKS), hit, 0.1, draw.uniform(*_BREAK_SECONDS), guard)
-        # After what makes nodes forget, all of them are to be trusted again before others forget.
-        left -= fault.gap + fault.seconds + fault.settle
-        faults.append(fault)
-    return tuple(faults[:-1] or faults)
+    def _breaking_lane(self, seconds: float) -> tuple[Fault, ...]:
+        """Faults of majorities; a node always keeps its memory, for a set that forgot everything is taken for a new one."""
+        draw, at = self._draw, self._now
+        faults: list[Fault] = []
+        while at < self._now + seconds or not faults:
+            # After what makes nodes forget, all of them are to be trusted again before others forget: one at a time.
+            hit = tuple(sorted(draw.sample(range(self._nodes), self._nodes // 2 + 1)))
+            faults.append(self._fault(draw.choice(_BREAKS), hit, at, 0.1, draw.uniform(*_BREAK_SECONDS)))
+            at += faults[-1].takes
+        return tuple(faults[:-1] or faults)
 
-
-def _fault(draw: random.Random, kind: Kind, nodes: tuple[int, ...], gap: float, seconds: float, guard: float) -> Fault:
-    """With the time after which nodes must be in use again: reconnects back off while a node is away, quarantine ends."""
-    way = draw.choice(("", "to_server", "to_client"))
-    late = draw.uniform(0.005, 0.06)
-    empty = draw.random() < 0.5
-    drop = draw.random() < 0.5
-    match kind:
-        case "kill":
-            settle = 1.0 + 1.5 * seconds + guard
-        case "flush":
-            seconds, settle = 0.0, 0.7 + guard
-        case "cut" | "client_kill":
-            seconds, settle = 0.0, 0.6
-        case "refuse":
-            settle = 0.6 + 1.5 * seconds
-        case "stall":
-            settle = 2.5 if drop else 0.8
-        case "script_flush":
-            seconds, settle = 0.0, 0.2
-        case _:
-            settle = 0.6
-    return Fault(kind, nodes, gap, seconds, settle, way, late, empty, drop)
+    def _fault(self, kind: Kind, nodes: tuple[int, ...], at: float, gap: float, seconds: float) -> Fault:
+        draw = self._draw
+        way, late = draw.choice(("", "to_server", "to_client")), draw.uniform(0.005, 0.06)
+        empty, drop = draw.random() < 0.5, draw.random() < 0.5
+        lasts = 0.0 if kind in _INSTANT else seconds
+        settle = self._settling.after(kind, nodes, at + gap, lasts, drop=drop)
+        return Fault(kind, nodes, gap, lasts, settle, way, late, empty, drop)
 
 
 def _client_faults(draw: random.Random, seconds: float, slots: int, careless: int, ttl: float) -> tuple[ClientFault, ...]:

@@ -190,7 +190,7 @@ def _load_nemesis(record: Record, path: Path, still: dict[str, list[tuple[int, i
             case "kill":
                 record.killed[line["p"]] = at
             case "delete":
-                record.deletes.append(line)
+                record.deletes.append(line | {"t": line["s"]})
             case "leftovers":
                 record.leftovers.append(line)
             case "look":

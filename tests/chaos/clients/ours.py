@@ -100,7 +100,10 @@ class OurClient:
 
 
 def _votes(error: NotAcquired) -> str:
-    return "".join(str(vote.outcome)[0] for vote in error.votes)
+    """A letter per node, and the words of those that did not vote."""
+    letters = "".join(str(vote.outcome)[0] for vote in error.votes)
+    words = "; ".join(f"{index}: {vote.detail}" for index, vote in enumerate(error.votes) if vote.detail)
+    return f"{letters} {words}"
 
 
 def make() -> OurClient:

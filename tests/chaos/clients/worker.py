@@ -101,7 +101,7 @@ class Worker:
         while True:
             luck = draw.random()
             names = [draw.choice(pools["hot"] if luck < 0.06 else pools["quick"])]
-            if luck > 0.93:
+            if luck > 0.93 and self._task["several"]:
                 names = draw.sample(pools["quick"], draw.choice((2, 2, 3)))
             how: How = draw.choice(("with", "with", "flag", "try"))
             give_up = draw.random() * 0.006 if draw.random() < 0.03 else None

@@ -1,0 +1,96 @@
+"""The workload's way to redis-py's own asyncio Lock: on the first node only, renewed by a task as its users write it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.exceptions import RedisError
+
+from .port import NotGot
+
+if TYPE_CHECKING:
+    from redis.asyncio.lock import Lock
+
+    from .port import Body, Hold, How
+
+__all__ = ["RedisPy", "make"]
+
+
+class LockHold:
+    """A lock of redis-py: it has no deadline and no fence, and nobody is told of its loss."""
+
+    fence: int | None = None
+    votes = ""
+
+    def __init__(self, lock: Lock) -> None:
+        self.token = bytes(lock.local.token).decode()[:8]
+
+    def deadline(self) -> int | None:
+        """It does not say."""
+        return None
+
+    def lost(self) -> str:
+        """It does not say, unless it is asked over the network."""
+        return ""
+
+    async def wait_lost(self) -> None:
+        """Nobody tells."""
+        await asyncio.get_running_loop().create_future()
+
+
+class RedisPy:
+    """A client of one node."""
+
+    async def open(self, task: dict[str, Any]) -> None:
+        """Connect."""
+        pool = BlockingConnectionPool.from_url(task["urls"][0], max_connections=40, timeout=None)
+        self._redis = Redis(connection_pool=pool)
+        self._ttl: float = task["ttl"]
+
+    async def hold(self, names: list[str], how: How, wait: float, body: Body) -> bool:
+        """On the first name only: it has no locks of several."""
+        lock = self._redis.lock(names[0], timeout=self._ttl, blocking=how != "try", blocking_timeout=wait, sleep=0.02)
+        try:
+            if not await lock.acquire():
+                raise NotGot("held")
+        except RedisError as error:
+            raise NotGot(type(error).__name__) from None
+        renewing = asyncio.create_task(self._renew(lock))
+        try:
+            await body(LockHold(lock))
+        finally:
+            renewing.cancel()
+            with contextlib.suppress(RedisError):
+                await lock.release()
+        return True
+
+    async def _renew(self, lock: Lock) -> None:
+        while True:
+            await asyncio.sleep(self._ttl / 3)
+            with contextlib.suppress(RedisError):
+                await lock.reacquire()
+
+    async def read(self, name: str, hold: Hold) -> int:
+        """Never asked: there are no fences."""
+        raise NotImplementedError
+
+    async def write(self, name: str, value: int, hold: Hold) -> None:
+        """Never asked: there are no fences."""
+        raise NotImplementedError
+
+    def clashes(self, error: Exception) -> bool:
+        """There are no fences."""
+        return False
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self._redis.aclose()
+        await self._redis.connection_pool.disconnect()
+
+
+def make() -> RedisPy:
+    """Make the client of this process."""
+    return RedisPy()
