@@ -60,6 +60,7 @@ class Round:
         "_on_decided",
         "_quorum",
         "_slot",
+        "_waiter",
         "_wanted",
         "command",
         "expired",
@@ -85,6 +86,7 @@ class Round:
         self._full = full
         self._quorum = quorum
         self._on_decided = on_decided
+        self._waiter: asyncio.Future[None] | None = None
         self._asked = n = len(context.fleet.nodes)
         self.replies: list[Reply] = [None] * n
         self.yes = self.unfenced = self._no = 0
@@ -191,11 +193,9 @@ class Round:
         return sum(map(is_granted, self.replies))
 
     def decided(self) -> asyncio.Future[None]:
-        """A future that is done once this round, which has no `on_decided`, is; the last one asked for is told."""
-        future = self._context.loop.create_future()
-        if self.open:
-            self._on_decided = lambda _: None if future.done() else future.set_result(None)
-        else:
+        """A future that is done once this round is; the last one asked for is told."""
+        self._waiter = future = self._context.loop.create_future()
+        if not self.open:
             future.set_result(None)
         return future
 
@@ -206,3 +206,5 @@ class Round:
         on_decided, self._on_decided = self._on_decided, None
         if on_decided is not None:
             on_decided(self)
+        elif self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

@@ -47,23 +47,31 @@ class Contender(Protocol):
 
 
 class _Line:
-    """The acquisitions of one resource in this process (the first contends) and its local holder."""
+    """The acquisitions of one resource in this process (one contends, the others queue) and its local holder.
+
+    Most lines are for one acquisition that never waits: only those behind it need a queue.
+    """
 
     __slots__ = ("contender", "holder", "keys", "queue", "resting", "turns")
 
     def __init__(self, keys: tuple[bytes, ...]) -> None:
         self.keys = keys
-        self.queue: OrderedDict[Contender, None] = OrderedDict()
+        self.queue: OrderedDict[Contender, None] | None = None
         self.holder: Holding | None = None
         self.turns = Turns()
         self.resting = False
-        # The head of the queue once it has begun to ask; it goes on by itself.
+        # Has begun to ask, and goes on by itself.
         self.contender: Contender | None = None
 
     @property
     def idle(self) -> bool:
         """True when nobody would miss it."""
-        return self.holder is None and not self.queue and not self.resting
+        return self.open and not self.queue
+
+    @property
+    def open(self) -> bool:
+        """True when the next one may contend."""
+        return self.contender is None and self.holder is None and not self.resting
 
 
 class Lines:
@@ -84,8 +92,13 @@ class Lines:
         line = self._line(contender.keys)
         if line.holder is not None or self._wide:
             contender.refuse_deadlock(self.holders(contender.keys))
-        line.queue[contender] = None
-        self._next(line)
+        if line.idle:
+            line.contender = contender
+            contender.attempt(lead_first=False)
+        else:
+            if line.queue is None:
+                line.queue = OrderedDict()
+            line.queue[contender] = None
 
     def granted(self, contender: Contender, holding: Holding, now: float) -> None:
         """`contender` got the resource, in line or past it."""
@@ -94,7 +107,6 @@ class Lines:
         line.turns.granted(now)
         if line.contender is contender:
             line.contender = None
-            del line.queue[contender]
 
     def refused(self, contender: Contender) -> None:
         """The head of a line found the resource held by another process."""
@@ -105,10 +117,11 @@ class Lines:
     def leave(self, contender: Contender) -> None:
         """`contender` gave up, wherever it stands; the next one's turn comes in the next tick."""
         line = self._lines.get(contender.keys)
-        if line is None or contender not in line.queue:
+        if line is None:
             return
-        del line.queue[contender]
-        if line.contender is contender:
+        if line.queue and contender in line.queue:
+            del line.queue[contender]
+        elif line.contender is contender:
             line.contender = None
             # Not at once: a thousand waiters that fail one after the other would be a thousand calls deep.
             self._context.loop.call_soon(self._next, line)
@@ -150,7 +163,8 @@ class Lines:
 
     def contenders(self) -> list[Contender]:
         """Everybody who contends or waits."""
-        return [contender for line in self._lines.values() for contender in line.queue]
+        lines = self._lines.values()
+        return [contender for line in lines for contender in (line.contender, *(line.queue or ())) if contender is not None]
 
     def _line(self, keys: tuple[bytes, ...]) -> _Line:
         line = self._lines.get(keys)
@@ -176,8 +190,8 @@ class Lines:
         self._next(line, lead_first=True)
 
     def _next(self, line: _Line, lead_first: bool = False) -> None:
-        if line.contender is None and line.holder is None and not line.resting and line.queue:
-            line.contender = next(iter(line.queue))
+        if line.open and line.queue:
+            line.contender, _ = line.queue.popitem(last=False)
             line.contender.attempt(lead_first=lead_first)
 
     def _touching(self, keys: Iterable[bytes]) -> Iterator[_Line]:
