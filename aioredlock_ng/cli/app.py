@@ -14,6 +14,11 @@ __all__ = ["build"]
 
 _COMMANDS = {
     "run": "run",
+    "inspect": "inspecting",
+    "ls": "listing",
+    "release": "releasing",
+    "wait": "waiting",
+    "bench": "bench",
     "doctor": "doctor",
     "demo": "demo.command",
 }

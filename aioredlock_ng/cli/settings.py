@@ -42,6 +42,8 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The lock's na
 def options_of(nodes: list[str] | None, **given: Any) -> tuple[list[str], dict[str, Any]]:
     """The nodes' URLs and the manager's options: what is given (None is not), then the environment.
 
+    A `recovery_guard` of "none" is that of the environment: no guard.
+
     Raises:
         ConfigurationError: There are no nodes, or a value is unusable.
     """
@@ -49,6 +51,8 @@ def options_of(nodes: list[str] | None, **given: Any) -> tuple[list[str], dict[s
     # Given nodes never pass through the comma-separated variable: a password may contain one.
     environ = {**os.environ, _NODES: "given"} if nodes else os.environ
     urls, found = settings_from(environ, given)
+    if given.get("recovery_guard") == "none":
+        given["recovery_guard"] = None
     return nodes or urls, {**found, **given}
 
 

@@ -1,0 +1,102 @@
+"""The command `bench`: how quickly these nodes give and take back a lock of its own; it compares nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sys
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aioredlock_ng import LockNotAcquired, QuorumUnreachable
+from aioredlock_ng._core.samples import round_trips
+
+from .demo.interruption import Interruption
+from .exits import NO_QUORUM, reported, say
+from .settings import JsonOption, NodeOption, NodeTimeoutOption, manager
+from .shown import print_json
+
+if TYPE_CHECKING:
+    from aioredlock_ng import Redlock
+
+__all__ = ["bench"]
+
+PREFIX = "bench:aioredlock_ng"
+"""What the locks' names begin with; `aioredlock_ng:` begins keys that are no locks."""
+
+
+def bench(
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, max=3600, help="How long.")] = 5.0,
+    coroutines: Annotated[int, typer.Option("--coroutines", min=1, max=10_000, help="At once, each its own lock.")] = 1,
+    prefix: Annotated[
+        str, typer.Option(help="Beginning of the locks' names, where the servers allow certain keys only.")
+    ] = PREFIX,
+    as_json: JsonOption = False,
+    node: NodeOption = None,
+    node_timeout: NodeTimeoutOption = None,
+) -> None:
+    """Measure acquire and release on the nodes, uncontended, under names of its own; nothing is left behind.
+
+    The exit status is 0, 69 when no majority of the nodes could be asked, 2 when the command line or a setting is wrong.
+    """
+    with reported("bench"), Interruption() as interruption:
+        redlock = manager(node, node_timeout=node_timeout)
+        took, failed, elapsed = interruption.run(_measure(redlock, prefix, seconds, coroutines))
+        if not took:
+            say("bench", f"not one of {failed} attempts got the lock within {seconds:g} s")
+            raise typer.Exit(NO_QUORUM)
+    figures = round_trips(took)
+    assert figures is not None
+    rate = figures.count / elapsed
+    if as_json:
+        print_json(
+            {
+                "nodes": len(redlock.nodes),
+                "coroutines": coroutines,
+                "seconds": elapsed,
+                "cycles": figures.count,
+                "cycles_per_second": rate,
+                "p50": figures.p50,
+                "p99": figures.p99,
+                "failed": failed,
+            }
+        )
+    else:
+        told = f"p50 {figures.p50 * 1000:.2f} ms, p99 {figures.p99 * 1000:.2f} ms, {failed} failed"
+        sys.stdout.write(f"{rate:,.0f} cycles of acquire and release per second, {told}\n")
+        sys.stdout.write(f"{len(redlock.nodes)} nodes, {coroutines} at once, {elapsed:.1f} s\n")
+
+
+async def _measure(redlock: Redlock, prefix: str, seconds: float, coroutines: int) -> tuple[list[float], int, float]:
+    """The seconds that each cycle took, how many failed, and how long it all was."""
+    run = secrets.token_hex(4)
+    took: list[float] = []
+    failed = 0
+    async with redlock:
+        # One before the clock starts: it meets a set of nodes that can grant nothing in the library's own words.
+        async with redlock.lock(f"{prefix}:{run}", blocking_timeout=0):
+            pass
+        began = perf_counter()
+
+        async def cycle(number: int) -> None:
+            nonlocal failed
+            lock = redlock.lock(f"{prefix}:{run}:{number}", blocking_timeout=0)
+            while (at := perf_counter()) - began < seconds:
+                try:
+                    lease = await lock.acquire()
+                except QuorumUnreachable:
+                    failed += 1
+                    # Not as fast as errors come: the nodes are down or not ready.
+                    await asyncio.sleep(0.05)
+                except LockNotAcquired:
+                    failed += 1
+                else:
+                    await lease.release()
+                    took.append(perf_counter() - at)
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(coroutines):
+                group.create_task(cycle(number))
+        return took, failed, perf_counter() - began

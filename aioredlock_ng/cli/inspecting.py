@@ -1,0 +1,63 @@
+"""The command `inspect`: who holds a lock; it writes nothing to any node."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from .demo.interruption import Interruption
+from .exits import reported
+from .settings import JsonOption, KeyFormatOption, NameArgument, NodeOption, NodeTimeoutOption, manager, name_of
+from .shown import as_dict, holder, life, print_json, safe
+
+if TYPE_CHECKING:
+    from aioredlock_ng import LockInfo, Redlock
+
+__all__ = ["inspect"]
+
+
+def inspect(
+    name: NameArgument,
+    as_json: JsonOption = False,
+    node: NodeOption = None,
+    node_timeout: NodeTimeoutOption = None,
+    key_format: KeyFormatOption = None,
+) -> None:
+    """Show who holds a lock, on which nodes, and for how long.
+
+    The exit status is 0 whether it is held or not, 69 when no majority of the nodes answered, 2 when the command line or a
+    setting is wrong. To branch on it in a script: wait -w 0 NAME.
+    """
+    with reported("inspect"), Interruption() as interruption:
+        # Without the guard, opening writes no marker to a node that has none.
+        redlock = manager(node, node_timeout=node_timeout, key_format=key_format, recovery_guard="none")
+        info = interruption.run(_ask(redlock, name_of(name)))
+    if as_json:
+        print_json(as_dict(info))
+    else:
+        _print(info)
+
+
+async def _ask(redlock: Redlock, name: str | bytes) -> LockInfo:
+    async with redlock:
+        return await redlock.inspect(name)
+
+
+def _print(info: LockInfo) -> None:
+    resource = safe(info.resource)
+    if info.held:
+        head = f"{resource}: held by {holder(info.token)} on {info.nodes} of {info.total} nodes, {life(info.remaining)}"
+    elif info.token is not None:
+        head = f"{resource}: free; no majority of the {info.total} nodes has the same key"
+    else:
+        head = f"{resource}: free"
+    lines = [head]
+    for answer in info.answers:
+        if answer.detail:
+            said = safe(answer.detail)
+        elif answer.token is None:
+            said = "no key"
+        else:
+            said = f"{holder(answer.token)}, {life(answer.remaining)}"
+        lines.append(f"  {answer.node}: {said}")
+    sys.stdout.write("\n".join(lines) + "\n")

@@ -1,0 +1,77 @@
+"""The command `ls`: the locks that there are; it shows what `scan` finds."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from .demo.interruption import Interruption
+from .exits import reported, say
+from .scan import Scan
+from .settings import JsonOption, KeyFormatOption, NodeOption, NodeTimeoutOption, manager, name_of, options_of
+from .shown import as_dict, holder, life, print_json, safe
+
+if TYPE_CHECKING:
+    from aioredlock_ng import LockInfo, Redlock
+
+__all__ = ["ls"]
+
+
+def ls(
+    pattern: Annotated[
+        str, typer.Argument(metavar="[PATTERN]", help="Of names, as Redis has them: order:*", show_default=False)
+    ] = "*",
+    every: Annotated[
+        bool, typer.Option("--all", help="Also keys without expiry: no locks of this library, but maybe of another.")
+    ] = False,
+    as_json: JsonOption = False,
+    node: NodeOption = None,
+    node_timeout: NodeTimeoutOption = None,
+    key_format: KeyFormatOption = None,
+) -> None:
+    """List the locks that the nodes have, by SCAN: string keys that expire, but for the library's own.
+
+    A node cannot tell a lock from other data that looks like one: use a PATTERN where there is any.
+
+    The exit status is 0 also when there are none, 69 when no majority of the nodes could be scanned, 2 when the command line
+    or a setting is wrong.
+    """
+    with reported("ls"), Interruption() as interruption:
+        given = {"node_timeout": node_timeout, "key_format": key_format, "recovery_guard": "none"}
+        redlock = manager(node, **given)
+        scan = Scan(redlock, options_of(node, **given)[1].get("key_format", "{name}"), name_of(pattern), every=every)
+        locks = interruption.run(_scan(redlock, scan))
+    for address, why in scan.silent.items():
+        say("ls", f"without {address}: {why}")
+    if as_json:
+        print_json([as_dict(lock) for lock in locks])
+    elif sys.stdout.isatty():
+        Console().print(_table(locks))
+    else:
+        for lock in locks:
+            words = (safe(lock.resource), f"{lock.nodes}/{lock.total}", life(lock.remaining), holder(lock.token))
+            sys.stdout.write("\t".join(words) + "\n")
+
+
+async def _scan(redlock: Redlock, scan: Scan) -> list[LockInfo]:
+    errors = Console(stderr=True)
+    async with redlock:
+        with Progress(console=errors, transient=True, disable=not sys.stderr.isatty()) as progress:
+            task = progress.add_task("looking at keys", total=await scan.sizes() or None)
+            return await scan.locks(lambda keys: progress.advance(task, keys))
+
+
+def _table(locks: list[LockInfo]) -> Table:
+    table = Table("lock", "nodes", "remaining", "token", box=box.SIMPLE_HEAD, pad_edge=False)
+    for lock in locks:
+        style = "" if lock.held else "dim"
+        words = (safe(lock.resource), f"{lock.nodes} of {lock.total}", life(lock.remaining), holder(lock.token))
+        table.add_row(*(Text(word, style=style) for word in words))
+    return table

@@ -1,0 +1,75 @@
+"""The command `release`: deletes a lock's keys whoever holds it, after asking; it never does so by itself."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .demo.interruption import Interruption
+from .exits import HELD, USAGE, reported, say
+from .settings import JsonOption, KeyFormatOption, NameArgument, NodeOption, NodeTimeoutOption, manager, name_of
+from .shown import holder, life, print_json, safe
+
+if TYPE_CHECKING:
+    from aioredlock_ng import LockInfo, Redlock
+
+__all__ = ["release"]
+
+
+def release(
+    name: NameArgument,
+    force: Annotated[bool, typer.Option("--force", help="Take it from whoever holds it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+    node: NodeOption = None,
+    node_timeout: NodeTimeoutOption = None,
+    key_format: KeyFormatOption = None,
+) -> None:
+    """Delete a lock's keys whoever holds it: an operator's last resort.
+
+    The holder loses the lock: it is told at once if it is this library, and by its next renewal otherwise. Until then it may
+    still be at work.
+
+    The exit status is 0 when the lock is free now, though it was before, 1 when you said no, 69 when no majority of the
+    nodes answered, 2 when the command line or a setting is wrong.
+    """
+    if not force:
+        say("release", "only its holder can release a lock; --force takes it from whoever holds it, who may still be at work")
+        raise typer.Exit(USAGE)
+    with reported("release"), Interruption() as interruption:
+        redlock = manager(node, node_timeout=node_timeout, key_format=key_format)
+        if not yes:
+            info = interruption.run(_inspect(redlock, name_of(name)))
+            if info.token is not None and not _confirmed(info):
+                say("release", "nothing was done")
+                raise typer.Exit(HELD)
+        deleted = interruption.run(_release(redlock, name_of(name)))
+    if as_json:
+        print_json({"resource": name, "deleted": deleted, "total": len(redlock.nodes)})
+    else:
+        what = f"deleted on {deleted} of {len(redlock.nodes)} nodes" if deleted else "no node had a key; it was free"
+        sys.stdout.write(f"{safe(name)}: {what}\n")
+
+
+def _confirmed(info: LockInfo) -> bool:
+    said = (
+        f"{safe(info.resource)} is held by {holder(info.token)} on {info.nodes} of {info.total} nodes, {life(info.remaining)}."
+    )
+    sys.stderr.write(f"{said} Its holder may still be at work. Take it away? [y/N] ")
+    sys.stderr.flush()
+    answer = sys.stdin.readline()
+    if not answer.endswith("\n"):
+        sys.stderr.write("\n")
+    return answer.strip().lower() in ("y", "yes")
+
+
+async def _inspect(redlock: Redlock, name: str | bytes) -> LockInfo:
+    async with redlock:
+        return await redlock.inspect(name)
+
+
+async def _release(redlock: Redlock, name: str | bytes) -> int:
+    async with redlock:
+        return await redlock.force_release(name)

@@ -1,0 +1,145 @@
+"""Finds the locks that the nodes have: SCAN on each, then one look at all nodes for each name; it writes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from hiredis import pack_command
+
+from aioredlock_ng import QuorumUnreachable
+from aioredlock_ng._core.inspection import lock_info
+from aioredlock_ng._core.keys import OWN_KEYS, KeyFormat
+from aioredlock_ng._core.quorum import quorum_of
+from aioredlock_ng._core.votes import Refusal, acquire_vote
+from aioredlock_ng._scripts import Command, Request
+from aioredlock_ng._scripts.kinds import MUTEX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioredlock_ng import LockInfo, Redlock
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._nodes.port import Node
+
+__all__ = ["Scan"]
+
+_STEP = 1000
+"""Keys that one SCAN looks at: some hundred microseconds in which the server does nothing else."""
+
+_BATCH = 100
+"""Keys in one look at all nodes."""
+
+_PATIENCE = 5.0
+"""Seconds that one SCAN may take on a busy server before the node is left out."""
+
+
+class Scan:
+    """One listing of the locks of a set of nodes.
+
+    Args:
+        redlock: Open.
+        key_format: As the manager has it.
+        pattern: Of names, as KEYS and SCAN have it.
+        every: Also keys without expiry, which no lock of this library is.
+
+    Attributes:
+        silent: After `locks`: why nodes have no part in the listing, by their addresses.
+    """
+
+    def __init__(self, redlock: Redlock, key_format: str, pattern: str | bytes, *, every: bool = False) -> None:
+        self._redlock = redlock
+        self._match = KeyFormat(key_format).key(pattern)
+        prefix, _, suffix = key_format.partition("{name}")
+        self._prefix, self._suffix = prefix.encode(), suffix.encode()
+        self._every = every
+        self.silent: dict[str, str] = {}
+
+    async def sizes(self) -> int:
+        """How many keys there are to look at on all nodes together, as far as they tell."""
+        nodes = self._redlock.engine().context.fleet.nodes
+        replies = await asyncio.gather(*(_ask(node, index, "DBSIZE") for index, node in enumerate(nodes)))
+        return sum(reply for reply in replies if type(reply) is int)
+
+    async def locks(self, advance: Callable[[int], object] = lambda _: None) -> list[LockInfo]:
+        """The locks, by name.
+
+        Args:
+            advance: Called with a number of keys that have been looked at.
+
+        Raises:
+            QuorumUnreachable: Too few nodes could be scanned.
+        """
+        nodes = self._redlock.engine().context.fleet.nodes
+        found = await asyncio.gather(*(self._keys_of(node, index, advance) for index, node in enumerate(nodes)))
+        scanned = [keys for keys in found if isinstance(keys, set)]
+        self.silent = {node.address: str(said) for node, said in zip(nodes, found, strict=True) if isinstance(said, str)}
+        if len(scanned) < quorum_of(len(nodes)):
+            told = "; ".join(f"{address}: {said}" for address, said in self.silent.items())
+            raise QuorumUnreachable(f"no majority of the nodes could be scanned: {told}")
+        keys = sorted(set().union(*scanned))
+        locks: list[LockInfo] = []
+        for start in range(0, len(keys), _BATCH):
+            locks += await self._look(keys[start : start + _BATCH])
+        return locks
+
+    async def _keys_of(self, node: Node, index: int, advance: Callable[[int], object]) -> set[bytes] | str:
+        """The keys of one node that may be locks, or why it does not tell."""
+        keys: set[bytes] = set()
+        cursor: bytes = b"0"
+        while True:
+            reply = await _ask(node, index, "SCAN", cursor, "MATCH", self._match, "COUNT", _STEP, "TYPE", "string")
+            if not isinstance(reply, list):
+                return acquire_vote(node.address, reply).detail
+            advance(_STEP)
+            cursor, page = reply
+            keys.update(key for key in page if not key.startswith(OWN_KEYS))
+            if cursor == b"0":
+                return keys
+
+    async def _look(self, keys: list[bytes]) -> list[LockInfo]:
+        nodes = self._redlock.engine().context.fleet.nodes
+        replies = await self._redlock.engine().poll(Command(MUTEX.inspect, tuple(keys)))
+        if len(keys) > 1 and any(isinstance(reply, Refusal) for reply in replies):
+            # A key that is another type there, or that this user may not read, spoils the answer for all: one by one.
+            return [lock for key in keys for lock in await self._look([key])]
+        addresses = [node.address for node in nodes]
+        locks = []
+        for place, key in enumerate(keys):
+            own = [[reply[place]] if isinstance(reply, list) else reply for reply in replies]
+            info = lock_info(self._name_of(key), addresses, own)
+            if self._every or any(answer.remaining is not None for answer in info.answers):
+                locks.append(info)
+        return locks
+
+    def _name_of(self, key: bytes) -> str:
+        return key[len(self._prefix) : len(key) - len(self._suffix)].decode("utf-8", "backslashreplace")
+
+
+class _Question:
+    """Asks one node one thing; see `Sink`."""
+
+    def __init__(self, command: Request, started: float) -> None:
+        self.command = command
+        self.started = started
+        self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+
+    def stands(self) -> bool:
+        """See `Sink.stands`."""
+        return True
+
+    def deliver(self, index: int, reply: Reply) -> None:
+        """See `Sink.deliver`."""
+        if not self.reply.done():
+            self.reply.set_result(reply)
+
+
+async def _ask(node: Node, index: int, *words: Any) -> Reply:
+    """The answer; None when there is none in time."""
+    question = _Question(Request(pack_command(words)), asyncio.get_running_loop().time())
+    node.ask(question, index)
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            return await question.reply
+    except TimeoutError:
+        return None

@@ -1,0 +1,44 @@
+"""Locks for people and for machines: a dictionary for JSON, words for lines; it asks nobody."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aioredlock_ng import LockInfo
+
+__all__ = ["as_dict", "holder", "life", "print_json", "safe"]
+
+_SHORT = 8
+"""Characters of a token that tell it from others; a whole one is enough to release the lock with."""
+
+
+def print_json(value: object) -> None:
+    """Write a value to standard output; non-ASCII is escaped, so that any terminal's encoding will do."""
+    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def as_dict(info: LockInfo) -> dict[str, Any]:
+    """For JSON: seconds, null for a key without expiry (there is no infinity in JSON) and where nothing is known."""
+    return {**asdict(info), "remaining": info.remaining if math.isfinite(info.remaining) else None}
+
+
+def holder(token: str | None) -> str:
+    """A token for people: its beginning."""
+    if token is None:
+        return "-"
+    return safe(token if len(token) <= _SHORT else f"{token[:_SHORT]}…")
+
+
+def life(seconds: float | None) -> str:
+    """What is left, for people."""
+    return "no expiry" if seconds is None or math.isinf(seconds) else f"{seconds:.1f} s left"
+
+
+def safe(text: str) -> str:
+    """Text from a server without control characters: it must not move the cursor or end the line."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

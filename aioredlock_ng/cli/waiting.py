@@ -1,0 +1,115 @@
+"""The command `wait`: until a lock is free; it never takes it, and sleeps until the nodes say that a key changed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aioredlock_ng._core.keys import KeyFormat
+from aioredlock_ng._core.quorum import quorum_of
+
+from .demo.interruption import Interruption
+from .exits import HELD, reported, say
+from .settings import KeyFormatOption, NameArgument, NodeOption, NodeTimeoutOption, manager, name_of, options_of
+from .shown import holder, life
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aioredlock_ng import LockInfo, Redlock
+    from aioredlock_ng._engine.holding import Holding
+
+__all__ = ["wait"]
+
+_TRACKED_LOOK = 2.0
+"""Seconds between looks while a majority of the nodes tells about changes: for what a message lost would have told."""
+
+_UNTRACKED_LOOK = 0.5
+"""The like where they do not tell."""
+
+_EXPIRY_MARGIN = 0.005
+"""Seconds after which a key that should have expired has."""
+
+
+def wait(
+    name: NameArgument,
+    seconds: Annotated[
+        float | None,
+        typer.Option("-w", "--wait", min=0, metavar="SECS", help="Wait so long at most; 0: look once.", show_default=False),
+    ] = None,
+    conflict_code: Annotated[
+        int, typer.Option("-E", "--conflict-code", min=0, max=255, help="Exit status when it is still held.")
+    ] = HELD,
+    node: NodeOption = None,
+    node_timeout: NodeTimeoutOption = None,
+    key_format: KeyFormatOption = None,
+) -> None:
+    """Wait until a lock is free, without taking it; somebody else may have it a moment later.
+
+    The exit status is 0 when it is free, 1 (-E) when it is still held after -w, 69 when no majority of the nodes answered,
+    2 when the command line or a setting is wrong.
+    """
+    with reported("wait"), Interruption() as interruption:
+        given = {"node_timeout": node_timeout, "key_format": key_format, "recovery_guard": "none"}
+        redlock = manager(node, **given)
+        key = KeyFormat(options_of(node, **given)[1].get("key_format", "{name}")).key(name_of(name))
+        info = interruption.run(_wait(redlock, name_of(name), key, seconds))
+    if info.held:
+        say("wait", f"{info.resource!r} is held by {holder(info.token)}, {life(info.remaining)}")
+        raise typer.Exit(conflict_code)
+
+
+async def _wait(redlock: Redlock, name: str | bytes, key: bytes, seconds: float | None) -> LockInfo:
+    """Returns what was found last: free, or still held when the time was over."""
+    loop = asyncio.get_running_loop()
+    async with redlock:
+        end = float("inf") if seconds is None else loop.time() + seconds
+        onlooker = _Onlooker(key)
+        redlock.engine().lines.join(onlooker)
+        try:
+            while True:
+                onlooker.changes.clear()
+                # It reads the keys, which leaves them tracked on every connection: no change from here on is missed.
+                info = await redlock.inspect(name)
+                left = end - loop.time()
+                if not info.held or left <= 0:
+                    return info
+                tracked = sum(node.tracking for node in redlock.nodes) >= quorum_of(info.total)
+                look = _TRACKED_LOOK if tracked else _UNTRACKED_LOOK
+                try:
+                    async with asyncio.timeout(min(look, left, info.remaining + _EXPIRY_MARGIN)):
+                        await onlooker.changes.wait()
+                except TimeoutError:
+                    pass
+        finally:
+            redlock.engine().lines.leave(onlooker)
+
+
+class _Onlooker:
+    """Stands in the line of a key to hear of its changes, and never asks for the lock; see `Contender`."""
+
+    unreachable = False
+
+    def __init__(self, key: bytes) -> None:
+        self.keys: tuple[bytes, ...] = (key,)
+        self.changes = asyncio.Event()
+
+    def attempt(self, *, lead_first: bool) -> None:
+        """It is our turn: to look."""
+        self.changes.set()
+
+    def wake(self) -> None:
+        """The like."""
+        self.changes.set()
+
+    def changed(self, index: int) -> None:
+        """Node `index` says that the key changed."""
+        self.changes.set()
+
+    def give_up(self, error: BaseException | None) -> None:
+        """The manager is closing; so are we."""
+
+    def refuse_deadlock(self, holders: Sequence[Holding]) -> None:
+        """Nobody in this process holds anything."""

@@ -1,0 +1,202 @@
+"""`inspect`, `ls`, `release`, `wait` and `bench` on real servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioredlock_ng import Redlock
+from tests.cli.commands import PATIENCE, Cli, connected, line
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from tests.support.node_set import NodeSet
+
+
+async def test_inspect_tells_who_holds_a_lock(cli: Cli, three_nodes: NodeSet) -> None:
+    async with Redlock(three_nodes.urls, node_timeout=1.0, ttl=60.0) as redlock, redlock.lock("order:42") as lease:
+        told = json.loads(cli("inspect", "order:42", "--json").stdout)
+        assert (told["resource"], told["held"], told["token"]) == ("order:42", True, lease.token)
+        assert (told["nodes"], told["total"]) == (3, 3)
+        assert 0 < told["remaining"] <= 60
+        assert [answer["token"] for answer in told["answers"]] == [lease.token] * 3
+        lines = cli("inspect", "order:42").stdout.splitlines()
+        assert lines[0].startswith(f"order:42: held by {lease.token[:8]}… on 3 of 3 nodes, ")
+        assert len(lines) == 4
+        assert lease.token not in "".join(lines)
+
+
+def test_inspect_writes_nothing(cli: Cli, three_nodes: NodeSet) -> None:
+    three_nodes.wipe()
+    answer = cli("inspect", "x")
+    assert answer.returncode == 0
+    assert answer.stdout.startswith("x: free\n")
+    assert [node.command("DBSIZE") for node in three_nodes] == [b"0"] * 3
+
+
+def test_inspect_tells_a_key_without_expiry_in_valid_json(cli: Cli, three_nodes: NodeSet) -> None:
+    for node in three_nodes:
+        node.command("SET", "x", "for\x1bever")
+    told = json.loads(cli("inspect", "x", "--json").stdout)
+    assert told["held"] is True
+    assert told["remaining"] is None
+    answer = cli("inspect", "x").stdout
+    assert "no expiry" in answer
+    assert "\x1b" not in answer
+
+
+async def test_ls_lists_locks_and_nothing_else(cli: Cli, three_nodes: NodeSet) -> None:
+    for node in three_nodes:
+        node.command("HSET", "a hash", "field", "value")
+        node.command("SET", "no expiry", "value")
+        node.command("RPUSH", "a list", "value")
+    three_nodes[0].command("SET", "left over", "somebody", "PX", "60000")
+    async with (
+        Redlock(three_nodes.urls, node_timeout=1.0, ttl=60.0) as redlock,
+        redlock.lock("order:1") as first,
+        redlock.lock("order:2"),
+        redlock.lock(b"\xff"),
+    ):
+        told = json.loads(cli("ls", "--json").stdout)
+        assert [(lock["resource"], lock["held"], lock["nodes"]) for lock in told] == [
+            ("left over", False, 1),
+            ("order:1", True, 3),
+            ("order:2", True, 3),
+            ("\\xff", True, 3),
+        ]
+        assert told[1]["token"] == first.token
+        (only,) = cli("ls", "*:1").stdout.splitlines()
+        assert only.split("\t")[:2] == ["order:1", "3/3"]
+        assert "no expiry" in cli("ls", "--all", "no*").stdout
+    assert cli("ls", "order:*").stdout == ""
+
+
+async def test_ls_finds_every_one_of_many(cli: Cli, three_nodes: NodeSet) -> None:
+    for node in three_nodes:
+        node.command("EVAL", 'for i = 1, 2500 do redis.call("SET", "lock:" .. i, "t", "PX", 600000) end', "0")
+    # The same name, another type on one node: that node has no part in this lock.
+    three_nodes[2].command("DEL", "lock:7")
+    three_nodes[2].command("HSET", "lock:7", "field", "value")
+    told = json.loads(cli("ls", "--key-format", "lock:{name}", "--json").stdout)
+    assert {lock["resource"] for lock in told} == {str(number) for number in range(1, 2501)}
+    (mixed,) = (lock for lock in told if lock["resource"] == "7")
+    assert (mixed["nodes"], mixed["held"]) == (2, True)
+    assert "WRONGTYPE" in mixed["answers"][2]["detail"]
+
+
+@pytest.mark.faults
+def test_ls_goes_on_without_a_minority_and_says_so(cli: Cli, three_nodes: NodeSet) -> None:
+    three_nodes.crash(0)
+    with cli.holding("x"):
+        answer = cli("ls")
+        assert answer.stdout.startswith("x\t2/3\t")
+        assert answer.stderr.startswith("aioredlock-ng ls: without 127.0.0.1:")
+    three_nodes.crash(1)
+    answer = cli("ls")
+    assert answer.returncode == 69
+    assert answer.stdout == ""
+
+
+def test_ls_on_a_terminal_shows_a_table(cli: Cli) -> None:
+    ours, theirs = pty.openpty()
+    with cli.holding("x"):
+        answer = subprocess.run(
+            cli.words("ls"), env=cli.env, stdin=theirs, stdout=theirs, stderr=theirs, timeout=PATIENCE, check=False
+        )
+    os.close(theirs)
+    assert answer.returncode == 0
+    shown = os.read(ours, 65_536).decode()
+    os.close(ours)
+    assert "remaining" in shown
+    assert "3 of 3" in shown
+
+
+def test_release_needs_to_be_told_twice(cli: Cli, three_nodes: NodeSet) -> None:
+    with cli.holding("x"):
+        refused = cli("release", "x")
+        assert refused.returncode == 2
+        assert "--force" in refused.stderr
+        for said in ("n\n", "\n", ""):
+            declined = cli("release", "x", "--force", input=said)
+            assert declined.returncode == 1
+            assert "x is held by " in declined.stderr
+            assert "nothing was done" in declined.stderr
+        assert three_nodes.keys() == [{"x"}] * 3
+
+
+def test_release_takes_a_lock_away(cli: Cli, three_nodes: NodeSet) -> None:
+    with cli.started("run", "x", "--", "sh", "-c", "echo ready; read line") as holder:
+        assert line(holder) == "ready"
+        answer = cli("release", "x", "--force", input="y\n")
+        assert answer.returncode == 0
+        assert answer.stdout == "x: deleted on 3 of 3 nodes\n"
+        assert holder.wait(PATIENCE) == 75
+    assert three_nodes.keys() == [set(), set(), set()]
+    again = cli("release", "x", "--force", "--yes", "--json")
+    assert again.returncode == 0
+    assert json.loads(again.stdout) == {"resource": "x", "deleted": 0, "total": 3}
+
+
+async def test_wait_returns_when_the_lock_is_free_and_never_takes_it(cli: Cli, three_nodes: NodeSet) -> None:
+    with cli.holding("x", "--ttl", "60") as holder, cli.started("wait", "x") as waiter:
+        await eventually(lambda: connected(three_nodes) == 2, within=PATIENCE, every=0.05)
+        holder.communicate("\n", timeout=PATIENCE)
+        freed = time.monotonic()
+        assert waiter.wait(PATIENCE) == 0
+        assert time.monotonic() - freed < 10
+    assert three_nodes.keys() == [set(), set(), set()]
+
+
+def test_wait_sees_a_key_that_nobody_deletes_expire(cli: Cli, three_nodes: NodeSet) -> None:
+    for node in three_nodes:
+        node.command("SET", "x", "a holder that died", "PX", "1500")
+    assert cli("wait", "x", "-w", "20").returncode == 0
+
+
+def test_wait_is_bounded_and_looks_once_with_zero(cli: Cli) -> None:
+    with cli.holding("x"):
+        for words in (["-w", "0"], ["-w", "0.3", "-E", "5"]):
+            answer = cli("wait", "x", *words)
+            assert answer.returncode == (5 if "-E" in words else 1)
+            assert answer.stderr.startswith("aioredlock-ng wait: 'x' is held by ")
+    assert cli("wait", "x", "-w", "0").returncode == 0
+
+
+def test_bench_measures_and_leaves_nothing(cli: Cli, three_nodes: NodeSet) -> None:
+    answer = cli("bench", "--seconds", "0.3", "--coroutines", "5", "--json")
+    told = json.loads(answer.stdout)
+    assert told["cycles"] > 0
+    assert told["failed"] == 0
+    assert 0 < told["p50"] <= told["p99"] < told["seconds"]
+    assert told["cycles_per_second"] == pytest.approx(told["cycles"] / told["seconds"])
+    assert three_nodes.keys() == [set(), set(), set()]
+    assert "cycles of acquire and release per second" in cli("bench", "--seconds", "0.1").stdout
+
+
+@pytest.mark.parametrize("command", ["inspect", "release", "wait", "bench", "ls"])
+def test_errors_are_one_line_with_an_exit_status(cli: Cli, command: str) -> None:
+    words = [
+        command,
+        *(["x"] if command not in ("bench", "ls") else []),
+        *(["--force", "--yes"] if command == "release" else []),
+    ]
+    nowhere = cli(*words, "--node", "redis://:s3cr3t@127.0.0.1:1")
+    assert nowhere.returncode == 69
+    assert "127.0.0.1:1" in nowhere.stderr
+    wrong = cli(*words, "--node", "http://:s3cr3t@127.0.0.1:1")
+    assert wrong.returncode == 2
+    cli.env.pop("AIOREDLOCK_NG_NODES")
+    none = cli(*words)
+    assert none.returncode == 2
+    assert "AIOREDLOCK_NG_NODES" in none.stderr
+    for answer in (nowhere, wrong, none):
+        assert answer.stderr.startswith(f"aioredlock-ng {command}: ")
+        assert answer.stderr.count("\n") == 1
+        assert "s3cr3t" not in answer.stderr
+        assert answer.stdout == ""
