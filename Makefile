@@ -1,6 +1,6 @@
 # Everything runs in .venv, made from nothing but a Python 3.11 or newer. `make PYTHON=/path/to/python …` chooses it.
 .DEFAULT_GOAL := test
-.PHONY: test matrix suite check demo bench model clean
+.PHONY: test matrix suite check demo bench model simulate clean
 
 # The first that runs and is new enough: a version manager's shim may exist and refuse.
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
@@ -39,6 +39,11 @@ bench: .venv/ready
 # Every state of the models of tests/model, at their large bound: docs/model.md.
 model: .venv/ready
 	$(BIN)/python -m tests.model $(ARGS)
+
+# The whole library in a simulated world, as many seeds as asked for: docs/simulation.md.
+SEEDS ?= 1000
+simulate: .venv/ready
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
 clean:
 	rm -rf .venv .nox .cache build dist htmlcov .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,8 @@
+"""`python -m tests.simulation`; all of it is in `command`, since processes of a pool cannot import from here."""
+
+import sys
+
+from tests.simulation.command import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""`make simulate`: runs as many seeds as asked for on all processors, or one with its log, or all mutants."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.plan import plan_of
+from tests.simulation.shrink import play, shrink
+from tests.simulation.tell import Totals, repeat, tell_log, tell_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from tests.simulation.run import Outcome
+
+__all__ = ["main"]
+
+_AT_ONCE = 10
+"""Seeds that a process of the pool is given at a time."""
+
+MUTANT_SEEDS = 3000
+"""Seeds after which a mutant counts as not caught."""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run, print, and return 0 if no invariant was violated (or every mutant was caught)."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000, metavar="N", help="how many (1000)")
+    parser.add_argument("--first-seed", type=int, default=0, metavar="K", help="the first of them (0)")
+    parser.add_argument("--seed", type=int, metavar="S", help="this one alone, with its event log")
+    parser.add_argument("--keep", metavar="NAMES", help="with --seed: only these actions and faults of it")
+    parser.add_argument("--mutant", choices=sorted(MUTANTS), help="with this defect in the library")
+    parser.add_argument("--mutants", action="store_true", help="how many seeds each defect takes to be caught")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N", help="at a time (all processors)")
+    arguments = parser.parse_args(words)
+    if arguments.seed is not None:
+        return _one(arguments.seed, arguments.keep, arguments.mutant)
+    with closing(_Pool(arguments.processes)) as pool:
+        if arguments.mutants:
+            return _all_mutants(pool)
+        seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+        return _many(pool, seeds, arguments.mutant)
+
+
+class _Pool:
+    def __init__(self, processes: int) -> None:
+        # Started anew: nothing of this process is to be in theirs.
+        self._pool = multiprocessing.get_context("spawn").Pool(processes)
+
+    def outcomes(self, seeds: Iterable[int], mutant: str | None) -> Iterator[Outcome]:
+        """In any order."""
+        return self._pool.imap_unordered(_play, ((seed, mutant) for seed in seeds), chunksize=_AT_ONCE)
+
+    def first(self, mutants: Sequence[str]) -> Iterator[tuple[str, Outcome | None]]:
+        """For each mutant, the first seed that catches it."""
+        return self._pool.imap(_catch, mutants)
+
+    def close(self) -> None:
+        """End it, whatever it does."""
+        self._pool.terminate()
+        self._pool.join()
+
+
+def _play(job: tuple[int, str | None]) -> Outcome:
+    seed, mutant = job
+    outcome = play(plan_of(seed), mutant)
+    # The log is made again where it is wanted: it is larger than all the rest.
+    outcome.log = []
+    return outcome
+
+
+def _catch(mutant: str) -> tuple[str, Outcome | None]:
+    for seed in range(MUTANT_SEEDS):
+        outcome = _play((seed, mutant))
+        if outcome.violation is not None:
+            return mutant, outcome
+    return mutant, None
+
+
+def _many(pool: _Pool, seeds: range, mutant: str | None) -> int:
+    totals, started = Totals(), time.monotonic()
+    failed: list[Outcome] = []
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[found]} violations"),
+    )
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task("simulating", total=len(seeds), found=0)
+        for outcome in pool.outcomes(seeds, mutant):
+            totals.add(outcome)
+            if outcome.violation is not None:
+                failed.append(outcome)
+            progress.update(bar, advance=1, found=len(failed))
+    _say(*totals.lines(time.monotonic() - started))
+    if not failed:
+        _say(f"no invariant violated by seeds {seeds.start} to {seeds.stop - 1}")
+        return 0
+    failed.sort(key=lambda outcome: outcome.seed)
+    for outcome in failed:
+        _say(f"seed {outcome.seed}: {outcome.violation}")
+    _shorten(failed[0].seed, mutant)
+    return 1
+
+
+def _shorten(seed: int, mutant: str | None) -> None:
+    whole = plan_of(seed)
+    plan, outcome = shrink(whole, mutant)
+    _say("", f"the shortest run found for seed {seed}:", *tell_plan(plan), *tell_log(outcome.log))
+    _say(f"{outcome.violation}", f"to repeat it: {repeat(plan, whole, mutant)}")
+
+
+def _one(seed: int, keep: str | None, mutant: str | None) -> int:
+    plan = plan_of(seed)
+    if keep is not None:
+        plan = plan.keeping(set(keep.split(",")))
+    outcome = play(plan, mutant)
+    totals = Totals()
+    totals.add(outcome)
+    _say(*tell_plan(plan), *tell_log(outcome.log))
+    if outcome.violation is None:
+        _say(f"no invariant violated; {outcome.acquired} acquisitions, {outcome.faults.total()} faults")
+        return 0
+    _say(str(outcome.violation))
+    if keep is None:
+        _shorten(seed, mutant)
+    return 1
+
+
+def _all_mutants(pool: _Pool) -> int:
+    escaped = 0
+    _say(f"{'mutant':12}{'what is wrong':58}{'caught by':14}{'seeds':>6}")
+    for name, outcome in pool.first(list(MUTANTS)):
+        violation = None if outcome is None else outcome.violation
+        caught, seeds = (
+            ("nothing", MUTANT_SEEDS) if outcome is None or violation is None else (violation.invariant, outcome.seed + 1)
+        )
+        escaped += violation is None
+        _say(f"{name:12}{MUTANTS[name].what:58}{caught:14}{seeds:6}")
+    _say("", f"{len(MUTANTS) - escaped} of {len(MUTANTS)} caught")
+    return 1 if escaped else 0
+
+
+def _say(*lines: str) -> None:
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,194 @@
+"""Deliberate defects, put into the library from outside for the time of some runs: the simulation must notice each."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from aioredlock_ng import lease as lease_module
+from aioredlock_ng._core.lease_state import LeaseState, Phase
+from aioredlock_ng._core.votes import is_granted
+from aioredlock_ng._engine import acquire, cleanup, engine, extender, waiting
+from aioredlock_ng._engine.acquire import Acquisition
+from aioredlock_ng._engine.holding import Holding
+from aioredlock_ng._nodes.memory_server import MemoryServer, _bytes
+from aioredlock_ng._nodes.node import RedisNode
+from aioredlock_ng._scripts import Command
+from aioredlock_ng.options import Options
+from tests.simulation.world import ProcessLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+__all__ = ["MUTANTS", "Mutant", "mutated"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One defect.
+
+    Attributes:
+        what: What is wrong, in words.
+        patches: What to replace: of which object, which attribute, by what.
+    """
+
+    name: str
+    what: str
+    patches: tuple[tuple[object, str, Any], ...]
+
+
+def _nothing(*_: object, **__: object) -> None:
+    """Leave it out."""
+
+
+def _clock() -> float:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, ProcessLoop)
+    return loop.clock()
+
+
+def _holding_from_now(spec: Any, token: bytes, _started: float, ballot: Any, granted: list[Any], fence: int | None) -> Holding:
+    return Holding(spec, token, _clock(), ballot, granted, fence)
+
+
+def _delete_anybodys(self: MemoryServer, command: Command, by: Any) -> int:
+    return sum(self.delete(key, by) for key in command.keys)
+
+
+def _set_again(self: MemoryServer, command: Command, by: Any) -> Any:
+    ttl, *tokens = command.args
+    for key, token in zip(command.keys, tokens, strict=True):
+        if self.get(key) in (None, token):
+            self.set(key, _bytes(token), int(ttl) / 1000, by)
+    return self._whose(command.keys, tokens, by)
+
+
+_renewed = LeaseState.renewed
+
+
+def _renewed_from_reply(self: LeaseState, number: int, started: float, ttl: float, deadline: float) -> bool:
+    return _renewed(self, number, started, ttl, deadline + _clock() - started)
+
+
+def _lead_is_proof(self: Acquisition, attempt: Any) -> None:
+    if self._lead_index is not None and is_granted(attempt.replies[self._lead_index]):
+        self._lead_index = None
+        self._decided(attempt)
+    else:
+        _led(self, attempt)
+
+
+_led = Acquisition._led
+
+
+def _store_maximum(self: MemoryServer, fence: int, slots: Any, granted: int) -> int:
+    highest = max(fence, *(self.counters.get(slot, 0) for slot in slots))
+    self.counters.update(dict.fromkeys(slots, highest))
+    return 1
+
+
+_release_lease = lease_module.Lease.release
+
+
+async def _release_by_resource(self: lease_module.Lease) -> bool:
+    for holding in self._engine.extender.holdings:
+        if holding.spec.keys == self._holding.spec.keys:
+            holding.unschedule()
+    return await _release_lease(self)
+
+
+async def _release_unshielded(self: lease_module.Lease) -> bool:
+    await asyncio.sleep(0)
+    return await _release_lease(self)
+
+
+_acquire_guarded = MemoryServer._acquire_guarded
+
+
+def _unguarded(self: MemoryServer, command: Command, by: Any) -> Any:
+    token, ttl, _, *rest = command.args
+    return _acquire_guarded(self, Command(command.script, command.keys, (token, ttl, b"", *rest), None, b""), by)
+
+
+_begin = Acquisition._begin
+
+
+def _same_token(self: Acquisition, now: float, on_decided: Callable[[Any], None]) -> Any:
+    context, before = self._context, self._round
+    fresh = context.new_token
+    if before is not None:
+        context.new_token = lambda: before.token
+    try:
+        return _begin(self, now, on_decided)
+    finally:
+        context.new_token = fresh
+
+
+def _forgive_releases(self: RedisNode, _channel: object) -> None:
+    self._owed = {}
+
+
+def _confirm_anybody(self: MemoryServer, command: Command, _by: Any) -> Any:
+    _token, fence, *slots = map(_bytes, command.args)
+    return self._store(int(fence), slots, granted=0)
+
+
+def _released_only(self: extender.Extender, holding: Holding) -> Any:
+    if holding.phase is not Phase.HELD:
+        return None
+    holding.end(Phase.RELEASED)
+    self._forget(holding)
+    return self._releases.send(holding.spec, holding.token, holding.granted, holding.longest_ttl, self._context.clock())
+
+
+def _mutants() -> Iterator[Mutant]:
+    def one(name: str, what: str, *patches: tuple[object, str, Any]) -> Mutant:
+        return Mutant(name, what, patches)
+
+    yield one("quorum", "a quorum is one node less", (engine, "quorum_of", lambda n: max(1, n // 2)))
+    yield one(
+        "elapsed",
+        "the time that an attempt took is not subtracted",
+        (acquire, "Holding", _holding_from_now),
+        (acquire, "deadline_of", lambda *_: float("inf")),
+    )
+    yield one("drift", "drift is ignored", (Options, "drift", lambda *_: 0.0))
+    yield one("cleanup", "a failed attempt is not undone", (Acquisition, "_undo", _nothing))
+    yield one("release", "a release deletes whoever's key", (MemoryServer, "_release", _delete_anybodys))
+    yield one("repair", "a renewal sets a missing key again, and counts it", (MemoryServer, "_extend", _set_again))
+    yield one("deadline", "a renewal's deadline counts from its reply", (LeaseState, "renewed", _renewed_from_reply))
+    yield one("wakeup", "after a wake-up the lead node's grant is proof enough", (Acquisition, "_led", _lead_is_proof))
+    yield one("fence", "fences are acknowledged by maximum", (MemoryServer, "_store", _store_maximum))
+    yield one("confirm", "the second round does not compare the token", (MemoryServer, "_confirm", _confirm_anybody))
+    yield one("extender", "a release stops the renewals of its resource", (lease_module.Lease, "release", _release_by_resource))
+    yield one("late-grant", "a grant that comes after the refusal is ignored", (cleanup, "may_have_set", is_granted))
+    yield one("unshielded", "cancelled, a release is given up", (lease_module.Lease, "release", _release_unshielded))
+    yield one("cancelled", "a cancelled acquisition is not given up", (engine.Engine, "cancelled", _nothing))
+    yield one("wakeups", "wake-ups are lost", (waiting.Lines, "changed", _nothing))
+    yield one("handoff", "a release does not hand on", (extender.Extender, "release", _released_only))
+    yield one("guard", "nodes that forgot vote at once", (MemoryServer, "_acquire_guarded", _unguarded))
+    yield one("owed", "releases are not owed across a reconnect", (RedisNode, "_pay", _forgive_releases))
+    yield one("token", "one token for all attempts of an acquisition", (Acquisition, "_begin", _same_token))
+    yield one("timer", "nobody watches the deadline", (extender.Extender, "_watch_deadline", _nothing))
+    yield one("monotonic", "the clock stands still in a suspend", (ProcessLoop, "clock", ProcessLoop.time))
+
+
+MUTANTS = {mutant.name: mutant for mutant in _mutants()}
+"""By name."""
+
+
+@contextmanager
+def _patched(mutant: Mutant) -> Iterator[None]:
+    with ExitStack() as stack:
+        for target, name, by in mutant.patches:
+            stack.enter_context(patch.object(target, name, by))
+        yield
+
+
+def mutated(name: str | None) -> AbstractContextManager[None]:
+    """With the defect of that name; None: as the library is."""
+    return nullcontext() if name is None else _patched(MUTANTS[name])

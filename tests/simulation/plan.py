@@ -1,0 +1,252 @@
+"""One integer makes a whole run: settings, network, clocks, what every process does, and what goes wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.simulation.network import Profile
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+__all__ = ["Action", "Fault", "Plan", "plan_of"]
+
+DRIFT_FACTOR = 0.01
+WITHIN = 0.0045
+"""Clock rates within 1 ± this differ by less than the drift factor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One acquisition and what becomes of it; all times in seconds.
+
+    Attributes:
+        name: In what is printed, and by which it is kept when a run is made shorter: process, task and number.
+        how: "with", "acquire" or "try".
+        then: What happens while it is held: "", "extend", "verify", "abandon", "leave" (never released).
+        cancel_after: When the task is cancelled: after so many seconds, or (a whole number from 1) callbacks; None.
+    """
+
+    name: str
+    process: int
+    task: int
+    think: float
+    how: str
+    resources: tuple[str, ...]
+    ttl: float
+    blocking_timeout: float | None
+    auto_extend: bool
+    max_hold: float | None
+    hold: float
+    then: str
+    cancel_after: float | int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that goes wrong at `at`, true time, and lasts for `lasts`.
+
+    Attributes:
+        kind: A method of `faults.Faults`.
+        process: Whose; -1: everybody's.
+        node: Which.
+        extra: A further figure: seconds, callbacks, a choice.
+    """
+
+    name: str
+    kind: str
+    at: float
+    lasts: float
+    process: int
+    node: int
+    extra: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A whole run.
+
+    Attributes:
+        profiles: Per process and node: how long messages take.
+        rates: Of the processes' clocks, then of the servers'.
+        skews: Of the processes' wall clocks, then of the servers'.
+        within_drift: Clock rates differ by less than the drift factor: no two valid leases, whatever else happens.
+        beyond_guard: Nodes forget though nothing guards against it.
+    """
+
+    seed: int
+    nodes: int
+    processes: int
+    network: str
+    profiles: tuple[tuple[Profile, ...], ...]
+    node_timeout: float
+    ttl: float
+    max_ttl: float
+    fencing: bool
+    guard: str | None
+    rates: tuple[float, ...]
+    skews: tuple[float, ...]
+    within_drift: bool
+    beyond_guard: bool
+    actions: tuple[Action, ...]
+    faults: tuple[Fault, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all that can be left out."""
+        return (*(action.name for action in self.actions), *(fault.name for fault in self.faults))
+
+    def keeping(self, names: Collection[str]) -> Plan:
+        """The same without all actions and faults that are not named."""
+        actions = tuple(action for action in self.actions if action.name in names)
+        faults = tuple(fault for fault in self.faults if fault.name in names)
+        return replace(self, actions=actions, faults=faults)
+
+
+_NETWORKS = {
+    # name: seconds one way (least, most), spread, node_timeout, ttls
+    "loopback": ((0.00005, 0.0001), 0.00003, 0.05, (0.3, 0.5, 1.0)),
+    "zone": ((0.0002, 0.0005), 0.0001, 0.05, (0.3, 0.6, 1.0)),
+    "zones": ((0.0005, 0.002), 0.0004, 0.1, (0.6, 1.0, 2.0)),
+    "continents": ((0.01, 0.08), 0.003, 0.4, (2.0, 3.0)),
+}
+
+
+def plan_of(seed: int) -> Plan:
+    """The run of a seed."""
+    rng = Random(f"plan {seed}")
+    network = rng.choices(list(_NETWORKS), (30, 25, 25, 20))[0]
+    (least, most), spread, node_timeout, ttls = _NETWORKS[network]
+    nodes = rng.choices((3, 5, 2, 4, 1), (70, 20, 3, 5, 2))[0]
+    processes = rng.choice((1, 2, 2, 3, 3, 4))
+    tail = rng.choice((0.0, 0.0, 0.005, 0.02))
+    loss = rng.choice((0.0, 0.0, 0.0, 0.003))
+    profiles = tuple(
+        tuple(Profile(rng.uniform(least, most), spread, tail, loss) for _ in range(nodes)) for _ in range(processes)
+    )
+    ttl = rng.choice(ttls)
+    fencing, guard = rng.choices(
+        ((True, "auto"), (True, "strict"), (False, "auto"), (True, None), (False, None)), (65, 8, 7, 8, 12)
+    )[0]
+    within = rng.random() < 0.92
+    limit = WITHIN if within else 0.2
+    rates = tuple(1.0 + limit * rng.choice((-1.0, -1.0, 0.0, 1.0, 1.0, rng.uniform(-1, 1))) for _ in range(processes + nodes))
+    max_ttl = ttl * rng.choice((1.0, 1.5))
+    skews = tuple(1.7e9 + rng.uniform(-0.2, 0.2) * max_ttl for _ in range(processes + nodes))
+    plan = Plan(
+        seed=seed,
+        nodes=nodes,
+        processes=processes,
+        network=network,
+        profiles=profiles,
+        node_timeout=node_timeout,
+        ttl=ttl,
+        max_ttl=max_ttl,
+        fencing=fencing,
+        guard=guard,
+        rates=rates,
+        skews=skews,
+        within_drift=within,
+        beyond_guard=False,
+        actions=(),
+        faults=(),
+    )
+    actions = _actions(rng, plan)
+    length = ttl * rng.choice((4, 6, 10))
+    faults = _faults(rng, plan, length)
+    forgetting = any(fault.kind in ("flush", "crash_empty") for fault in faults)
+    return replace(plan, actions=actions, faults=faults, beyond_guard=forgetting and guard is None)
+
+
+def _actions(rng: Random, plan: Plan) -> tuple[Action, ...]:
+    """What the processes do."""
+    ttl = plan.ttl
+    many = rng.random() < 0.25
+    names = [f"r{index}" for index in range(rng.randint(4, 10) if many else rng.choice((1, 1, 1, 2, 3)))]
+    wide = rng.choice((0.0, 0.0, 0.3)) if len(names) > 1 else 0.0
+    hasty = rng.random() < 0.4
+    cancelled = rng.choice((0.0, 0.1, 0.4))
+    actions = []
+    for process in range(plan.processes):
+        for task in range(rng.choice((1, 2, 3))):
+            for number in range(rng.randint(2, 6 if hasty else 4)):
+                resources = tuple(rng.sample(names, 2)) if rng.random() < wide else (rng.choice(names),)
+                how = rng.choices(("with", "acquire", "try"), (50, 40, 10))[0]
+                then = rng.choices(("", "extend", "verify", "abandon", "leave"), (75, 10, 5, 7, 3))[0]
+                if how == "with" and then == "leave":
+                    then = ""
+                if hasty:
+                    hold = rng.choice((0.0, 0.01 * ttl, 0.1 * ttl, 0.5 * ttl))
+                else:
+                    hold = ttl * rng.choice((0.1, 0.5, 0.9, 1.4, 2.5))
+                cancel: float | int | None = None
+                if rng.random() < cancelled:
+                    cancel = rng.randint(1, 40) if rng.random() < 0.6 else rng.uniform(0.0, hold + 0.2 * ttl)
+                actions.append(
+                    Action(
+                        name=f"p{process}.{task}.{number}",
+                        process=process,
+                        task=task,
+                        think=rng.choice((0.0, 0.0, 0.01, 0.2, rng.random())) * ttl,
+                        how=how,
+                        resources=resources,
+                        ttl=ttl * rng.choice((1.0, 1.0, 1.0, 0.7)),
+                        blocking_timeout=rng.choice((None, None, None, ttl, 3 * ttl, rng.random() * ttl)),
+                        # A lease that nobody releases ends by itself: others wait for it.
+                        auto_extend=rng.random() < 0.75 and then != "leave",
+                        max_hold=rng.choice((None, None, None, None, 0.8 * ttl, 2 * ttl)),
+                        hold=hold,
+                        then=then,
+                        cancel_after=cancel,
+                    )
+                )
+    return tuple(actions)
+
+
+_KINDS = {
+    "hang": 10,
+    "slow": 10,
+    "slow_one_way": 10,
+    "crash": 8,
+    "crash_empty": 8,
+    "flush": 6,
+    "flush_scripts": 3,
+    "partition": 8,
+    "partition_one_way": 10,
+    "isolate_node": 6,
+    "cut": 14,
+    "pause": 16,
+    "pause_between": 16,
+    "suspend": 6,
+    "kill": 4,
+}
+
+
+def _faults(rng: Random, plan: Plan, length: float) -> tuple[Fault, ...]:
+    """What goes wrong: nothing, one kind of thing, some, or a great deal."""
+    count = rng.choices((0, rng.randint(1, 3), rng.randint(3, 8), rng.randint(8, 20)), (15, 25, 35, 25))[0]
+    kinds = list(_KINDS)
+    weights = [_KINDS[kind] for kind in kinds]
+    if rng.random() < 0.3:
+        kinds = rng.choices(kinds, weights, k=2)
+        weights = [1, 1]
+    faults = []
+    # What the guard rests on is there first: nodes that were trusted.
+    begin = 0.0 if rng.random() < 0.3 else 0.3
+    for number in range(count):
+        kind = rng.choices(kinds, weights)[0]
+        lasts = plan.ttl * rng.choice((0.05, 0.2, 0.5, 1.0, 2.0)) * rng.uniform(0.5, 1.5)
+        faults.append(
+            Fault(
+                name=f"f{number}",
+                kind=kind,
+                at=begin + rng.random() * length,
+                lasts=lasts,
+                process=rng.randrange(plan.processes),
+                node=rng.randrange(plan.nodes),
+                extra=rng.random(),
+            )
+        )
+    return tuple(sorted(faults, key=lambda fault: fault.at))

@@ -1,0 +1,269 @@
+"""One simulated process: a real manager over simulated connections, and the tasks that use it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING
+
+from aioredlock_ng import LockLost, LockNotAcquired, QuorumUnreachable, Redlock, RedlockClosed, RedlockError
+from aioredlock_ng._core.lease_state import Phase
+from aioredlock_ng._nodes.connect import ConnectFailed
+from aioredlock_ng.errors import LockReleased
+from tests.simulation.network import Connection, Link
+from tests.simulation.world import ProcessLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aioredlock_ng import Lease
+    from aioredlock_ng._engine.engine import Engine
+    from tests.simulation.plan import Action, Plan
+    from tests.simulation.server import Server
+    from tests.simulation.watch import Watch
+    from tests.simulation.world import World
+
+__all__ = ["Process", "SimConnector", "SimWire"]
+
+CLOSE_TIMEOUT = 1.0
+
+
+class SimWire:
+    """See `connect.Wire`."""
+
+    def __init__(self, transport: Connection) -> None:
+        self.transport = transport
+        self.received = b""
+        self.resp3 = True
+
+
+class _Hello:
+    """Waits for the answer to HELLO, as redis-py does."""
+
+    def __init__(self, answered: asyncio.Future[None]) -> None:
+        self._answered = answered
+        self._buffer = bytearray(65536)
+
+    def get_buffer(self, _: int) -> memoryview:
+        return memoryview(self._buffer)
+
+    def buffer_updated(self, _: int) -> None:
+        if not self._answered.done():
+            self._answered.set_result(None)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self._answered.done():
+            self._answered.set_exception(error or ConnectionResetError("closed"))
+
+
+class SimConnector:
+    """Takes the place of `connect.Connector`: connects over a simulated link."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.address = link.server.name
+        self.identity = link.server.name
+
+    async def connect(self, within: float) -> SimWire:
+        """See `Connector.connect`."""
+        connection: Connection | None = None
+        try:
+            async with asyncio.timeout(within):
+                connection = await self._link.dial()
+                self._link.connection = connection
+                answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                connection.set_protocol(_Hello(answered))
+                connection.write(b"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n")
+                await answered
+                return SimWire(connection)
+        except TimeoutError:
+            raise ConnectFailed(f"no connection within {within:g} s") from None
+        except OSError as error:
+            raise ConnectFailed(str(error)) from None
+        except BaseException:
+            if connection is not None:
+                connection.close()
+            raise
+
+
+class Process:
+    """One client.
+
+    Attributes:
+        links: To each server.
+        dead: True once it was killed.
+        closed: True time at which its manager was closed.
+    """
+
+    def __init__(self, world: World, index: int, plan: Plan, servers: Sequence[Server], watch: Watch) -> None:
+        self.world = world
+        self.index = index
+        self.plan = plan
+        self.name = f"p{index}"
+        self.watch = watch
+        self.loop = ProcessLoop(world, self.name, plan.rates[index])  # type: ignore[abstract]
+        self.links = [Link(world, self.loop, server, plan.profiles[index][server.index]) for server in servers]
+        self.loop.process = self
+        self.dead = False
+        self.closed = math.inf
+        self.acquired = self.refused = 0
+        skew = plan.skews[index]
+        self.redlock = Redlock(
+            self.links,  # type: ignore[arg-type]
+            ttl=plan.ttl,
+            node_timeout=plan.node_timeout,
+            max_ttl=plan.max_ttl,
+            fencing=plan.fencing,
+            recovery_guard=plan.guard,  # type: ignore[arg-type]
+            connect_timeout=max(0.5, 3 * plan.node_timeout),
+            close_timeout=CLOSE_TIMEOUT,
+            clock=self.loop.clock,
+            wall_clock=lambda: self.loop.clock() + skew,
+            rng=self.loop.rng,
+        )
+        self.main: asyncio.Task[None] | None = None
+
+    @property
+    def engine(self) -> Engine | None:
+        """The open engine."""
+        return self.redlock._engine
+
+    @property
+    def over(self) -> bool:
+        """True when it has nothing more to do."""
+        return self.main is not None and self.main.done()
+
+    def start(self) -> None:
+        """Begin."""
+        self.main = self.loop.create_task(self._main(), name=self.name)
+
+    def greeted(self, address: str) -> None:
+        """A connection is made and may vote."""
+        link = next(link for link in self.links if link.server.name == address)
+        link.greeted()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.dead = True
+        self.loop.stopped = True
+        for link in self.links:
+            link.isolated = True
+            if link.connection is not None:
+                link.connection.close()
+
+    def bury(self) -> None:
+        """At the very end: let what a killed process left behind unwind, without a network."""
+        self.loop.stopped = False
+        self.loop.receive(self._unwind)
+
+    def _unwind(self) -> None:
+        if self.main is not None:
+            self.main.cancel()
+
+    async def _main(self) -> None:
+        tasks: dict[int, list[Action]] = {}
+        for action in self.plan.actions:
+            if action.process == self.index:
+                tasks.setdefault(action.task, []).append(action)
+        await self.redlock.open()
+        self.world.note(self.name, "open")
+        try:
+            await asyncio.gather(*(self._task(actions) for actions in tasks.values()))
+        finally:
+            await self.redlock.aclose()
+            self.closed = self.world.now
+            self.world.note(self.name, "closed")
+
+    async def _task(self, actions: Sequence[Action]) -> None:
+        for action in actions:
+            await asyncio.sleep(action.think)
+            task = self.loop.create_task(self._act(action), name=action.name)
+            if isinstance(action.cancel_after, int):
+                self.loop.after(action.cancel_after, lambda task=task: self._cancel(task))  # type: ignore[misc]
+            elif action.cancel_after is not None:
+                self.loop.call_later(action.cancel_after, self._cancel, task)
+            # Not awaited by itself: its cancellation is not ours.
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError:
+                task.cancel()
+                await asyncio.wait([task])
+                raise
+            if not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+
+    def _cancel(self, task: asyncio.Task[None]) -> None:
+        if not task.done():
+            self.world.note(self.name, "cancel", task.get_name())
+            self.loop.within(task.cancel)
+
+    async def _act(self, action: Action) -> None:
+        lock = self.redlock.lock(
+            *action.resources,
+            ttl=action.ttl,
+            blocking_timeout=action.blocking_timeout,
+            auto_extend=action.auto_extend,
+            max_hold=action.max_hold,
+        )
+        called = self.watch.calls(self, action)
+        try:
+            if action.how == "with":
+                async with lock as lease:
+                    self.watch.answered(called, None)
+                    self._got(action, lease)
+                    await self._body(action, lease)
+            else:
+                lease_or_none = await (lock.try_acquire() if action.how == "try" else lock.acquire())
+                self.watch.answered(called, None)
+                if lease_or_none is not None:
+                    self._got(action, lease_or_none)
+                    await self._held(action, lease_or_none)
+        except LockNotAcquired as error:
+            self.refused += 1
+            self.world.note(self.name, action.name, "not acquired", type(error).__name__)
+            self.watch.answered(called, error)
+        except (LockLost, LockReleased, RedlockClosed) as error:
+            self.world.note(self.name, action.name, type(error).__name__)
+
+    def _got(self, action: Action, lease: Lease) -> None:
+        self.acquired += 1
+        self.watch.got(lease, left=action.then == "leave")
+        self.world.note(self.name, action.name, "got", lease.resource, lease.token[:6], lease.fence)
+
+    async def _body(self, action: Action, lease: Lease) -> None:
+        """Inside `async with`: whoever loses the lease must be cancelled here."""
+        until = self.loop.time() + action.hold
+        step = max(action.hold / 5, 0.001)
+        self.watch.enters(self, lease)
+        try:
+            await self._do(action, lease)
+            while self.loop.time() < until:
+                await asyncio.sleep(step)
+                self.watch.still_inside(self, lease)
+        finally:
+            self.watch.leaves(self, lease)
+
+    async def _held(self, action: Action, lease: Lease) -> None:
+        try:
+            await self._do(action, lease)
+            if action.hold:
+                await asyncio.sleep(action.hold)
+        finally:
+            if action.then != "leave" and lease._holding.phase is not Phase.ABANDONED:
+                released = await lease.release()
+                self.world.note(self.name, action.name, "released", released)
+
+    async def _do(self, action: Action, lease: Lease) -> None:
+        try:
+            if action.then == "extend":
+                await lease.extend()
+            elif action.then == "verify":
+                await lease.verify()
+            elif action.then == "abandon":
+                lease.abandon()
+        except QuorumUnreachable as error:
+            self.world.note(self.name, action.name, "unreachable", action.then)
+            self.watch.unreachable(self, lease, error)
+        except RedlockError as error:
+            self.world.note(self.name, action.name, type(error).__name__)
+            raise

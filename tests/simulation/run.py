@@ -1,0 +1,109 @@
+"""One run from beginning to end."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.simulation.faults import Faults
+from tests.simulation.process import Process
+from tests.simulation.server import Server
+from tests.simulation.surroundings import surroundings
+from tests.simulation.watch import Watch
+from tests.simulation.world import World
+
+if TYPE_CHECKING:
+    from collections import Counter
+
+    from tests.simulation.invariants import Violation
+    from tests.simulation.plan import Plan
+
+__all__ = ["Outcome", "run"]
+
+PATIENCE = 60.0
+"""True seconds after the last fault by which everything must have ended (bodies, leases of the dead, quarantines)."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a run.
+
+    Attributes:
+        simulated: True seconds.
+        acquired: Leases granted.
+        log: Everything that happened.
+    """
+
+    seed: int
+    violation: Violation | None
+    simulated: float
+    acquired: int
+    faults: Counter[str]
+    log: list[tuple[object, ...]] = field(default_factory=list)
+
+
+def run(plan: Plan) -> Outcome:
+    """Run a plan in a world of its own."""
+    with surroundings():
+        return _run(plan)
+
+
+def _run(plan: Plan) -> Outcome:
+    # Cycles are collected between runs: what a collector of garbage finds, it finds at no moment of simulated time.
+    gc.disable()
+    try:
+        return _simulate(plan)
+    finally:
+        gc.enable()
+
+
+def _simulate(plan: Plan) -> Outcome:
+    world = World(plan.seed)
+    watch = Watch(world, plan)
+    servers = [Server(world, i, plan.rates[plan.processes + i], plan.skews[plan.processes + i]) for i in range(plan.nodes)]
+    processes = [Process(world, index, plan, servers, watch) for index in range(plan.processes)]
+    faults = Faults(world, plan, servers, processes)
+    watch.attach(processes, servers, faults)
+    for process in processes:
+        world.at(0.01 * process.loop.rng.random(), process.start)
+
+    def stop() -> bool:
+        watch.after_step()
+        return watch.violation is not None or all(process.over or process.dead for process in processes)
+
+    last = max((fault.at + fault.lasts for fault in plan.faults), default=0.0)
+    busy = sum(action.hold + action.think + plan.ttl for action in plan.actions)
+    world.run(last + busy + PATIENCE, stop)
+    if watch.violation is None and not all(process.over or process.dead for process in processes):
+        watch.found("callbacks", f"not over: {', '.join(p.name for p in processes if not (p.over or p.dead))}")
+    if watch.violation is None:
+        for process in processes:
+            if process.over and process.main is not None and (error := process.main.exception()) is not None:
+                watch.found("callbacks", f"{process.name}: {type(error).__name__}: {error}")
+    ended = world.now
+    if watch.violation is None:
+        # What owners left behind must go by itself.
+        world.run(max(ended, faults.ends) + 2.5 * plan.ttl + 1.0, lambda: watch.violation is not None)
+        if watch.violation is None:
+            for server in servers:
+                for key, token in server.locks():
+                    watch.found("leftovers", f"at the end {server.name} has {key!r} of {server.owners.get(token)}")
+    outcome = Outcome(plan.seed, watch.violation, world.now, watch.grants, faults.counts, world.log)
+    _unwind(world, processes, servers, watch)
+    return outcome
+
+
+def _unwind(world: World, processes: list[Process], servers: list[Server], watch: Watch) -> None:
+    """End every task, so that none is found by the collector of garbage: after a violation, or of the dead."""
+    world.on_trouble = lambda _: None
+    world.log = []
+    left = [process for process in processes if not process.over]
+    for process in left:
+        for link in process.links:
+            link.isolated = True
+        process.bury()
+    world.run(world.now + 30.0, lambda: all(process.over for process in left))
+    for process in left:
+        if process.main is not None and process.main.done() and not process.main.cancelled():
+            process.main.exception()

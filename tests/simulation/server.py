@@ -1,0 +1,223 @@
+"""Simulated lock servers: the in-memory server's keys and scripts, behind connections that speak RESP."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import hiredis
+
+from aioredlock_ng._core.guard import Trust, read_marker
+from aioredlock_ng._core.keys import OWN_KEYS
+from aioredlock_ng._nodes.memory_server import MemoryServer
+from aioredlock_ng._scripts import Command
+from aioredlock_ng._scripts.kinds import MARKER_KEY, SCRIPTS
+from tests.simulation.resp import encode, invalidation
+from tests.simulation.world import ProcessLoop
+
+if TYPE_CHECKING:
+    from tests.simulation.network import Connection
+    from tests.simulation.world import World
+
+__all__ = ["Server"]
+
+_OK = b"+OK\r\n"
+_BY_SHA = {script.sha: script for script in SCRIPTS}
+_BY_SOURCE = {script.source: script for script in SCRIPTS}
+_SETTING = frozenset({"acquire", "acquire_guarded", "repair"})
+
+
+class Server:
+    """One server, its memory and its clock.
+
+    Attributes:
+        up: False while nobody can connect.
+        running_since: True time since when it has been running.
+        well_since: The same, and trusted, and it has forgotten nothing.
+        trusted_since: True time since when its marker has said so.
+        owners: Which process every token came from.
+        late: Tokens that came over a connection which was dead by then: their release may have been faster, over another.
+        forgot: How often it lost its memory.
+    """
+
+    def __init__(self, world: World, index: int, rate: float, skew: float) -> None:
+        self.world = world
+        self.index = index
+        self.name = f"n{index}"
+        self.loop = ProcessLoop(world, self.name, rate)  # type: ignore[abstract]
+        self.memory = MemoryServer(self.name)
+        self.memory.skew = skew
+        self.up = True
+        self.forgot = 0
+        self.running_since = 0.0
+        self.well_since = self.trusted_since = math.inf
+        self.owners: dict[bytes, str] = {}
+        self.late: set[bytes] = set()
+        self._scripts: set[bytes] = set()
+        self._ends: list[End] = []
+
+    def accept(self, connection: Connection) -> End:
+        """A new connection."""
+        end = End(self, connection)
+        self._ends.append(end)
+        return end
+
+    def crash(self) -> None:
+        """End at once; the kernel resets all connections."""
+        self.up = False
+        for end in list(self._ends):
+            end.drop()
+
+    def restart(self, *, forget: bool) -> None:
+        """A new process, with the memory of the one before or without."""
+        self.up = True
+        self._scripts.clear()
+        self.forgot += forget
+        self.loop.within(lambda: self.memory.restart(forget=forget))
+
+    def flush(self) -> None:
+        """FLUSHALL."""
+        self.forgot += 1
+        self.loop.within(self.memory.flush)
+
+    def flush_scripts(self) -> None:
+        """SCRIPT FLUSH."""
+        self._scripts.clear()
+
+    def locks(self) -> list[tuple[bytes, bytes]]:
+        """The locks' keys that have not expired, and their tokens."""
+        now = self.loop.time()
+        held = self.memory._keys.items()
+        return [(key, token) for key, (token, over) in held if over > now and not key.startswith(OWN_KEYS)]
+
+    def has(self, key: bytes, token: bytes) -> bool:
+        """True while `key` holds `token`."""
+        held = self.memory._keys.get(key)
+        return held is not None and held[0] == token and held[1] > self.loop.time()
+
+    @property
+    def trusted(self) -> bool:
+        """True when its marker says so."""
+        marker = self.memory._keys.get(MARKER_KEY)
+        vouch = b"%b:0" % self.memory.run_id
+        return marker is not None and read_marker(marker[0], 0, vouch, 0.0, 0.0).trust is Trust.TRUSTED
+
+    def lost(self) -> None:
+        """It is going to end, or to be flushed."""
+        self.well_since = self.trusted_since = math.inf
+
+    def look(self, *, guarded: bool) -> None:
+        """Find out whether it is well."""
+        now = self.world.now
+        if not self.up or self.loop.stopped:
+            self.running_since = self.well_since = math.inf
+            return
+        if self.running_since == math.inf:
+            self.running_since = now
+        if not self.trusted:
+            self.trusted_since = math.inf
+        elif self.trusted_since == math.inf:
+            self.trusted_since = now
+        if guarded and self.trusted_since == math.inf:
+            self.well_since = math.inf
+        elif self.well_since == math.inf:
+            self.well_since = now
+
+    def gone(self, end: End) -> None:
+        """A connection is over."""
+        if end in self._ends:
+            self._ends.remove(end)
+            self.memory.detach(end)
+
+    def execute(self, end: End, words: list[bytes]) -> bytes:
+        """One command of one connection."""
+        name = words[0].upper()
+        if name == b"EVALSHA" or name == b"EVAL":
+            return self._run(end, words)
+        if name == b"INFO":
+            about = b"redis_version:7.4.0\r\nrun_id:%b\r\nrole:master\r\ncluster_enabled:0\r\n" % self.memory.run_id
+            return encode(about)
+        if name == b"SCRIPT":
+            script = _BY_SOURCE[words[2]]
+            self._scripts.add(script.sha)
+            return encode(script.sha)
+        if name == b"HELLO":
+            return b"%0\r\n"
+        assert name == b"CLIENT", f"unknown command {words!r}"
+        return _OK
+
+    def _run(self, end: End, words: list[bytes]) -> bytes:
+        named, count = words[1], int(words[2])
+        script = _BY_SHA[named] if words[0] == b"EVALSHA" else _BY_SOURCE[named]
+        if words[0] == b"EVALSHA" and named not in self._scripts:
+            return b"-NOSCRIPT No matching script. Please use EVAL.\r\n"
+        self._scripts.add(script.sha)
+        command = Command(script, tuple(words[3 : 3 + count]), tuple(words[3 + count :]), None, b"")
+        if script.name in _SETTING:
+            self.owners[words[3 + count]] = end.owner
+            if end.late:
+                self.late.add(words[3 + count])
+        reply = self.memory.execute(command, end)
+        self.world.log.append((self.world.now, self.name, end.owner, script.name, command.keys[:1], command.args[:1], reply))
+        return encode(reply)
+
+
+class End:
+    """The server's side of one connection; see `network.ServerEnd` and `memory_server.Connection`."""
+
+    def __init__(self, server: Server, connection: Connection) -> None:
+        self._server = server
+        self._connection: Connection | None = connection
+        self.owner = connection.link.loop.name
+        self._reader = hiredis.Reader()
+        self._answers: list[bytes] | None = None
+        server.memory.attach(self)
+
+    def received(self, data: bytes) -> None:
+        """Bytes have come; a stopped server reads them when it goes on."""
+        self._server.loop.receive(self._handle, data)
+
+    def closed(self) -> None:
+        """The other side is gone."""
+        self._server.loop.receive(self._end)
+
+    @property
+    def late(self) -> bool:
+        """True when the connection has died, and this is what was under way."""
+        return self._connection is None or self._connection.dead
+
+    def drop(self) -> None:
+        """The server's process ended."""
+        connection, self._connection = self._connection, None
+        self._server.gone(self)
+        if connection is not None:
+            connection.hang_up()
+
+    def told(self, keys: list[bytes] | None) -> None:
+        """Tracked keys changed."""
+        if self._answers is not None:
+            self._answers.append(invalidation(keys))
+        elif self._connection is not None:
+            self._connection.answer(invalidation(keys))
+
+    def connect(self) -> None:
+        """Of `memory_server.Connection`: processes connect by themselves."""
+
+    def disconnect(self) -> None:
+        """See `connect`."""
+
+    def _end(self) -> None:
+        self._connection = None
+        self._server.gone(self)
+
+    def _handle(self, data: bytes) -> None:
+        if self._connection is None:
+            return
+        self._reader.feed(data)
+        self._answers = answers = []
+        words: Any
+        while (words := self._reader.gets()) is not False:
+            answers.append(self._server.execute(self, words))
+        self._answers = None
+        if answers:
+            self._connection.answer(b"".join(answers))

@@ -1,0 +1,112 @@
+"""What the library is given for the time of a simulation: simulated connections, seeded jitter, sets with an order.
+
+Some of the engine's sets hold objects, whose order in a set is that of their addresses: it matters to nobody, but a run
+would not repeat exactly. So those modules see a set that keeps the order in which it was filled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from unittest.mock import patch
+
+import aioredlock_ng.redlock as redlock_module
+from aioredlock_ng._engine import batch, engine, extender, waiting, watcher, wheel
+from aioredlock_ng._nodes import memory_server, node
+from aioredlock_ng.events import NodeUp
+from tests.simulation.process import SimConnector
+from tests.simulation.world import ProcessLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from aioredlock_ng._engine.holding import Holding
+    from aioredlock_ng.events import Event
+
+__all__ = ["OrderedSet", "surroundings"]
+
+T = TypeVar("T")
+
+
+class OrderedSet(Generic[T]):
+    """As much of a set as those modules use."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Iterable[T] = ()) -> None:
+        self._items = dict.fromkeys(items)
+
+    def add(self, item: T) -> None:
+        self._items[item] = None
+
+    def discard(self, item: T) -> None:
+        self._items.pop(item, None)
+
+    def remove(self, item: T) -> None:
+        del self._items[item]
+
+    def update(self, items: Iterable[T]) -> None:
+        self._items.update(dict.fromkeys(items))
+
+    def clear(self) -> None:
+        self._items.clear()
+
+    def isdisjoint(self, items: Iterable[T]) -> bool:
+        return not any(item in self._items for item in items)
+
+    def __eq__(self, other: object) -> bool:
+        return set(self._items) == (set(other) if isinstance(other, OrderedSet) else other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._items
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+
+class _Jitter:
+    """Takes the place of the module `random` in `node.py`."""
+
+    @staticmethod
+    def random() -> float:
+        return _loop().rng.random()
+
+
+def _loop() -> ProcessLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, ProcessLoop)
+    return loop
+
+
+def _hear(event: Event) -> None:
+    """Takes the place of the log."""
+    loop = _loop()
+    loop.world.note(loop.name, str(event))
+    if isinstance(event, NodeUp):
+        loop.process.greeted(event.node)
+
+
+@contextmanager
+def surroundings() -> Iterator[None]:
+    """For the time of some runs."""
+    adopt = extender.Extender.adopt
+
+    def observed(self: extender.Extender, holding: Holding) -> None:
+        adopt(self, holding)
+        loop: Any = self._context.loop
+        loop.process.watch.adopted(loop, holding)
+
+    with ExitStack() as stack:
+        for module in (batch, engine, extender, waiting, watcher, wheel, memory_server):
+            stack.enter_context(patch.object(module, "set", OrderedSet, create=True))
+        stack.enter_context(patch.object(node, "random", _Jitter))
+        stack.enter_context(patch.object(redlock_module, "Connector", SimConnector))
+        stack.enter_context(patch.object(redlock_module, "log_event", _hear))
+        stack.enter_context(patch.object(extender.Extender, "adopt", observed))
+        yield

@@ -1,0 +1,71 @@
+"""Words for people: event logs, tables, totals; it decides nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.simulation.plan import Plan
+    from tests.simulation.run import Outcome
+
+__all__ = ["Totals", "repeat", "tell_log", "tell_plan"]
+
+
+@dataclass(slots=True)
+class Totals:
+    """What many runs add up to."""
+
+    seeds: int = 0
+    simulated: float = 0.0
+    acquired: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+
+    def add(self, outcome: Outcome) -> None:
+        """One run more."""
+        self.seeds += 1
+        self.simulated += outcome.simulated
+        self.acquired += outcome.acquired
+        self.faults += outcome.faults
+
+    def lines(self, seconds: float) -> list[str]:
+        """The totals, in words."""
+        by_kind = ", ".join(f"{kind} {count:,}" for kind, count in self.faults.most_common())
+        return [
+            (
+                f"{self.seeds:,} seeds in {seconds:.1f} s: {self.seeds / max(seconds, 1e-9):.1f} seeds/s,"
+                f" {self.simulated / 3600:.2f} simulated hours, {self.acquired:,} acquisitions, {self.faults.total():,} faults"
+            ),
+            f"faults: {by_kind or 'none'}",
+        ]
+
+
+def tell_plan(plan: Plan) -> list[str]:
+    """The settings of a run."""
+    return [
+        (
+            f"seed {plan.seed}: {plan.nodes} nodes, {plan.processes} processes, {plan.network}, ttl {plan.ttl:g} s,"
+            f" node_timeout {plan.node_timeout:g} s, max_ttl {plan.max_ttl:g} s, fencing {plan.fencing}, guard {plan.guard},"
+            f" clock rates {'within' if plan.within_drift else 'beyond'} the drift factor"
+        ),
+        *(f"  {action}" for action in plan.actions),
+        *(f"  {fault}" for fault in plan.faults),
+    ]
+
+
+def tell_log(log: Iterable[tuple[object, ...]]) -> list[str]:
+    """One line per event."""
+    return [f"{at:12.6f} {' '.join(str(word) for word in words)}" for at, *words in log]
+
+
+def repeat(plan: Plan, whole: Plan, mutant: str | None) -> str:
+    """The command that repeats a run."""
+    words = [f"python -m tests.simulation --seed {plan.seed}"]
+    if len(plan.names) < len(whole.names):
+        words.append(f"--keep {','.join(plan.names) or 'nothing'}")
+    if mutant is not None:
+        words.append(f"--mutant {mutant}")
+    return " ".join(words)

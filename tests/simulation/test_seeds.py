@@ -1,0 +1,41 @@
+"""A fixed small set of seeds in every run of the suite, and that a seed is a run exactly."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulation.plan import plan_of
+from tests.simulation.shrink import play
+from tests.simulation.tell import tell_log
+
+pytestmark = pytest.mark.once
+
+
+@pytest.mark.parametrize("first", range(0, 80, 20))
+def test_no_invariant_is_violated(first: int) -> None:
+    for seed in range(first, first + 20):
+        outcome = play(plan_of(seed), None)
+        assert outcome.violation is None, f"seed {seed}: python -m tests.simulation --seed {seed}"
+
+
+@pytest.mark.parametrize("seed", range(100, 106))
+def test_a_seed_is_the_same_run_each_time(seed: int) -> None:
+    first, second = play(plan_of(seed), None), play(plan_of(seed), None)
+    assert len(first.log) > 50
+    assert first.log == second.log
+
+
+def test_a_seed_is_the_same_run_in_every_process() -> None:
+    logs = []
+    for hash_seed in ("1", "2"):
+        words = [sys.executable, "-m", "tests.simulation", "--seed", "7"]
+        environ = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(words, capture_output=True, text=True, check=True, env=environ)
+        logs.append(done.stdout)
+    assert logs[0] == logs[1]
+    here = tell_log(play(plan_of(7), None).log)
+    assert "\n".join(here) in logs[0]

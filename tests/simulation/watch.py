@@ -1,0 +1,332 @@
+"""Observes a running world and has the invariants judge it; it changes nothing in it.
+
+The only thing inside the library that is looked at while it happens is the instant at which the extender adopts a
+holding: that is when an attempt has been granted, in every way of acquiring.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aioredlock_ng import QuorumUnreachable
+from aioredlock_ng._core.lease_state import Phase
+from aioredlock_ng._core.quorum import quorum_of
+from tests.simulation.invariants import (
+    Exclusion,
+    Fences,
+    Leftover,
+    Leftovers,
+    Stall,
+    Violation,
+    inside_lost,
+    overdue,
+    overrun,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aioredlock_ng import Lease
+    from aioredlock_ng._engine.holding import Holding
+    from aioredlock_ng.errors import RedlockError
+    from tests.simulation.faults import Faults
+    from tests.simulation.plan import Action, Plan
+    from tests.simulation.process import Process
+    from tests.simulation.server import Server
+    from tests.simulation.world import ProcessLoop, World
+
+__all__ = ["LOOK_EVERY", "Watch"]
+
+LOOK_EVERY = 0.05
+"""True seconds between looks at the whole world."""
+
+TOLERANCE = 0.03
+"""Seconds by which a timer's work may be seen late: one look, and rounding."""
+
+AFTER_SUSPEND = 0.55
+"""Seconds after a suspend for which timers armed before may be late (`wheel.MAX_SLEEP`)."""
+
+SAFETY_NET = 2.5
+"""Seconds between looks of a waiter at the longest (`acquire.TRACKED_POLL` with its jitter)."""
+
+
+@dataclass(slots=True)
+class _Tracked:
+    name: str
+    process: Process
+    holding: Holding
+    keys: frozenset[bytes]
+    at: float
+    lost_at: float = math.inf
+    owner: asyncio.Task[object] | None = None
+    left: bool = False
+
+
+@dataclass(slots=True)
+class _Call:
+    process: Process
+    action: Action
+    began: float
+    stood: float
+    at: float
+
+
+class Watch:
+    """Everything that is observed in one run.
+
+    Attributes:
+        violation: The first that was found.
+        grants: How many.
+    """
+
+    def __init__(self, world: World, plan: Plan) -> None:
+        self._world = world
+        self._plan = plan
+        self._quorum = quorum_of(plan.nodes)
+        self.violation: Violation | None = None
+        self.grants = 0
+        self._tracked: list[_Tracked] = []
+        self._contested = False
+        self._fences = {"success": Fences("success"), "interval": Fences("interval")}
+        self._stall = Stall()
+        self._granted_now: set[bytes] = set()
+        self._orphans: dict[tuple[int, bytes, bytes], float] = {}
+        self._abandoned: set[bytes] = set()
+        self._inside: dict[Process, list[tuple[Lease, _Tracked | None]]] = {}
+        slowest = max(profile.usual for row in plan.profiles for profile in row)
+        self._round_trip = 2 * slowest
+        # A wake-up, some rounds against rivals, and waits of a second after a quorum could not be asked.
+        self._bound = 1.3 + 12 * self._round_trip
+        world.on_trouble = lambda words: self.found("callbacks", words)
+
+    def attach(self, processes: Sequence[Process], servers: Sequence[Server], faults: Faults) -> None:
+        """Begin to look."""
+        self._processes = processes
+        self._servers = servers
+        self._faults = faults
+        self._by_loop: dict[ProcessLoop, Process] = {process.loop: process for process in processes}
+        self._world.at(LOOK_EVERY, self._look)
+
+    def found(self, invariant: str, words: str) -> None:
+        """Something is wrong; only the first counts."""
+        if words and self.violation is None:
+            self.violation = Violation(invariant, self._world.now, words)
+            self._world.note("VIOLATION", invariant, words)
+
+    @property
+    def exclusion_promised(self) -> bool:
+        """The fault model of this run allows it."""
+        return self._plan.within_drift and not self._plan.beyond_guard
+
+    def adopted(self, loop: ProcessLoop, holding: Holding) -> None:
+        """A lease was granted."""
+        now = self._world.now
+        process = self._by_loop[loop]
+        self.grants += 1
+        name = f"lease {self.grants} ({holding.token[:6].decode()}) of {process.name}"
+        tracked = _Tracked(name, process, holding, frozenset(holding.spec.keys), now)
+        self._world.note(
+            process.name, "GRANTED", name, holding.spec.resource, holding.fence, round(holding.deadline - loop.clock(), 6)
+        )
+        self._tracked.append(tracked)
+        self._granted_now |= tracked.keys
+        if holding.fence is not None:
+            in_success = self.exclusion_promised and not self._faults.forgetting
+            fences = self._fences["success" if in_success else "interval"]
+            for known in self._fences.values():
+                words = known.granted(tracked.keys, holding.fence, loop.true(holding.since), now)
+                if known is fences and not self._plan.beyond_guard:
+                    self.found("fences", words)
+        self._contested = True
+        self.after_step()
+
+    def after_step(self) -> None:
+        """Judge exclusion where more than one lease of a resource is about."""
+        if not self._contested or not self.exclusion_promised:
+            return
+        rivals = [(t.name, t.keys, t.holding.remaining(t.process.loop.clock()) > 0.0) for t in self._tracked]
+        self.found("exclusion", Exclusion.judge(rivals))
+        keys = [key for tracked in self._tracked for key in tracked.keys]
+        self._contested = len(keys) != len(set(keys))
+
+    def calls(self, process: Process, action: Action) -> _Call:
+        """An acquisition begins."""
+        loop = process.loop
+        return _Call(process, action, loop.time(), loop.stood, self._world.now)
+
+    def answered(self, call: _Call, error: RedlockError | None) -> None:
+        """It has ended."""
+        process, action = call.process, call.action
+        if process.dead:
+            return
+        took = process.loop.time() - call.began - (process.loop.stood - call.stood) * 1.01
+        allowed = 0.0 if action.how == "try" else action.blocking_timeout
+        if allowed is not None:
+            if action.how == "try":
+                allowed = 2 * self._plan.node_timeout + 0.02
+            self.found("timeout", overrun(action.name, took, allowed, TOLERANCE))
+        if isinstance(error, QuorumUnreachable) and self._well_since(process) < call.at - 0.1 and action.how == "try":
+            self.found("minority", f"{action.name}: {error}")
+
+    def got(self, lease: Lease, *, left: bool) -> None:
+        """A task got a lease; `left`: it will not be released by that task."""
+        for tracked in self._tracked:
+            if tracked.holding is lease._holding:
+                tracked.owner, tracked.left = asyncio.current_task(), left
+
+    def unreachable(self, process: Process, lease: Lease, error: QuorumUnreachable) -> None:
+        """A lease could not be extended or verified."""
+        if self._well_since(process) < self._world.now - 3 * self._plan.node_timeout - 0.1:
+            self.found("minority", f"{lease.token[:6]}: {error}")
+
+    def enters(self, process: Process, lease: Lease) -> None:
+        """A body begins."""
+        tracked = next((t for t in self._tracked if t.holding is lease._holding), None)
+        self._inside.setdefault(process, []).append((lease, tracked))
+
+    def still_inside(self, process: Process, lease: Lease) -> None:
+        """It goes on."""
+        for inside, tracked in self._inside.get(process, ()):
+            if inside is lease and tracked is not None:
+                self._update(tracked)
+                since = self._world.now - max(tracked.lost_at, process.loop.resumed_at)
+                self.found("told", inside_lost(tracked.name, since, TOLERANCE + LOOK_EVERY))
+
+    def leaves(self, process: Process, lease: Lease) -> None:
+        """It ends."""
+        self._inside[process] = [entry for entry in self._inside.get(process, []) if entry[0] is not lease]
+
+    def _update(self, tracked: _Tracked) -> None:
+        phase = tracked.holding.phase
+        if phase is Phase.LOST and tracked.lost_at == math.inf:
+            tracked.lost_at = self._world.now
+            self._lost(tracked)
+
+    def _lost(self, tracked: _Tracked) -> None:
+        """Was it right to lose it?"""
+        holding, process = tracked.holding, tracked.process
+        self._world.note(process.name, "LOST", tracked.name, holding.reason)
+        if process.dead or not holding.spec.auto_extend or holding.spec.max_hold is not None or "closed" in holding.reason:
+            return
+        # A renewal needs its time, so a quorum must have been well from before the lease on.
+        if self._well_since(process) < tracked.at - self._plan.ttl:
+            self.found("minority", f"{tracked.name} was lost while a quorum was well: {holding.reason}")
+
+    def _well_since(self, process: Process) -> float:
+        """True time since when one and the same quorum has been well for a process; infinity when none is."""
+        if process.dead or process.loop.stopped:
+            return math.inf
+        since = sorted(max(link.calm_since, link.server.well_since) for link in process.links)
+        return max(since[self._quorum - 1], process.loop.resumed_at)
+
+    def _look(self) -> None:
+        now = self._world.now
+        if self.violation is not None:
+            return
+        for server in self._servers:
+            server.look(guarded=self._plan.guard is not None)
+        for process in self._processes:
+            engine = process.engine
+            if engine is not None and not process.dead and not process.loop.stopped:
+                for node, link in zip(engine.context.fleet.nodes, process.links, strict=True):
+                    if node.state().state != "up":
+                        link.troubled()
+        live: list[_Tracked] = []
+        for tracked in self._tracked:
+            self._update(tracked)
+            phase, clock = tracked.holding.phase, tracked.process.loop.clock()
+            if phase is Phase.HELD:
+                self._judge_told(tracked, clock)
+                self._judge_owner(tracked)
+                live.append(tracked)
+            elif phase is Phase.ABANDONED:
+                self._abandoned.add(tracked.holding.token)
+                if tracked.holding.remaining(clock) > 0:
+                    live.append(tracked)
+        self._tracked = live
+        self._judge_leftovers()
+        self._judge_waiters()
+        self._granted_now.clear()
+        self._world.at(now + LOOK_EVERY, self._look)
+
+    def _judge_told(self, tracked: _Tracked, clock: float) -> None:
+        process = tracked.process
+        loop = process.loop
+        if process.dead or loop.stopped:
+            return
+        running = (self._world.now - loop.resumed_at) - (AFTER_SUSPEND if loop.stood else 0.0)
+        late = min(clock - tracked.holding.deadline, running)
+        self.found("told", overdue(tracked.name, late, TOLERANCE))
+
+    def _judge_owner(self, tracked: _Tracked) -> None:
+        loop, now = tracked.process.loop, self._world.now
+        if tracked.process.dead or loop.stopped or now - max(tracked.at, loop.resumed_at) < TOLERANCE:
+            return
+        if tracked.owner is None:
+            self.found("leftovers", f"{tracked.name} was granted, and nobody has it")
+        elif tracked.owner.done() and not tracked.left:
+            self.found("leftovers", f"{tracked.name} is kept though its owner has ended")
+
+    def _judge_leftovers(self) -> None:
+        now, plan = self._world.now, self._plan
+        live: set[bytes] = set()
+        for process in self._processes:
+            engine = process.engine
+            if engine is None:
+                continue
+            live |= {holding.token for holding in engine.extender.holdings}
+            for asking in [*engine.lines.contenders(), *engine._past_the_lines]:
+                for round_ in (asking._round, asking._second):  # type: ignore[attr-defined]
+                    if round_ is not None and (round_.open or round_ is asking._second) and asking._round is not None:  # type: ignore[attr-defined]
+                        live.add(asking._round.token)  # type: ignore[attr-defined]
+        seen: dict[tuple[int, bytes, bytes], float] = {}
+        left = []
+        for server in self._servers:
+            for key, token in server.locks():
+                if token in live:
+                    continue
+                name = server.index, key, token
+                since = seen[name] = self._orphans.get(name, now)
+                owner = next((p for p in self._processes if p.name == server.owners.get(token)), None)
+                if owner is None:
+                    self.found("leftovers", f"{server.name} has {key!r} of an unknown token")
+                    continue
+                link = owner.links[server.index]
+                calm = link.calm_since
+                troubled = max(since, calm if calm < math.inf else now, server.running_since, owner.loop.resumed_at)
+                soon = None
+                if not owner.dead and not owner.loop.stopped and token not in self._abandoned and token not in server.late:
+                    soon = 0.15 + 2 * self._round_trip
+                slow = 1 / min(plan.rates)
+                left.append(Leftover(server.name, key, token, troubled, soon, plan.ttl * slow + self._round_trip + 0.1))
+        self._orphans = seen
+        self.found("leftovers", Leftovers.judge(now, left))
+
+    def _judge_waiters(self) -> None:
+        now = self._world.now
+        waited_for: dict[tuple[bytes, ...], None] = {}
+        excused = set()
+        held = {key for tracked in self._tracked for key in tracked.keys} | self._granted_now
+        stale: dict[bytes, int] = {}
+        for _, key, _ in self._orphans:
+            stale[key] = stale.get(key, 0) + 1
+        well = True
+        for process in self._processes:
+            engine = process.engine
+            if engine is None or process.dead or process.loop.stopped:
+                continue
+            for keys, line in engine.lines._lines.items():
+                if line.contender is None or line.holder is not None:
+                    continue
+                since = self._well_since(process)
+                if now - since < self._bound:
+                    continue
+                well = well and all(link.calm_since < since for link in process.links)
+                waited_for[keys] = None
+                if any(key in held for key in keys) or sum(stale.get(key, 0) for key in keys) > self._plan.nodes - self._quorum:
+                    excused.add(keys)
+        words = self._stall.judge(now, self._bound, list(waited_for), excused)
+        self.found("waiters" if well else "minority", words)
