@@ -18,6 +18,7 @@ _COMMANDS = {
     "ls": "listing",
     "release": "releasing",
     "wait": "waiting",
+    "top": "top",
     "bench": "bench",
     "doctor": "doctor",
     "demo": "demo.command",

@@ -65,7 +65,7 @@ async def _scan(redlock: Redlock, scan: Scan) -> list[LockInfo]:
     async with redlock:
         with Progress(console=errors, transient=True, disable=not sys.stderr.isatty()) as progress:
             task = progress.add_task("looking at keys", total=await scan.sizes() or None)
-            return await scan.locks(lambda keys: progress.advance(task, keys))
+            return await scan.look(await scan.keys(lambda keys: progress.advance(task, keys)))
 
 
 def _table(locks: list[LockInfo]) -> Table:

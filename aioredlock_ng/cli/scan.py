@@ -16,13 +16,13 @@ from aioredlock_ng._scripts import Command, Request
 from aioredlock_ng._scripts.kinds import MUTEX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from aioredlock_ng import LockInfo, Redlock
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.port import Node
 
-__all__ = ["Scan"]
+__all__ = ["Scan", "ask", "words"]
 
 _STEP = 1000
 """Keys that one SCAN looks at: some hundred microseconds in which the server does nothing else."""
@@ -44,7 +44,7 @@ class Scan:
         every: Also keys without expiry, which no lock of this library is.
 
     Attributes:
-        silent: After `locks`: why nodes have no part in the listing, by their addresses.
+        silent: After `keys`: why nodes have no part in the listing, by their addresses.
     """
 
     def __init__(self, redlock: Redlock, key_format: str, pattern: str | bytes, *, every: bool = False) -> None:
@@ -58,11 +58,11 @@ class Scan:
     async def sizes(self) -> int:
         """How many keys there are to look at on all nodes together, as far as they tell."""
         nodes = self._redlock.engine().context.fleet.nodes
-        replies = await asyncio.gather(*(_ask(node, index, "DBSIZE") for index, node in enumerate(nodes)))
+        replies = await asyncio.gather(*(ask(node, index, words("DBSIZE")) for index, node in enumerate(nodes)))
         return sum(reply for reply in replies if type(reply) is int)
 
-    async def locks(self, advance: Callable[[int], object] = lambda _: None) -> list[LockInfo]:
-        """The locks, by name.
+    async def keys(self, advance: Callable[[int], object] = lambda _: None) -> list[bytes]:
+        """What may be locks, by SCAN on every node.
 
         Args:
             advance: Called with a number of keys that have been looked at.
@@ -77,18 +77,19 @@ class Scan:
         if len(scanned) < quorum_of(len(nodes)):
             told = "; ".join(f"{address}: {said}" for address, said in self.silent.items())
             raise QuorumUnreachable(f"no majority of the nodes could be scanned: {told}")
-        keys = sorted(set().union(*scanned))
-        locks: list[LockInfo] = []
-        for start in range(0, len(keys), _BATCH):
-            locks += await self._look(keys[start : start + _BATCH])
-        return locks
+        return sorted(set().union(*scanned))
+
+    async def look(self, keys: Sequence[bytes]) -> list[LockInfo]:
+        """The locks among these keys, by one look at all nodes."""
+        return [lock for start in range(0, len(keys), _BATCH) for lock in await self._look(keys[start : start + _BATCH])]
 
     async def _keys_of(self, node: Node, index: int, advance: Callable[[int], object]) -> set[bytes] | str:
         """The keys of one node that may be locks, or why it does not tell."""
         keys: set[bytes] = set()
         cursor: bytes = b"0"
         while True:
-            reply = await _ask(node, index, "SCAN", cursor, "MATCH", self._match, "COUNT", _STEP, "TYPE", "string")
+            step = words("SCAN", cursor, "MATCH", self._match, "COUNT", _STEP, "TYPE", "string")
+            reply = await ask(node, index, step)
             if not isinstance(reply, list):
                 return acquire_vote(node.address, reply).detail
             advance(_STEP)
@@ -97,7 +98,7 @@ class Scan:
             if cursor == b"0":
                 return keys
 
-    async def _look(self, keys: list[bytes]) -> list[LockInfo]:
+    async def _look(self, keys: Sequence[bytes]) -> list[LockInfo]:
         nodes = self._redlock.engine().context.fleet.nodes
         replies = await self._redlock.engine().poll(Command(MUTEX.inspect, tuple(keys)))
         if len(keys) > 1 and any(isinstance(reply, Refusal) for reply in replies):
@@ -134,12 +135,21 @@ class _Question:
             self.reply.set_result(reply)
 
 
-async def _ask(node: Node, index: int, *words: Any) -> Reply:
-    """The answer; None when there is none in time."""
-    question = _Question(Request(pack_command(words)), asyncio.get_running_loop().time())
+def words(*words: Any) -> Request:
+    """A command by its words."""
+    return Request(pack_command(words))
+
+
+async def ask(node: Node, index: int, request: Request, within: float = _PATIENCE) -> Reply:
+    """Ask one node.
+
+    Returns:
+        The answer; None when there is none within so many seconds.
+    """
+    question = _Question(request, asyncio.get_running_loop().time())
     node.ask(question, index)
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(within):
             return await question.reply
     except TimeoutError:
         return None

@@ -1,0 +1,133 @@
+"""The command `top`: the locks and the nodes, again and again; it looks, and leaves the drawing to `top_view`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from aioredlock_ng import QuorumUnreachable
+from aioredlock_ng._scripts import Command
+from aioredlock_ng._scripts.kinds import MUTEX
+
+from .demo.interruption import Interruption
+from .exits import NO_QUORUM, reported
+from .scan import Scan, ask
+from .settings import KeyFormatOption, NodeOption, NodeTimeoutOption, manager, name_of, options_of
+from .top_view import Frame, Lane, draw
+
+if TYPE_CHECKING:
+    from aioredlock_ng import LockInfo, Redlock
+
+__all__ = ["top"]
+
+_SCAN_EVERY = 5.0
+"""Seconds between two scans of all keys; the names that are known are looked at in every frame."""
+
+_PROBE = b"top:aioredlock_ng"
+"""A key that nobody has: asking for it tells how long a node takes to answer."""
+
+
+def top(
+    pattern: Annotated[
+        str, typer.Argument(metavar="[PATTERN]", help="Of names, as Redis has them: order:*", show_default=False)
+    ] = "*",
+    interval: Annotated[float, typer.Option(min=0.1, max=3600, metavar="SECS", help="Between two frames.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="One frame, and end.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Each frame as one line of JSON on standard output.")] = False,
+    node: NodeOption = None,
+    node_timeout: NodeTimeoutOption = None,
+    key_format: KeyFormatOption = None,
+) -> None:
+    """Watch locks and nodes: who holds what, on which nodes, for how long; how each node does, now and lately.
+
+    The exit status is 0 after --once, 69 when no majority of the nodes answered then, 130 after Control-C, 2 when the
+    command line or a setting is wrong.
+    """
+    with reported("top"), Interruption() as interruption:
+        given = {"node_timeout": node_timeout, "key_format": key_format}
+        redlock = manager(node, **given)
+        scan = Scan(redlock, options_of(node, **given)[1].get("key_format", "{name}"), name_of(pattern))
+        frame = interruption.run(_watch(_Watch(redlock, scan), interval, once=once, as_json=as_json))
+    if frame.problem:
+        raise typer.Exit(NO_QUORUM)
+
+
+class _Watch:
+    """What is remembered from frame to frame.
+
+    Args:
+        redlock: Open when `look` is called.
+        scan: Of the names.
+    """
+
+    def __init__(self, redlock: Redlock, scan: Scan) -> None:
+        self.redlock = redlock
+        self._scan = scan
+        self._keys: list[bytes] = []
+        self._scan_at = 0.0
+        self._lanes = [Lane() for _ in redlock.nodes]
+        self._seen: dict[tuple[str, str | None], float] = {}
+
+    async def look(self) -> Frame:
+        """One frame."""
+        loop = asyncio.get_running_loop()
+        locks: list[LockInfo] = []
+        problem = ""
+        try:
+            if loop.time() >= self._scan_at:
+                self._keys = await self._scan.keys()
+                self._scan_at = loop.time() + _SCAN_EVERY
+            locks = await self._scan.look(self._keys)
+        except QuorumUnreachable as error:
+            problem = str(error)
+        nodes = self.redlock.engine().context.fleet.nodes
+        trips = await asyncio.gather(*(self._round_trip(index) for index in range(len(nodes))))
+        states = self.redlock.nodes
+        for lane, state, trip in zip(self._lanes, states, trips, strict=True):
+            lane.add(state.state, trip)
+        now = loop.time()
+        self._seen = {
+            (lock.resource, lock.token): self._seen.get((lock.resource, lock.token), now) for lock in locks if lock.token
+        }
+        ages = [now - self._seen.get((lock.resource, lock.token), now) for lock in locks]
+        # A key that was found before and is gone shows as a lock without any holder.
+        shown = [(lock, age) for lock, age in zip(locks, ages, strict=True) if lock.token is not None]
+        return Frame(states, tuple(trips), tuple(self._lanes), tuple(shown), problem)
+
+    async def _round_trip(self, index: int) -> float | None:
+        """Seconds that a node took to answer; None when it did not."""
+        loop = asyncio.get_running_loop()
+        node = self.redlock.engine().context.fleet.nodes[index]
+        if not node.ready:
+            return None
+        sent = loop.time()
+        reply = await ask(node, index, Command(MUTEX.inspect, (_PROBE,)), within=1.0)
+        return None if reply is None else loop.time() - sent
+
+
+async def _watch(watch: _Watch, interval: float, *, once: bool, as_json: bool) -> Frame:
+    """Frame after frame; returns the last one, which there only is with `once`."""
+    async with watch.redlock:
+        if once or as_json or not sys.stdout.isatty():
+            console = Console(width=None if sys.stdout.isatty() else 120)
+            while True:
+                frame = await watch.look()
+                if as_json:
+                    sys.stdout.write(json.dumps(frame.as_dict()) + "\n")
+                    sys.stdout.flush()
+                else:
+                    console.print(draw(frame, console.height if sys.stdout.isatty() and not once else None))
+                if once:
+                    return frame
+                await asyncio.sleep(interval)
+        console = Console()
+        with Live(console=console, screen=True, auto_refresh=False) as live:
+            while True:
+                live.update(draw(await watch.look(), console.height), refresh=True)
+                await asyncio.sleep(interval)

@@ -1,0 +1,82 @@
+"""docs/cli.md, the help and the code say the same."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from aioredlock_ng.cli import exits
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+
+
+def helped(*words: str) -> str:
+    command = [sys.executable, "-m", "aioredlock_ng", *words, "--help"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+
+
+def commands() -> list[str]:
+    return re.findall(r"^  (\w+)  ", helped().partition("Commands:")[2], flags=re.MULTILINE)
+
+
+def test_every_command_is_on_the_page() -> None:
+    assert commands() == ["run", "inspect", "ls", "release", "wait", "top", "bench", "doctor", "demo"]
+    for command in commands():
+        assert re.search(rf"^\| \[?`{command}[ `]", PAGE, flags=re.MULTILINE), command
+
+
+def test_every_option_of_run_is_on_the_page() -> None:
+    own = set(re.findall(r"--[a-z][a-z-]+", helped("run").partition("Options:")[2])) - {
+        "--help",
+        "--node-timeout",
+        "--key-format",
+    }
+    assert own >= {"--no-wait", "--wait", "--conflict-code", "--ttl", "--grace", "--lost-code", "--node"}
+    assert [option for option in own if option not in PAGE] == []
+
+
+def test_options_on_the_page_exist() -> None:
+    known = set().union(*(re.findall(r"--[a-z][a-z-]+", helped(command)) for command in commands()))
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", PAGE)) - known - {"--all"} == set()
+
+
+@pytest.mark.parametrize("status", [exits.HELD, exits.USAGE, exits.NO_QUORUM, exits.LOST])
+def test_exit_statuses_are_those_of_the_page(status: int) -> None:
+    table = PAGE.partition("## Exit statuses")[2].partition("##")[0]
+    assert re.search(rf"^\| {status} \|", table, flags=re.MULTILINE)
+    assert re.search(rf"\b{status}\b", helped("run"))
+
+
+def test_the_console_script_is_the_front_door() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    module, _, name = settings["project"]["scripts"]["aioredlock-ng"].partition(":")
+    from aioredlock_ng.cli import main
+
+    assert getattr(import_module(module), name) is main
+
+
+def test_run_imports_nothing_that_draws() -> None:
+    code = (
+        "import sys\nfrom aioredlock_ng.cli import main\n"
+        "try:\n    main(['run', 'x'])\nexcept SystemExit:\n    pass\n"
+        "print([name for name in sys.modules if name.split('.')[0] == 'rich' or name.startswith('aioredlock_ng.cli.demo')])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert told.stdout == "[]\n"
+    assert "no command" in told.stderr
+
+
+@pytest.mark.parametrize(("command", "package"), [("run", "typer"), ("ls", "rich")])
+def test_without_the_extra_it_is_named(command: str, package: str) -> None:
+    code = f"import sys\nsys.modules[{package!r}] = None\nfrom aioredlock_ng.cli import main\nmain([{command!r}, 'x'])"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    assert told.returncode == 2
+    assert 'pip install "aioredlock-ng[cli]"' in told.stderr
+    assert "Traceback" not in told.stderr

@@ -1,0 +1,104 @@
+"""`top`: what a frame says, in words, in JSON, and on a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioredlock_ng import LockInfo, NodeAnswer, NodeState
+from aioredlock_ng.cli.top_view import Frame, Lane, draw
+from tests.cli.commands import PATIENCE, Cli, line
+
+if TYPE_CHECKING:
+    from tests.support.node_set import NodeSet
+
+
+def test_a_frame_as_json(cli: Cli) -> None:
+    with cli.holding("order:1", "--ttl", "30"):
+        told = json.loads(cli("top", "--once", "--json").stdout)
+        assert [(node["state"], node["tracking"]) for node in told["nodes"]] == [("up", True)] * 3
+        assert all(0 < node["round_trip"] < 1 for node in told["nodes"])
+        (lock,) = told["locks"]
+        assert (lock["resource"], lock["held"], lock["nodes"], lock["seen_for"]) == ("order:1", True, 3, 0.0)
+        assert 0 < lock["remaining"] <= 30
+        assert told["problem"] == ""
+        assert json.loads(cli("top", "other:*", "--once", "--json").stdout)["locks"] == []
+
+
+def test_frame_after_frame_as_lines_of_json(cli: Cli) -> None:
+    with cli.holding("x"), cli.started("top", "--json", "--interval", "0.1") as process:
+        first, second = json.loads(line(process)), json.loads(line(process))
+        assert first["locks"][0]["seen_for"] == 0.0
+        assert second["locks"][0]["seen_for"] > 0.0
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 130
+
+
+@pytest.mark.faults
+def test_a_node_that_is_down_shows(cli: Cli, three_nodes: NodeSet) -> None:
+    with cli.holding("x", "--ttl", "30"):
+        three_nodes.crash(1)
+        answer = cli("top", "--once")
+        assert answer.returncode == 0
+        assert "down: " in answer.stdout
+        assert "●?●" in answer.stdout
+    three_nodes.crash(0)
+    answer = cli("top", "--once", "--json")
+    assert answer.returncode == 69
+    told = json.loads(answer.stdout)
+    assert told["problem"].startswith("no majority of the nodes could be scanned: ")
+    assert [node["state"] for node in told["nodes"]] == ["down", "down", "up"]
+
+
+def test_on_a_terminal_it_goes_on_until_control_c(cli: Cli) -> None:
+    ours, theirs = pty.openpty()
+    words = cli.words("top", "--interval", "0.1")
+    with cli.holding("order:1"), subprocess.Popen(words, env=cli.env, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        # The second frame too: in that one the lanes are two marks long.
+        while shown.count(b"order:1") < 2:
+            shown += os.read(ours, 65_536)
+        process.send_signal(signal.SIGINT)
+        # The alternate screen is left again.
+        while b"\x1b[?1049l" not in shown:
+            shown += os.read(ours, 65_536)
+        assert process.wait(PATIENCE) == 130
+    os.close(ours)
+
+
+def test_a_lane_shows_slower_answers_higher_and_none_as_a_cross() -> None:
+    lane = Lane()
+    for round_trip in (0.0001, 0.0005, 0.0006, 0.01, 1.0, 100.0, None):
+        lane.add("up", round_trip)
+    assert lane.text().plain == "▁▁▂▆██x"
+    for _ in range(100):
+        lane.add("up", 0.0001)
+    assert lane.text().plain == "▁" * 40
+
+
+def test_what_does_not_fit_is_counted() -> None:
+    answers = (NodeAnswer("a:1", "token", 5.0), NodeAnswer("b:1", "another", 5.0), NodeAnswer("c:1", None, None, "timed out"))
+    locks = tuple((LockInfo(f"lock {number}", True, "token", 1, 3, 5.0, answers), 0.0) for number in range(50))
+    frame = Frame((NodeState("a:1", "up"),), (0.001,), (Lane(),), locks, "")
+    for height in (12, 24, 70):
+        shown = rendered(frame, height)
+        assert len(shown) <= height
+        listed = [text for text in shown if "lock " in text and "seen for" not in text]
+        assert all("●○?" in text for text in listed)
+        assert (f"and {50 - len(listed)} more" in shown[-1]) == (len(listed) < 50)
+
+
+def rendered(frame: Frame, height: int) -> list[str]:
+    from rich.console import Console
+
+    console = Console(width=120, color_system=None)
+    with console.capture() as capture:
+        console.print(draw(frame, height))
+    return capture.get().splitlines()
