@@ -91,6 +91,11 @@ class LeaseState:
         self.deadline = deadline if self.ends_at is None else min(deadline, self.ends_at)
         return True
 
+    @property
+    def unconfirmed(self) -> bool:
+        """True while there are renewals sent after the last confirmed one."""
+        return bool(self._numbers)
+
     def is_latest(self, number: int) -> bool:
         """True while renewal `number` is unconfirmed and none was sent after it."""
         return self._numbers is not None and self._numbers[-1:] == [number]

@@ -7,11 +7,12 @@ from math import ceil
 __all__ = [
     "DRIFT_FLOOR",
     "MIN_VALIDITY_SHARE",
+    "RETRY_SHARE",
+    "SILENT_SHARE",
     "deadline_of",
     "drift_of",
     "least_ttl",
     "renew_at",
-    "retry_at",
     "ttl_ms",
     "watch_after",
 ]
@@ -52,7 +53,10 @@ RENEW_JITTER = 0.05
 """Renewals come up to this share early, so that leases taken together do not stay together for ever."""
 
 RETRY_SHARE = 0.05
-"""A renewal that found no quorum is tried again after this share of the ttl."""
+"""A renewal that no quorum can confirm is tried again after this share of the ttl."""
+
+SILENT_SHARE = 0.1
+"""One that no quorum has answered in time, after this: its answers still count when they come."""
 
 
 WATCH_AFTER = 0.1
@@ -71,8 +75,3 @@ def watch_after(ttl: float) -> float:
 def renew_at(started: float, ttl: float, draw: float) -> float:
     """When to renew a grant whose round began at `started`; `draw` is uniform in [0, 1)."""
     return started + ttl * RENEW_SHARE * (1 - RENEW_JITTER * draw)
-
-
-def retry_at(now: float, ttl: float, deadline: float) -> float:
-    """When to try a failed renewal again: faster than the cadence, never beyond the deadline."""
-    return min(now + ttl * RETRY_SHARE, deadline)

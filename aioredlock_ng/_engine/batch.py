@@ -24,6 +24,9 @@ BATCH = 128
 class Batch:
     """One command about the keys of several holdings; see `Sink`.
 
+    What is not decided within the node timeout goes on counting: a yes is good for its time, counted from before it was sent,
+    however late it is read. A "no" of that age proves nothing, for a repair may have come between.
+
     The script answers with the number of keys when all of them are ours, else with an array: 1 ours, 0 none, -1 another's.
 
     Args:
@@ -32,8 +35,9 @@ class Batch:
         holdings: Whom it is about.
         started: Instant before the first byte is queued.
         on_yes: Called with holdings that a quorum of nodes has; each is named once.
-        on_no: Called for each that a quorum can no longer have.
-        on_unsure: Called at the end for each of which neither is certain.
+        on_no: Called for each that a quorum can no longer have, within the node timeout.
+        on_unsure: Called for each of which no quorum can say yes any more, though it may have it.
+        on_late: Called at the node timeout for each of which a quorum may still say yes.
         on_missing: Called for each node that has no keys of some, with those and the node's index, however late.
         stands: False once the command must not be sent again.
 
@@ -41,7 +45,8 @@ class Batch:
         command: See above.
         started: See above.
         replies: Per node: the script's answer, or a mark (`votes.py`).
-        done: When set, resolved once the batch is decided.
+        done: When set, resolved once the batch is decided, or at the node timeout.
+        open: False from then on.
     """
 
     __slots__ = (
@@ -50,10 +55,13 @@ class Batch:
         "_context",
         "_full",
         "_holdings",
+        "_late",
+        "_on_late",
         "_on_missing",
         "_on_no",
         "_on_unsure",
         "_on_yes",
+        "_pending",
         "_settled",
         "_slot",
         "_stands",
@@ -74,6 +82,7 @@ class Batch:
         on_yes: Callable[[Batch, Sequence[Holding]], None],
         on_no: Callable[[Holding], None],
         on_unsure: Callable[[Holding], None],
+        on_late: Callable[[Holding], None],
         on_missing: Callable[[Iterable[Holding], int], None],
         stands: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -83,9 +92,11 @@ class Batch:
         self._on_yes = on_yes
         self._on_no = on_no
         self._on_unsure = on_unsure
+        self._on_late = on_late
         self._on_missing = on_missing
         self._stands = stands
-        self.open = True
+        self.open = self._pending = True
+        self._late = False
         self.started = started
         self.replies: list[Reply] = [None] * len(context.fleet.nodes)
         self._full = self._answered = 0
@@ -108,12 +119,8 @@ class Batch:
         elif type(reply) is list:
             lacking = (held for at, held in self._positions() if _is_missing(reply[at : at + len(held.spec.keys)]))
             self._on_missing(lacking, index)
-        if not self.open:
-            return
-        if self._full >= self._context.quorum or self._answered == len(self.replies):
-            self._close()
-        elif self._answered > self._full and self._answered >= self._context.quorum:
-            self._judge(final=False)
+        if self._pending and (self._answered >= self._context.quorum or type(reply) is not int):
+            self._judge()
 
     def stands(self) -> bool:
         """See `Sink.stands`."""
@@ -126,7 +133,11 @@ class Batch:
     def expire(self) -> None:
         """The node timeout has passed."""
         if self.open:
+            self._late = True
             self._close()
+            for _, holding in self._positions():
+                if holding.phase is Phase.HELD and holding not in self._settled:
+                    self._on_late(holding)
 
     def held(self, holding: object) -> int:
         """See `Ballot.held`."""
@@ -135,15 +146,20 @@ class Batch:
     def _close(self) -> None:
         self.open = False
         self._slot.discard(self)
-        self._judge(final=True)
         if self.done is not None and not self.done.done():
             self.done.set_result(None)
 
-    def _judge(self, *, final: bool) -> None:
+    def _judge(self) -> None:
         quorum, total = self._context.quorum, len(self.replies)
+        self._pending = False
         if self._full >= quorum and not self._settled:
             self._confirm([holding for holding in self._holdings if holding.phase is Phase.HELD])
-            return
+        else:
+            self._judge_each(quorum, total, total - self._answered)
+        if self.open and not self._pending:
+            self._close()
+
+    def _judge_each(self, quorum: int, total: int, silent: int) -> None:
         confirmed = []
         for position, holding in self._positions():
             if holding.phase is not Phase.HELD or holding in self._settled:
@@ -151,11 +167,14 @@ class Batch:
             yes, no = self._count(position, holding)
             if yes >= quorum:
                 confirmed.append(holding)
-            elif total - no < quorum:
+            elif total - no < quorum and not self._late:
                 self._settled.add(holding)
                 self._on_no(holding)
-            elif final:
+            elif yes + silent < quorum:
+                self._settled.add(holding)
                 self._on_unsure(holding)
+            else:
+                self._pending = True
         self._confirm(confirmed)
 
     def _confirm(self, confirmed: list[Holding]) -> None:

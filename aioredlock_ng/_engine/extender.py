@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
-from aioredlock_ng._core.validity import deadline_of, renew_at, retry_at, ttl_ms
+from aioredlock_ng._core.validity import RETRY_SHARE, SILENT_SHARE, deadline_of, renew_at, ttl_ms
 from aioredlock_ng._engine.batch import BATCH, Batch
 from aioredlock_ng._engine.repair import Repairs
 from aioredlock_ng._engine.watcher import Watcher
@@ -128,10 +128,14 @@ class Extender:
         def renewed(batch: Batch, confirmed: Sequence[Holding]) -> None:
             context.counters.renewals += len(confirmed)
             at = renew_at(started, ttl, context.draw())
+            newest = []
             for holding in confirmed:
                 if holding.renewed(number, started, ttl, deadline):
                     holding.ballot = batch
-            self._put_all([h for h in confirmed if h.spec.auto_extend and h.deadline > at], at)
+                    # One that was asked for again meanwhile is put back by that.
+                    if holding.spec.auto_extend and holding.deadline > at and not holding.unconfirmed:
+                        newest.append(holding)
+            self._put_all(newest, at)
             for holding in confirmed:
                 if holding.slot is None and holding.timer is None:
                     self._put(holding, holding.deadline)
@@ -144,6 +148,7 @@ class Extender:
             on_yes=renewed,
             on_no=self._vanished,
             on_unsure=self._failed,
+            on_late=self._late,
             on_missing=self._repairs.missing,
             # Sent again behind a later renewal it would undo that one.
             stands=lambda: all(holding.is_latest(number) for holding in holdings),
@@ -157,11 +162,18 @@ class Extender:
         self.lose(holding, "a quorum of nodes no longer holds its key")
 
     def _failed(self, holding: Holding) -> None:
-        """No quorum renewed it in time: again, faster, until the deadline."""
+        """No quorum can renew it this time: again, faster, until the deadline."""
+        self._again(holding, RETRY_SHARE)
+
+    def _late(self, holding: Holding) -> None:
+        """No quorum has answered in time: again, but not so soon. Nodes that are busy would be kept busy by it."""
+        self._again(holding, SILENT_SHARE)
+
+    def _again(self, holding: Holding, share: float) -> None:
         self._context.counters.renewals_failed += 1
         now = self._context.clock()
         # Never in the slot that runs now: refusals come back at once, and would be answered in a hot loop.
-        at = min(max(retry_at(now, holding.ttl, holding.deadline), now + RENEW_WIDTH), holding.deadline)
+        at = min(now + max(holding.ttl * share, RENEW_WIDTH), holding.deadline)
         self._put(holding, at if holding.spec.auto_extend else holding.deadline)
 
     def _overdue(self, holding: Holding) -> None:

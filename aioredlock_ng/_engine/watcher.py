@@ -68,6 +68,7 @@ class Watcher:
                 on_yes=_nothing,
                 on_no=self._lose,
                 on_unsure=_unsure,
+                on_late=_unsure,
                 on_missing=self._repairs.missing,
             ).ask()
 

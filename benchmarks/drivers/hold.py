@@ -51,7 +51,8 @@ def main(connect: Callable[[dict[str, Any]], Awaitable[Any]]) -> None:
     """Run a driver: connect, hold, measure, print, end.
 
     Args:
-        connect: Given the task, returns a client with `hold(count)`, `valid()`, `close()` and `versions`.
+        connect: Given the task, returns a client with `hold(count)`, `valid()`, `lost()` (reasons and how many of each),
+            `close()` and `versions`.
     """
     asyncio.run(_drive(connect, json.loads(sys.argv[1])))
     sys.stdout.flush()
@@ -88,6 +89,7 @@ async def _drive(connect: Callable[[dict[str, Any]], Awaitable[Any]], task: dict
             "stall_p99": ordered[int(len(ordered) * 0.99)],
             "longest_busy": probe.busy,
             "valid": client.valid(),
+            "lost": client.lost(),
         }
     )
     await asyncio.wait([asyncio.ensure_future(client.close())], timeout=_CLOSE_SECONDS)

@@ -38,6 +38,9 @@ class Client:
         self._deadlines = [deadline] * len(self._batches)
         self._renewing = self._loop.create_task(self._renew(ttl_ms))
 
+    def lost(self) -> dict[str, int]:
+        return {}
+
     def valid(self) -> int:
         now = self._loop.time()
         pairs = zip(self._batches, self._deadlines, strict=True)

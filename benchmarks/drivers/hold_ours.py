@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import hold
@@ -31,6 +32,9 @@ class Client:
 
     def valid(self) -> int:
         return sum(lease.valid for lease in self._leases)
+
+    def lost(self) -> dict[str, int]:
+        return Counter(str(lease.lost_error()).rpartition(": ")[2] for lease in self._leases if lease.lost)
 
     async def close(self) -> None:
         await self._redlock.aclose()

@@ -45,7 +45,10 @@ def run(settings: Settings) -> Outcome:
             settings.say(f"leases: round {number + 1}/{settings.rounds}, {name}")
             about = {"round": number, "client": name}
             try:
-                outcome.raw.append(about | _held(settings, driver))
+                row = about | _held(settings, driver)
+                outcome.raw.append(row)
+                if lost := row["probed"]["lost"]:
+                    outcome.notes.append(f"{name}, round {number + 1}: lost {lost}")
             except DriverFailed as failure:
                 outcome.raw.append(about | {"failed": str(failure)})
                 outcome.notes.append(f"{name}: {failure}")
