@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--clients", type=int, default=6, help="processes at a time (default: 6)")
     parser.add_argument("--kind", choices=("ours", "redis_py", "aioredlock"), default="ours", help="which lock library")
     parser.add_argument("--broken", choices=sorted(KINDS), default="", help="a deliberate defect that is to be found")
-    parser.add_argument("--idle", type=float, default=0.02, help="mean seconds between the short holds of a coroutine")
+    parser.add_argument("--idle", type=float, default=0.045, help="mean seconds between the short holds of a coroutine")
     parser.add_argument("--out", help="folder for histories, the event log and the report (default: a new one)")
     parser.add_argument("--draw", action="store_true", help="draw the timeline too")
     return parser
@@ -107,13 +107,13 @@ async def _run(options: argparse.Namespace, folder: Path) -> None:
         orders = Relay(relay)
         urls = [f"redis://127.0.0.1:{port}" for port in await orders.ports()]
         crew = Crew(
-            options.clients, careless, _task(options, urls, store.url, folder, names, pools), folder, history, _python(options)
+            _roles(options.clients, careless), _task(options, urls, store.url, folder, names, pools), folder, history, _python(options)
         )
         await crew.start()
-        _write_meta(options, folder, nodes, schedule.faults)
+        _write_meta(options, folder, nodes)
         nemesis = Nemesis(nodes, orders, crew, history, set(pools["long"]), round(TTL * 1000))
         history.write("begin", seed=options.seed, nodes=options.nodes, ttl=TTL)
-        await nemesis.run(schedule, lambda words: print(words, flush=True))
+        await nemesis.run(schedule, options.duration, lambda words: print(words, flush=True))
         await crew.close()
         history.write("over")
     finally:
@@ -142,12 +142,16 @@ def _task(
         "node_timeout": NODE_TIMEOUT,
         "idle": options.idle,
         "seed": options.seed,
-        "quick": 5,
-        "long": 2,
-        "careless": 0,
         # Locks of several names at once.
         "several": options.kind == "ours",
     }
+
+
+def _roles(clients: int, careless: int) -> list[dict[str, int]]:
+    """Who does what: some take many short locks, some hold few for long, the last ones write without looking again."""
+    quick, long = {"quick": 8, "long": 1, "careless": 0}, {"quick": 0, "long": 5, "careless": 0}
+    steady = [long if index % 3 == 2 else quick for index in range(clients - careless)]
+    return [*steady, *({"quick": 0, "long": 0, "careless": 2} for _ in range(careless))]
 
 
 def _python(options: argparse.Namespace) -> Path | None:
@@ -158,7 +162,7 @@ def _python(options: argparse.Namespace) -> Path | None:
     return python_with(options.kind, _PEERS[options.kind])
 
 
-def _write_meta(options: argparse.Namespace, folder: Path, nodes: Nodes, planned: int) -> None:
+def _write_meta(options: argparse.Namespace, folder: Path, nodes: Nodes) -> None:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=ROOT)
     meta = {
         "seed": options.seed,
@@ -174,7 +178,6 @@ def _write_meta(options: argparse.Namespace, folder: Path, nodes: Nodes, planned
         "python": sys.version.split()[0],
         "processors": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "commit": commit.stdout.strip(),
-        "faults_planned": planned,
     }
     (folder / "meta.json").write_text(json.dumps(meta, indent=1) + "\n")
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .processes import Process
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from .history import History
@@ -24,26 +25,24 @@ class Crew:
     """Starts, stops, kills and replaces client processes; call everything from the main thread's event loop.
 
     Args:
-        slots: How many run at a time.
-        careless: How many of them, the last ones, write without looking at the lock again.
-        task: What all of them are told: see `clients.worker`.
+        roles: By slot: how many coroutines of which kind its processes have; see `clients.worker`.
+        task: What all of them are told.
         folder: Where histories go.
         history: The nemesis's.
         python: The interpreter.
     """
 
     def __init__(
-        self, slots: int, careless: int, task: dict[str, Any], folder: Path, history: History, python: Path | None
+        self, roles: Sequence[dict[str, int]], task: dict[str, Any], folder: Path, history: History, python: Path | None
     ) -> None:
-        self._careless = range(slots - careless, slots)
+        self._roles = roles
         self._task = task
         self._folder = folder
         self._history = history
         self._python = python
         self._started = 0
-        self._names: list[str] = [""] * slots
-        self._processes: list[Process | None] = [None] * slots
-        self._resting = False
+        self._names: list[str] = [""] * len(roles)
+        self._processes: list[Process | None] = [None] * len(roles)
 
     async def start(self) -> None:
         """Start all, and wait until they work."""
@@ -70,12 +69,10 @@ class Crew:
 
     async def drain(self) -> None:
         """Let all release what they have and rest; one that does not is written down and replaced."""
-        self._resting = True
         await asyncio.gather(*(self._drain(slot) for slot in range(len(self._names))))
 
     def go_on(self) -> None:
         """Let all work again."""
-        self._resting = False
         for process in self._processes:
             assert process is not None
             process.say("go")
@@ -99,9 +96,7 @@ class Crew:
         number = self._started
         name = self._names[slot] = f"client-{slot}.{number}"
         own = {"name": name, "number": number, "seed": self._task["seed"] * 1000 + number}
-        own["history"] = str(self._folder / f"{name}.jsonl")
-        if slot in self._careless:
-            own |= {"quick": 0, "long": 0, "careless": 2}
+        own |= {"history": str(self._folder / f"{name}.jsonl"), **self._roles[slot]}
         process = Process("clients.worker", self._task | own, self._folder / "clients.log", self._python)
         self._processes[slot] = process
         try:

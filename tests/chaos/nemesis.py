@@ -8,6 +8,8 @@ import itertools
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from .plan import LOOK
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -21,6 +23,7 @@ __all__ = ["Nemesis", "Relay"]
 
 _ANSWER_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 3.0
+_LEAST_SECONDS: Final = 3.0
 _REPAIRED_SECONDS: Final = 0.25
 """Deletions on several nodes are not quite simultaneous; whose keys are all set again by then never lost its majority."""
 
@@ -71,15 +74,27 @@ class Nemesis:
         self._away: set[int] = set()
         self._slots: dict[int, asyncio.Lock] = {}
 
-    async def run(self, plan: Plan, say: Callable[[str], None]) -> None:
-        """Carry it out to its end."""
-        for index, cycle in enumerate(plan.cycles):
-            for phase in cycle:
-                await self._phase(phase)
-            await self.look_for_leftovers()
-            if index + 1 < len(plan.cycles):
+    async def run(self, plan: Plan, seconds: float, say: Callable[[str], None]) -> None:
+        """Carry it out for so many seconds, or to its end.
+
+        What takes longer than planned, on a busy machine, costs the last cycles: what they would have been stays the same.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        for index, (first, second) in enumerate(plan.cycles):
+            left = end - loop.time()
+            if left < _LEAST_SECONDS:
+                break
+            if index:
                 self._crew.go_on()
-            say(f"cycle {index + 1} of {len(plan.cycles)} is over")
+            whole = first.seconds + second.seconds + second.rest
+            if left >= whole or not index:
+                await self._phase(first, first.seconds)
+                await self._phase(second, second.seconds)
+            else:
+                await self._phase(first, left - LOOK)
+            await self.look_for_leftovers()
+            say(f"cycle {index + 1}: {max(0.0, end - loop.time()):.0f} s left")
 
     async def look_for_leftovers(self) -> None:
         """Let all clients rest, and write down every key that is still there."""
@@ -90,22 +105,24 @@ class Nemesis:
             keys = await asyncio.to_thread(self._nodes.locks, index)
             self._history.write("leftovers", n=index, keys=[[key, left, value[:8]] for key, left, value in keys])
 
-    async def _phase(self, phase: Phase) -> None:
+    async def _phase(self, phase: Phase, seconds: float) -> None:
         self._history.write("phase", k=phase.kind)
+        over = asyncio.get_running_loop().time() + seconds
         looking = asyncio.create_task(self._keep_looking())
         async with asyncio.TaskGroup() as group:
             for lane in phase.lanes:
-                group.create_task(self._lane(lane))
-            group.create_task(self._clients(phase.clients))
-            group.create_task(self._losses(phase.losses))
+                group.create_task(self._lane(lane, over))
+            group.create_task(self._clients(phase.clients, over))
+            group.create_task(self._losses(phase.losses, over))
         await asyncio.sleep(phase.rest)
         looking.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await looking
 
-    async def _lane(self, faults: tuple[Fault, ...]) -> None:
+    async def _lane(self, faults: tuple[Fault, ...], over: float) -> None:
         for fault in faults:
-            await asyncio.sleep(fault.gap)
+            if not await _in_time(fault.gap, over):
+                return
             number = next(self._ids)
             about: dict[str, Any] = {"i": number, "k": fault.kind, "n": fault.nodes}
             if fault.kind in {"stall", "delay"}:
@@ -171,18 +188,20 @@ class Nemesis:
             case "fill":
                 await asyncio.to_thread(nodes.empty_out, node)
 
-    async def _clients(self, faults: tuple[ClientFault, ...]) -> None:
+    async def _clients(self, faults: tuple[ClientFault, ...], over: float) -> None:
         """One after the other."""
         for fault in faults:
-            await asyncio.sleep(fault.gap)
+            if not await _in_time(fault.gap, over):
+                return
             if fault.seconds:
                 await self._crew.stop(fault.slot, fault.seconds)
             else:
                 await self._crew.replace(fault.slot)
 
-    async def _losses(self, losses: tuple[Loss, ...]) -> None:
+    async def _losses(self, losses: tuple[Loss, ...], over: float) -> None:
         for loss in losses:
-            await asyncio.sleep(loss.gap)
+            if not await _in_time(loss.gap, over):
+                return
             well = [node for node in range(len(self._nodes)) if node not in self._impaired]
             held = await asyncio.to_thread(self._nodes.locks, well[0])
             locks = sorted((name, token) for name, _, token in held if name in self._long)
@@ -208,3 +227,11 @@ class Nemesis:
                 keys = await asyncio.to_thread(self._nodes.locks, node)
                 endless = [[key, left, value[:8]] for key, left, value in keys if not 0 <= left <= self._ttl_ms]
                 self._history.write("look", n=node, keys=endless, of=len(keys))
+
+
+async def _in_time(gap: float, over: float) -> bool:
+    """Wait, unless the phase is over then."""
+    if asyncio.get_running_loop().time() + gap >= over:
+        return False
+    await asyncio.sleep(gap)
+    return True

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from .settling import Settling
 
-__all__ = ["ClientFault", "Fault", "Loss", "Phase", "Plan", "plan"]
+__all__ = ["LOOK", "ClientFault", "Fault", "Loss", "Phase", "Plan", "plan"]
 
 Kind = Literal["hang", "kill", "flush", "cut", "refuse", "delay", "stall", "script_flush", "client_kill", "fill"]
 
@@ -32,6 +32,9 @@ _LONGEST: Final[dict[Kind, float]] = dict.fromkeys(_WEIGHTS, 1.5) | {"kill": 0.7
 """Seconds: longer outages make clients look for the node less often, and cost faults."""
 
 _BREAK_SECONDS: Final = (1.5, 3.0)
+LOOK: Final = 1.0
+"""Seconds for the last releases and the look at the nodes."""
+
 _CYCLE_SECONDS: Final = 60.0
 
 
@@ -90,6 +93,7 @@ class Phase:
 
     Attributes:
         kind: "minority": at most a minority of nodes is impaired at any moment. "majority": a majority is.
+        seconds: How long faults begin; those under way then are carried to their end.
         rest: Seconds after it until all nodes must be well again.
     """
 
@@ -97,6 +101,7 @@ class Phase:
     lanes: tuple[tuple[Fault, ...], ...]
     clients: tuple[ClientFault, ...]
     losses: tuple[Loss, ...]
+    seconds: float
     rest: float
 
 
@@ -105,19 +110,12 @@ class Plan:
     """A run.
 
     Attributes:
-        cycles: Each ends with all clients at rest and a look for keys left behind.
+        cycles: Each ends with all clients at rest and a look for keys left behind. One more than the time should allow for.
     """
 
     seed: int
     nodes: int
-    cycles: tuple[tuple[Phase, ...], ...] = field(repr=False)
-
-    @property
-    def faults(self) -> int:
-        """How many faults it has: one per node hit, and one per client hit."""
-        phases = [phase for cycle in self.cycles for phase in cycle]
-        hits = sum(len(fault.nodes) for phase in phases for lane in phase.lanes for fault in lane)
-        return hits + sum(len(phase.clients) for phase in phases)
+    cycles: tuple[tuple[Phase, Phase], ...] = field(repr=False)
 
 
 def plan(seed: int, *, nodes: int, seconds: float, slots: int, careless: int, ttl: float, guard: float) -> Plan:
@@ -135,7 +133,7 @@ def plan(seed: int, *, nodes: int, seconds: float, slots: int, careless: int, tt
     length = min(_CYCLE_SECONDS, seconds)
     count = max(1, round(seconds / length))
     drawing = _Drawing(random.Random(seed), nodes, slots, careless, ttl, guard)
-    return Plan(seed, nodes, tuple(drawing.cycle(seconds / count) for _ in range(count)))
+    return Plan(seed, nodes, tuple(drawing.cycle(seconds / count) for _ in range(count + 1)))
 
 
 class _Drawing:
@@ -149,21 +147,20 @@ class _Drawing:
         self._settling = Settling(nodes, guard)
         self._now = 0.0
 
-    def cycle(self, seconds: float) -> tuple[Phase, ...]:
+    def cycle(self, seconds: float) -> tuple[Phase, Phase]:
         """A long phase with a majority that is well, and a short one without."""
         draw, nodes = self._draw, self._nodes
         rest = self._guard + 1.0
         breaking = min(0.15 * seconds, 8.0)
-        # The last second is for releases and the look at the nodes.
-        calm = max(2.0, seconds - 1.0 - breaking - rest)
+        calm = max(2.0, seconds - LOOK - breaking - rest)
         order = draw.sample(range(nodes), nodes)
         minority = (nodes - 1) // 2
         # Each lane has nodes of its own, so that at most one of each is impaired: the rest is a majority.
         lanes = tuple(self._lane(order[lane::minority], calm) for lane in range(minority))
-        first = Phase("minority", lanes, _client_faults(draw, calm, *self._crew), _losses(draw, calm), 0.5)
+        first = Phase("minority", lanes, _client_faults(draw, calm, *self._crew), _losses(draw, calm), calm, 0.5)
         self._now += calm
         broken = self._breaking_lane(breaking)
-        second = Phase("majority", (broken,), _client_faults(draw, breaking, *self._crew), (), rest)
+        second = Phase("majority", (broken,), _client_faults(draw, breaking, *self._crew), (), breaking, rest)
         self._now += breaking + rest
         return first, second
 
@@ -218,5 +215,5 @@ def _client_faults(draw: random.Random, seconds: float, slots: int, careless: in
 
 
 def _losses(draw: random.Random, seconds: float) -> tuple[Loss, ...]:
-    gaps = [draw.uniform(0.3, 1.2) for _ in range(int(seconds / 0.75))]
+    gaps = [draw.uniform(0.2, 0.9) for _ in range(int(seconds / 0.55))]
     return tuple(Loss(gap, draw.random()) for gap in gaps)

@@ -101,7 +101,8 @@ class Record:
         faults: What was done to nodes: kind, nodes, and the instants of its begin, its end, and of being well again.
         still: By process: when it stood still, stopped or late by itself. "relay" is the way to all nodes.
         killed: By process: when.
-        stops: How many times a process was stopped.
+        writers: The process of each number, which the ids of writes begin with.
+        stopped: Processes that the nemesis stopped: which, and from when to when.
         deletes: Locks that were taken away on purpose.
         leftovers: Keys on nodes while all clients were at rest: instant, node, keys.
         looks: The same while all work: only keys without an end, or with one too late.
@@ -120,7 +121,7 @@ class Record:
     still: dict[str, Intervals] = field(default_factory=dict)
     killed: dict[str, int] = field(default_factory=dict)
     writers: dict[int, str] = field(default_factory=dict)
-    stops: int = 0
+    stopped: list[tuple[str, int, int]] = field(default_factory=list)
     deletes: list[dict[str, Any]] = field(default_factory=list)
     leftovers: list[dict[str, Any]] = field(default_factory=list)
     looks: list[dict[str, Any]] = field(default_factory=list)
@@ -131,6 +132,10 @@ class Record:
     def stood_still(self, process: str, begin: int, end: int) -> bool:
         """Whether a process, or the way to all nodes, stood still in a span."""
         return any(who in self.still and self.still[who].touch(begin, end) for who in (process, "relay"))
+
+    def stops_of(self, process: str) -> list[tuple[int, int]]:
+        """When the nemesis stopped a process."""
+        return [(begin, end) for who, begin, end in self.stopped if who == process]
 
     def unwell(self) -> Intervals:
         """When less than a majority of nodes was well."""
@@ -184,8 +189,8 @@ def _load_nemesis(record: Record, path: Path, still: dict[str, list[tuple[int, i
                 faults[line["i"]][word] = at
             case "stop":
                 stopped[line["p"]] = at
-                record.stops += 1
             case "cont":
+                record.stopped.append((line["p"], stopped[line["p"]], at))
                 still[line["p"]].append((stopped.pop(line["p"]) - _GRACE, at + _GRACE))
             case "kill":
                 record.killed[line["p"]] = at

@@ -105,13 +105,16 @@ class Worker:
                 names = draw.sample(pools["quick"], draw.choice((2, 2, 3)))
             how: How = draw.choice(("with", "with", "flag", "try"))
             give_up = draw.random() * 0.006 if draw.random() < 0.03 else None
-            await self._hold(names, how, draw.choice((0.0, 0.0, 0.002, 0.01)), give_up=give_up)
+            seconds, fenced = draw.choice((0.0, 0.0, 0.002, 0.01)), draw.random() < 0.5
+            await self._hold(names, how, seconds, give_up=give_up, fenced=fenced)
             await asyncio.sleep(draw.expovariate(1 / self._task["idle"]))
 
     async def _long(self) -> None:
         """Holds that live by renewal, and are told when they are lost."""
-        draw, pool = self._draw, self._task["pools"]["long"]
+        draw, pools = self._draw, self._task["pools"]
         while True:
+            # Those of the careless too: somebody must be there when they come late.
+            pool = pools["careless" if draw.random() < 0.3 else "long"]
             seconds = draw.choice((0.4, 0.8, 1.5, 3.0)) * self._task["ttl"] / 1.5
             await self._hold([draw.choice(pool)], draw.choice(("with", "flag")), seconds, told=True)
             await asyncio.sleep(draw.random() * 0.05)
@@ -120,7 +123,7 @@ class Worker:
         """Reads, computes without ever yielding to the event loop, and writes without looking at the lock again."""
         draw, pool = self._draw, self._task["pools"]["careless"]
         while True:
-            await self._hold([draw.choice(pool)], "flag", draw.uniform(0.01, 0.04), careless=True)
+            await self._hold([draw.choice(pool)], "flag", draw.uniform(0.05, 0.15), careless=True)
             await asyncio.sleep(draw.random() * 0.01)
 
     async def _hold(
@@ -131,10 +134,11 @@ class Worker:
         *,
         careless: bool = False,
         told: bool = False,
+        fenced: bool = True,
         give_up: float | None = None,
     ) -> None:
         """One acquisition from the asking to its end, written down."""
-        asked, body = now(), _Body(self, names, seconds, careless=careless, told=told)
+        asked, body = now(), _Body(self, names, seconds, careless=careless, told=told, fenced=fenced)
         try:
             async with asyncio.timeout(give_up) as limit:
 
@@ -194,14 +198,17 @@ class Worker:
 
 
 class _Body:
-    """What one holder does: reads both registers of each name, thinks, writes both."""
+    """What one holder does: reads the plain and mostly the fenced register of each name, thinks, writes them."""
 
-    def __init__(self, worker: Worker, names: list[str], seconds: float, *, careless: bool, told: bool) -> None:
+    def __init__(
+        self, worker: Worker, names: list[str], seconds: float, *, careless: bool, told: bool, fenced: bool
+    ) -> None:
         self._worker = worker
         self._names = names
         self._seconds = seconds
         self._careless = careless
         self._told = told
+        self._fenced = fenced
         self.number = 0
         self.lost = False
 
@@ -226,7 +233,7 @@ class _Body:
 
     async def _work(self, hold: Hold, plain: list[list[Any]], fenced: list[list[Any]]) -> None:
         worker, client = self._worker, self._worker.client
-        guarded = hold.fence is not None
+        guarded = self._fenced and hold.fence is not None
         read: list[tuple[str, int, int]] = []
         for name in self._names:
             before = -1
