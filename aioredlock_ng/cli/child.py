@@ -35,6 +35,8 @@ class Child:
 
     def __init__(self, command: Sequence[str]) -> None:
         parent = os.getpid()
+        # Inherited as ignored, it would have the kernel throw the exit status away.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         behind, self._gate = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:

@@ -83,9 +83,9 @@ class Keeper:
             # What is ignored from the start (nohup, a job of a script in the background) stays so, here and in the child.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, self._signalled, number, task)
-        notice = loop.call_later(_NOTICE_AFTER, self._notice)
         try:
             async with self._redlock:
+                notice = loop.call_later(_NOTICE_AFTER, self._notice)
                 try:
                     lease = await self._lock.acquire()
                 except (LockHeld, AcquireTimeout) as error:
@@ -99,7 +99,6 @@ class Keeper:
                 raise
             return 128 + self._stopped_by
         finally:
-            notice.cancel()
             self._terminal.take()
 
     async def _hold(self, lease: Lease) -> int:
@@ -118,20 +117,23 @@ class Keeper:
             await asyncio.wait((self._over, lost), return_when=asyncio.FIRST_COMPLETED)
             if self._over.done() and await lease.release():
                 return self._status(self._over.result())
-            say("run", f"{lease.lost_error()}; the command {'has ended already' if self._over.done() else 'is stopped'}")
-            return self._job.lost_code
+            ended = "had ended already" if self._over.done() else "was ended"
         finally:
             lost.cancel()
+            # Before anything is written: whoever does not read our errors must not keep the child alive.
             await self._end()
+        self._terminal.take()
+        say("run", f"{lease.lost_error()}; the command {ended}")
+        return self._job.lost_code
 
     async def _end(self) -> None:
-        """Leave nobody of the child's group who works without the lock; nothing to do after a child that ended with it held."""
+        """Leave nobody of the child's group who works without the lock; nothing to do after a child that ended by itself."""
         if self._over.done():
             return
         self._child.signal_group(signal.SIGTERM)
         self._child.signal_group(signal.SIGCONT)
         await asyncio.wait((self._over,), timeout=self._job.grace)
-        # Also when the child itself has ended: what it left behind has had its time to.
+        # Also when the child itself has ended: what it left behind has had its time too.
         self._child.signal_group(signal.SIGKILL)
         await self._over
 

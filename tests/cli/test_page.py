@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -17,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
 
 
+@cache
 def helped(*words: str) -> str:
     command = [sys.executable, "-m", "aioredlock_ng", *words, "--help"]
     return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout

@@ -68,6 +68,21 @@ def test_bytes_go_through_untouched(cli: Cli) -> None:
     assert answer.returncode == 0
 
 
+def test_what_else_was_open_stays_open(cli: Cli) -> None:
+    read, write = os.pipe()
+    with os.fdopen(read) as reader:
+        answer = cli("run", "x", "--", *python(f"import os; os.write({write}, b'through\\n')"), pass_fds=[write])
+        os.close(write)
+        assert answer.returncode == 0
+        assert reader.read() == "through\n"
+
+
+def test_a_parent_that_ignores_its_children_loses_no_exit_status(cli: Cli) -> None:
+    ignoring = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    words = [*python(ignoring), *cli.words("run", "x", "--", "sh", "-c", "exit 7")]
+    assert subprocess.run(words, env=cli.env, timeout=PATIENCE, check=False).returncode == 7
+
+
 def test_held_by_another_is_told_by_its_own_exit_status(cli: Cli, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     with cli.holding("x"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 from typing import TYPE_CHECKING
 
@@ -9,6 +11,7 @@ import pytest
 
 from aioredlock_ng import Redlock
 from tests.cli.commands import PATIENCE, Cli, line, python
+from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from tests.support.node_set import NodeSet
@@ -38,7 +41,7 @@ async def test_on_loss_the_command_gets_sigterm(cli: Cli, three_nodes: NodeSet) 
         assert process.stderr is not None
         told = process.stderr.read()
         assert told.startswith("aioredlock-ng run: the lock 'x' was lost after ")
-        assert told.endswith("; the command is stopped\n")
+        assert told.endswith("; the command was ended\n")
         assert told.count("\n") == 1
 
 
@@ -90,7 +93,35 @@ async def test_a_lock_lost_as_the_command_ended_is_told(cli: Cli, three_nodes: N
         await take_away(three_nodes, "x")
         assert process.stdin is not None
         process.stdin.write("\n")
-        process.stdin.flush()
-        # The command has ended when its end of the pipe is closed, though nobody has waited for it yet.
+        process.stdin.close()
         process.send_signal(signal.SIGCONT)
         assert process.wait(PATIENCE) == 75
+
+
+async def test_nobody_who_reads_its_errors_is_needed_to_end_the_command(cli: Cli, three_nodes: NodeSet) -> None:
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(write, b"x" * 4096)
+    os.set_blocking(write, True)
+    command = python(f"import os; print(os.getpid(), flush=True)\n{STUBBORN}")
+    with cli.started("run", "--grace", "0.2", "x", "--", *command, stderr=write) as process:
+        os.close(write)
+        pid = int(line(process))
+        assert line(process) == "ready"
+        await take_away(three_nodes, "x")
+        assert line(process) == "SIGTERM"
+        await eventually(lambda: is_gone(pid), within=PATIENCE)
+        while process.poll() is None and os.read(read, 65_536):
+            pass
+        assert process.wait(PATIENCE) == 75
+    os.close(read)
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
