@@ -10,14 +10,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .judgement import percentile, summary, worst
 from .record import load
-from .rules import judge, percentile, summary, worst
+from .rules import judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from .judgement import Judgement
     from .record import Record
-    from .rules import Judgement
 
 __all__ = ["check", "main"]
 
@@ -33,19 +34,19 @@ def check(folder: Path) -> tuple[Record, Judgement]:
 def main(arguments: list[str]) -> int:
     """Check a folder; return the exit status."""
     if len(arguments) != 1:
-        print("usage: python -m tests.chaos.check DIR", file=sys.stderr)
+        sys.stderr.write("usage: python -m tests.chaos.check DIR\n")
         return 2
     folder = Path(arguments[0])
     record, judgement = check(folder)
     meta = json.loads((folder / "meta.json").read_text()) if (folder / "meta.json").exists() else {}
     report = "\n".join(_report(record, judgement, meta))
     (folder / "report.md").write_text(report + "\n")
-    print(report)
+    sys.stdout.write(report + "\n")
     return 1 if judgement.violations else 0
 
 
 def _report(record: Record, judgement: Judgement, meta: dict[str, Any]) -> Iterator[str]:
-    figures = summary(record, judgement)
+    figures = summary(record)
     if meta:
         yield (
             f"{figures['seconds'] / 60:.1f} minutes, seed {meta['seed']}, {meta['nodes']} nodes ({meta['server']}), "
@@ -90,11 +91,13 @@ def _rows(record: Record, judgement: Judgement, figures: dict[str, Any]) -> Iter
     for label, values in (("0.15 s old or more", judgement.told), ("younger", judgement.told_young)):
         p50, p99 = percentile(values, 0.5), percentile(values, 0.99)
         if p50 is not None and p99 is not None:
-            figure = f"{p50:.1f} ms, {p99:.1f} ms, {max(values) / 1e6:.1f} ms"
-            yield f"from deletion of the keys to the holder being told, p50, p99, longest ({len(values):,} leases {label})", figure
+            leases = f"p50, p99, longest of {len(values):,} leases {label}"
+            figure = f"{p50:.1f} ms, **{p99:.1f} ms**, {max(values) / 1e6:.1f} ms"
+            yield f"from deletion of the keys to the holder being told: {leases}", figure
     yield "late writes of holders that had stood still (plain register)", f"{judgement.late:,}"
     yield "reads and writes with an old fence that the fenced register refused", f"{judgement.refused:,}"
-    yield "attempts that found another holder; acquisitions cancelled by their caller", f"{judgement.held_well:,}; {record.cut:,}"
+    yield "single attempts that found another holder", f"{judgement.held_well:,}"
+    yield "acquisitions cancelled by their caller", f"{record.cut:,}"
     yield "failures of processes that stood still (not counted above)", f"{judgement.stood_still:,}"
 
 

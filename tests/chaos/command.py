@@ -35,9 +35,6 @@ ROOT: Final = Path(__file__).parents[2]
 TTL: Final = 1.5
 """Short, so that a node which forgot is back soon: it waits for the longest ttl and a second."""
 
-NODE_TIMEOUT: Final = 0.2
-"""Two processors that servers, relay and clients share are now and then late by the default of 0.1."""
-
 _POOLS: Final = {"hot": 1, "quick": 40, "long": 8, "careless": 3}
 _PEERS: Final = {"aioredlock": ("aioredlock==0.7.3", "aioredis==1.3.1", "hiredis==3.5.0", "setuptools<80")}
 
@@ -49,15 +46,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.jsonl"):
         old.unlink()
-    print(f"seed {options.seed}, histories in {folder}", flush=True)
+    _say(f"seed {options.seed}, histories in {folder}")
     began = time.monotonic()
     asyncio.run(_run(options, folder))
-    print(f"the run took {time.monotonic() - began:.0f} s; checking", flush=True)
+    _say(f"the run took {time.monotonic() - began:.0f} s; checking")
     status = subprocess.run([sys.executable, "-m", "tests.chaos.check", str(folder)], cwd=ROOT, check=False).returncode
     _merge(folder)
     if options.draw:
         subprocess.run([sys.executable, "-m", "tests.chaos.draw", str(folder)], cwd=ROOT, check=True)
     return status
+
+
+def _say(words: str) -> None:
+    sys.stdout.write(words + "\n")
+    sys.stdout.flush()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -70,6 +72,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--kind", choices=("ours", "redis_py", "aioredlock"), default="ours", help="which lock library")
     parser.add_argument("--broken", choices=sorted(KINDS), default="", help="a deliberate defect that is to be found")
     parser.add_argument("--idle", type=float, default=0.045, help="mean seconds between the short holds of a coroutine")
+    # Two processors that servers, relay and clients share are now and then late by the library's default of 0.1.
+    parser.add_argument("--node-timeout", type=float, default=0.2, help="of our clients, seconds (default: 0.2)")
     parser.add_argument("--out", help="folder for histories, the event log and the report (default: a new one)")
     parser.add_argument("--draw", action="store_true", help="draw the timeline too")
     return parser
@@ -102,18 +106,17 @@ async def _run(options: argparse.Namespace, folder: Path) -> None:
     try:
         nodes.start()
         store.start()
-        task = {"addresses": nodes.addresses, "history": str(folder / "relay.jsonl")}
-        relay = Process("relay", task, folder / "relay.log")
+        ways = {"addresses": nodes.addresses, "history": str(folder / "relay.jsonl")}
+        relay = Process("relay", ways, folder / "relay.log")
         orders = Relay(relay)
         urls = [f"redis://127.0.0.1:{port}" for port in await orders.ports()]
-        crew = Crew(
-            _roles(options.clients, careless), _task(options, urls, store.url, folder, names, pools), folder, history, _python(options)
-        )
+        task = _task(options, urls, store.url, folder, names, pools)
+        crew = Crew(_roles(options.clients, careless), task, folder, history, _python(options))
         await crew.start()
         _write_meta(options, folder, nodes)
         nemesis = Nemesis(nodes, orders, crew, history, set(pools["long"]), round(TTL * 1000))
         history.write("begin", seed=options.seed, nodes=options.nodes, ttl=TTL)
-        await nemesis.run(schedule, options.duration, lambda words: print(words, flush=True))
+        await nemesis.run(schedule, options.duration, _say)
         await crew.close()
         history.write("over")
     finally:
@@ -139,7 +142,7 @@ def _task(
         "pools": pools,
         "ttl": TTL,
         "max_ttl": TTL,
-        "node_timeout": NODE_TIMEOUT,
+        "node_timeout": options.node_timeout,
         "idle": options.idle,
         "seed": options.seed,
         # Locks of several names at once.
@@ -172,7 +175,7 @@ def _write_meta(options: argparse.Namespace, folder: Path, nodes: Nodes) -> None
         "kind": options.kind,
         "broken": options.broken,
         "ttl": TTL,
-        "node_timeout": NODE_TIMEOUT,
+        "node_timeout": options.node_timeout,
         "server": nodes.version,
         "memories": nodes.memories,
         "python": sys.version.split()[0],

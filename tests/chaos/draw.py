@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             out.parent.mkdir(exist_ok=True)
         script = Path(__file__).with_name("drawing.py")
         subprocess.run([python_with("plots", _NEEDS), script, folder / "timeline.json", out], check=True)
-        print(out)
+        sys.stdout.write(f"{out}\n")
     return 0
 
 

@@ -61,7 +61,8 @@ def main(source: Path, out: Path) -> None:
 
 
 def _title(data: dict[str, Any]) -> str:
-    told = f"{_NAMES[data['kind']]}: two holders at once: {data['overlaps']}; updates lost: {data['lost_updates']}"
+    fenced = ", where fences are checked" if data["kind"] == "ours" else ""
+    told = f"{_NAMES[data['kind']]}: two holders at once: {data['overlaps']}; updates lost{fenced}: {data['lost_updates']}"
     return f"{told} ({data['acquired']:,} acquisitions in {data['run']:.0f} s)"
 
 
@@ -77,9 +78,7 @@ def _draw_node(axes: Any, row: float, node: dict[str, Any], begin: float, end: f
             axes.plot(at, row, marker="|", markersize=10, markeredgewidth=1.6, color="#333333", zorder=3)
 
 
-def _draw_resource(
-    axes: Any, row: float, resource: dict[str, Any], begin: float, end: float, colours: dict[str, str]
-) -> None:
+def _draw_resource(axes: Any, row: float, resource: dict[str, Any], begin: float, end: float, colours: dict[str, str]) -> None:
     for start, stop, taken in resource["both"]:
         if start < end and stop > begin:
             # Wide enough to be seen, and exact in its begin.
@@ -98,7 +97,8 @@ def _draw_resource(
             axes.text(start + 0.04, place, f"{bar['fence']}", va="center", fontsize=6.8, color="white", zorder=6, clip_on=True)
         if bar["lost"] is not None and begin <= bar["lost"] <= end:
             # One that stood still is told later, when another has it: for both its deadline was the end.
-            axes.plot(min(bar["lost"], bar["to"]), place, marker="X", markersize=7.5, color="black", markeredgecolor="white", zorder=7)
+            at = min(bar["lost"], bar["to"])
+            axes.plot(at, place, marker="X", markersize=7.5, color="black", markeredgecolor="white", zorder=7)
     for start, stop, _by in resource["stopped"]:
         if start < end and stop > begin:
             start, stop = max(start, begin), min(stop, end)

@@ -128,9 +128,7 @@ class Nemesis:
             if fault.kind in {"stall", "delay"}:
                 about |= {"way": fault.way, "late": fault.late if fault.kind == "delay" else None, "drop": fault.drop}
             if fault.kind == "kill":
-                about["memory"] = [
-                    "none" if fault.empty else self._nodes.memories[node] for node in fault.nodes
-                ]
+                about["memory"] = ["none" if fault.empty else self._nodes.memories[node] for node in fault.nodes]
             self._impaired |= set(fault.nodes)
             # Before it begins and after it has ended: what is in between may be hit.
             self._history.write("fault", **about)

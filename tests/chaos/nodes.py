@@ -1,4 +1,4 @@
-"""The nodes of a run and what the nemesis does to them directly, past the relay; every method blocks, for milliseconds mostly."""
+"""The nodes of a run and what the nemesis does to them directly, past the relay; every method blocks, some milliseconds."""
 
 from __future__ import annotations
 

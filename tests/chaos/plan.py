@@ -169,7 +169,8 @@ class _Drawing:
         faults: list[Fault] = []
         while at < self._now + seconds or not faults:
             kind = draw.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
-            faults.append(self._fault(kind, (draw.choice(nodes),), at, draw.uniform(0.1, 0.4), draw.uniform(0.1, _LONGEST[kind])))
+            lasts = draw.uniform(0.1, _LONGEST[kind])
+            faults.append(self._fault(kind, (draw.choice(nodes),), at, draw.uniform(0.1, 0.4), lasts))
             at += faults[-1].takes
         return tuple(faults[:-1] or faults)
 

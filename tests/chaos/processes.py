@@ -1,4 +1,4 @@
-"""The processes of a run that are ours: started from the main thread, they die with it; it never ends one that it did not start."""
+"""The processes of a run: started from the main thread, they die with it; no other process is ever touched."""
 
 from __future__ import annotations
 

@@ -3,73 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from .history import NANO
+from .judgement import Finding, Judgement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from .record import Hold, Intervals, Record
 
-__all__ = ["Finding", "Judgement", "judge"]
+__all__ = ["judge"]
 
 WATCHED: Final = 150_000_000
 """Nanoseconds from which on a lease is watched for certain: the library looks at it first when it is 0.1 s old."""
 
 FORGETTING: Final = {"kill", "flush", "fill"}
 """Faults after which a node lacks keys that it had, or cannot be given back those that it lacks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that was seen.
-
-    Attributes:
-        kind: Which rule.
-        at: When, ns.
-        what: For people.
-    """
-
-    kind: str
-    at: int
-    what: str
-
-
-@dataclass
-class Judgement:
-    """All findings, and what was measured on the way.
-
-    Attributes:
-        violations: Promises that were broken.
-        beyond: What is not promised, with the reason as part of the kind.
-        told: Nanoseconds from the deletion of a lock's keys to its holder being told; leases that are watched.
-        told_young: The same for younger leases.
-        asked_well: Acquisitions that began and ended while a majority was well.
-        got_well: Those of them that got the lock.
-        held_well: Single attempts that found another holder: an answer, and no failure.
-        stood_still: Failures of processes that stood still, or while the relay did.
-        late: Writes of holders whose lock was over; to plain registers.
-        refused: Writes and first reads that the fenced register refused.
-        late_fenced_accepted: Late writes that it took because nobody had been there since: harmless.
-        overlap_longest: Of those that are permitted, ns.
-    """
-
-    violations: list[Finding] = field(default_factory=list)
-    beyond: list[Finding] = field(default_factory=list)
-    told: list[int] = field(default_factory=list)
-    told_young: list[int] = field(default_factory=list)
-    asked_well: int = 0
-    got_well: int = 0
-    held_well: int = 0
-    stood_still: int = 0
-    late: int = 0
-    refused: int = 0
-    late_fenced_accepted: int = 0
-    overlap_longest: int = 0
-    fenced_writes: int = 0
-    plain_writes: int = 0
 
 
 def judge(record: Record) -> Judgement:
@@ -178,12 +126,12 @@ def _lost_updates(judgement: Judgement, record: Record, deleted: dict[tuple[str,
             judgement.violations.append(Finding("lost update, plain", writes[-1][1], words))
     for hold, name, before in reads:
         if before and before not in written[name] and record.writers.get(before >> 40) not in record.killed:
-            judgement.violations.append(Finding("register", hold.got, f"{name}: {_who(hold)} read {before}, which nobody wrote"))
+            judgement.violations.append(
+                Finding("register", hold.got, f"{name}: {_who(hold)} read {before}, which nobody wrote")
+            )
 
 
-def _late(
-    judgement: Judgement, record: Record, hold: Hold, name: str, at: int, deleted: dict[tuple[str, str], int]
-) -> None:
+def _late(judgement: Judgement, record: Record, hold: Hold, name: str, at: int, deleted: dict[tuple[str, str], int]) -> None:
     """A write after the lock was over: only from a process that stood still, or whose lock was taken in that very moment."""
     judgement.late += 1
     if record.stood_still(hold.process, min(hold.vouched, at), at):
@@ -232,9 +180,7 @@ def _success(judgement: Judgement, record: Record, unwell: Intervals) -> None:
             judgement.violations.append(Finding("not acquired", fail["t"], words))
 
 
-def _needless_losses(
-    judgement: Judgement, record: Record, unwell: Intervals, deleted: dict[tuple[str, str], int]
-) -> None:
+def _needless_losses(judgement: Judgement, record: Record, unwell: Intervals, deleted: dict[tuple[str, str], int]) -> None:
     """While a majority is well, no lease is lost, unless it was taken away, nodes forgot it, or its process stood still."""
     forgot = [fault for fault in record.faults if fault["k"] in FORGETTING]
     for hold in record.holds:
@@ -267,37 +213,3 @@ def _leftovers(judgement: Judgement, record: Record) -> None:
 
 def _who(hold: Hold) -> str:
     return f"{hold.process}#{hold.number}"
-
-
-def worst(findings: list[Finding]) -> Iterator[tuple[str, list[Finding]]]:
-    """Yield findings by kind, the most frequent kind first."""
-    kinds: dict[str, list[Finding]] = defaultdict(list)
-    for finding in findings:
-        kinds[finding.kind].append(finding)
-    yield from sorted(kinds.items(), key=lambda item: -len(item[1]))
-
-
-def percentile(values: list[int], share: float) -> float | None:
-    """By nearest rank, in milliseconds; None without values."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] / 1e6 if ordered else None
-
-
-def summary(record: Record, judgement: Judgement) -> dict[str, Any]:
-    """The figures of a run, for a table."""
-    kinds: dict[str, int] = defaultdict(int)
-    for fault in record.faults:
-        kinds[fault["k"]] += len(fault["n"])
-    unwell = record.unwell()
-    return {
-        "seconds": (record.over - record.begin) / NANO,
-        "acquired": len(record.holds),
-        "node_faults": dict(sorted(kinds.items())),
-        "stops": len(record.stopped),
-        "kills": len(record.killed),
-        "deletes": len(record.deletes),
-        "faults": sum(kinds.values()) + len(record.stopped) + len(record.killed),
-        "seconds_without_majority": unwell.seconds(record.begin, record.over),
-        "cut": record.cut,
-        "rests": len(record.leftovers),
-    }

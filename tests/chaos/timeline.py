@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from .history import NANO
@@ -16,7 +17,14 @@ __all__ = ["best_window", "timeline"]
 _HAND_OFF: Final = NANO // 20
 """Between the end of one hold and the begin of the next: the next one was waiting."""
 
-_STATES: Final = {"hang": "hung", "kill": "down", "stall": "partitioned", "refuse": "partitioned", "delay": "delayed", "fill": "full"}
+_STATES: Final = {
+    "hang": "hung",
+    "kill": "down",
+    "stall": "partitioned",
+    "refuse": "partitioned",
+    "delay": "delayed",
+    "fill": "full",
+}
 _POINTS: Final = {"cut", "client_kill", "script_flush"}
 _UNPROMISED: Final = "two holders, the first one's keys were deleted"
 
@@ -119,7 +127,7 @@ def _resource(record: Record, name: str, holds: list[Hold], window: tuple[int, i
     ]
     hand_offs = [
         at(after.got)
-        for before, after in zip(holds, holds[1:], strict=False)
+        for before, after in pairwise(holds)
         if before.process != after.process and 0 <= after.got - _end(before, record) < _HAND_OFF
     ]
     return {

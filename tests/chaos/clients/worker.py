@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..history import History, now
+from .body import Body
 from .port import NotGot
 from .registers import PlainRegisters
 
@@ -138,7 +139,7 @@ class Worker:
         give_up: float | None = None,
     ) -> None:
         """One acquisition from the asking to its end, written down."""
-        asked, body = now(), _Body(self, names, seconds, careless=careless, told=told, fenced=fenced)
+        asked, body = now(), Body(self, names, seconds, careless=careless, told=told, fenced=fenced)
         try:
             async with asyncio.timeout(give_up) as limit:
 
@@ -167,7 +168,8 @@ class Worker:
     def next_write(self) -> int:
         """An id that no write of the run has or will have."""
         self._writes += 1
-        return (self._task["number"] << 40) | self._writes
+        process: int = self._task["number"]
+        return (process << 40) | self._writes
 
     def next_number(self) -> int:
         """The next hold's number within this process."""
@@ -195,88 +197,6 @@ class Worker:
     def _say(self, word: str) -> None:
         sys.stdout.write(word + "\n")
         sys.stdout.flush()
-
-
-class _Body:
-    """What one holder does: reads the plain and mostly the fenced register of each name, thinks, writes them."""
-
-    def __init__(
-        self, worker: Worker, names: list[str], seconds: float, *, careless: bool, told: bool, fenced: bool
-    ) -> None:
-        self._worker = worker
-        self._names = names
-        self._seconds = seconds
-        self._careless = careless
-        self._told = told
-        self._fenced = fenced
-        self.number = 0
-        self.lost = False
-
-    async def run(self, hold: Hold, asked: int, how: How) -> None:
-        """Between acquire and release."""
-        history = self._worker.history
-        self.number = number = self._worker.next_number()
-        got = {"a": asked, "n": self._names, "w": how, "d": hold.deadline(), "f": hold.fence, "v": hold.votes, "k": hold.token}
-        history.write("got", i=number, **got)
-        listening = asyncio.create_task(self._listen(hold)) if self._told and how != "with" else None
-        plain: list[list[Any]] = []
-        fenced: list[list[Any]] = []
-        try:
-            await self._work(hold, plain, fenced)
-        except asyncio.CancelledError:
-            self._note_loss(hold)
-            raise
-        finally:
-            if listening is not None:
-                listening.cancel()
-            history.write("end", i=number, d=hold.deadline(), l=hold.lost(), p=plain, x=fenced)
-
-    async def _work(self, hold: Hold, plain: list[list[Any]], fenced: list[list[Any]]) -> None:
-        worker, client = self._worker, self._worker.client
-        guarded = self._fenced and hold.fence is not None
-        read: list[tuple[str, int, int]] = []
-        for name in self._names:
-            before = -1
-            if guarded:
-                try:
-                    before = await client.read(name, hold)
-                except Exception as error:
-                    if not client.clashes(error):
-                        raise
-                    fenced.append([name, 0, 0, "refused at the first read", now()])
-            read.append((name, worker.read(name), before))
-        if self._careless:
-            time.sleep(self._seconds)
-        else:
-            await asyncio.sleep(self._seconds)
-            if hold.lost():
-                self._note_loss(hold)
-                return
-        for name, before, before_fenced in read:
-            value = worker.next_write()
-            plain.append([name, before, value, now()])
-            worker.write(name, value)
-            if before_fenced >= 0:
-                write = [name, before_fenced, value, "unsure", now()]
-                fenced.append(write)
-                try:
-                    await client.write(name, value, hold)
-                    write[3] = "done"
-                except Exception as error:
-                    if not client.clashes(error):
-                        raise
-                    write[3] = "refused"
-
-    async def _listen(self, hold: Hold) -> None:
-        await hold.wait_lost()
-        if hold.lost():
-            self._note_loss(hold)
-
-    def _note_loss(self, hold: Hold) -> None:
-        why = hold.lost()
-        if why and not self.lost:
-            self.lost = True
-            self._worker.history.write("lost", i=self.number, d=hold.deadline(), why=why)
 
 
 def main(task: dict[str, Any]) -> None:

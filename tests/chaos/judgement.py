@@ -1,0 +1,100 @@
+"""What is found in a run, and the figures of it; it knows no rules."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .history import NANO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .record import Record
+
+__all__ = ["Finding", "Judgement", "percentile", "summary", "worst"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that was seen.
+
+    Attributes:
+        kind: Which rule.
+        at: When, ns.
+        what: For people.
+    """
+
+    kind: str
+    at: int
+    what: str
+
+
+@dataclass
+class Judgement:
+    """All findings, and what was measured on the way.
+
+    Attributes:
+        violations: Promises that were broken.
+        beyond: What is not promised, with the reason as part of the kind.
+        told: Nanoseconds from the deletion of a lock's keys to its holder being told; leases that are watched.
+        told_young: The same for younger leases.
+        asked_well: Acquisitions that began and ended while a majority was well.
+        got_well: Those of them that got the lock.
+        held_well: Single attempts that found another holder: an answer, and no failure.
+        stood_still: Failures of processes that stood still, or while the relay did.
+        late: Writes of holders whose lock was over; to plain registers.
+        refused: Writes and first reads that the fenced register refused.
+        late_fenced_accepted: Late writes that it took because nobody had been there since: harmless.
+        overlap_longest: Of those that are permitted, ns.
+    """
+
+    violations: list[Finding] = field(default_factory=list)
+    beyond: list[Finding] = field(default_factory=list)
+    told: list[int] = field(default_factory=list)
+    told_young: list[int] = field(default_factory=list)
+    asked_well: int = 0
+    got_well: int = 0
+    held_well: int = 0
+    stood_still: int = 0
+    late: int = 0
+    refused: int = 0
+    late_fenced_accepted: int = 0
+    overlap_longest: int = 0
+    fenced_writes: int = 0
+    plain_writes: int = 0
+
+
+def worst(findings: list[Finding]) -> Iterator[tuple[str, list[Finding]]]:
+    """Yield findings by kind, the most frequent kind first."""
+    kinds: dict[str, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        kinds[finding.kind].append(finding)
+    yield from sorted(kinds.items(), key=lambda item: -len(item[1]))
+
+
+def percentile(values: list[int], share: float) -> float | None:
+    """By nearest rank, in milliseconds; None without values."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] / 1e6 if ordered else None
+
+
+def summary(record: Record) -> dict[str, Any]:
+    """The figures of a run, for a table."""
+    kinds: dict[str, int] = defaultdict(int)
+    for fault in record.faults:
+        kinds[fault["k"]] += len(fault["n"])
+    unwell = record.unwell()
+    return {
+        "seconds": (record.over - record.begin) / NANO,
+        "acquired": len(record.holds),
+        "node_faults": dict(sorted(kinds.items())),
+        "stops": len(record.stopped),
+        "kills": len(record.killed),
+        "deletes": len(record.deletes),
+        "faults": sum(kinds.values()) + len(record.stopped) + len(record.killed),
+        "seconds_without_majority": unwell.seconds(record.begin, record.over),
+        "cut": record.cut,
+        "rests": len(record.leftovers),
+    }

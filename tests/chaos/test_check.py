@@ -1,0 +1,309 @@
+"""The checker, on histories written by hand: each promise broken once, and what is not promised."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.chaos.check import check, main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MS = 1_000_000
+BEGIN = 1_000_000 * MS
+
+
+class Story:
+    """Histories of a run in which nothing is wrong until a test says so; times are milliseconds since its begin."""
+
+    def __init__(self, folder: Path, nodes: int = 3) -> None:
+        self._folder = folder
+        self._lines: dict[str, list[dict[str, Any]]] = {"nemesis": [], "relay": []}
+        self._numbers: dict[str, int] = {}
+        self.nemesis(0, "begin", nodes=nodes, ttl=1.5)
+
+    def nemesis(self, at: float, event: str, **fields: Any) -> None:
+        self._add("nemesis", at, event, **fields)
+
+    def process(self, name: str, number: int) -> None:
+        self._lines[name] = []
+        self._add(name, 0, "start", p=name, of=number)
+
+    def hold(self, process: str, got: float, ended: float | None, **more: Any) -> int:
+        """A hold that ends by its release, or with its process when `ended` is None; returns its number."""
+        number = self._numbers[process] = self._numbers.get(process, 0) + 1
+        fence, name = more.get("fence", int(BEGIN // MS + got)), more.get("name", "a")
+        deadline, token = self._at(more.get("deadline", got + 1480)), more.get("token", f"{process}-{number}")
+        asked = self._at(more.get("asked", got - 2))
+        self._add(process, got, "got", i=number, a=asked, n=[name], w="with", d=deadline, f=fence, v="3/3", k=token)
+        if "lost" in more:
+            self._add(process, more["lost"], "lost", i=number, d=deadline, why="a reason")
+        if ended is not None:
+            plain = [[name, *write[:2], self._at(write[2])] for write in more.get("plain", ())]
+            fenced = [[name, *write[:3], self._at(write[3])] for write in more.get("fenced", ())]
+            why = "a reason" if "lost" in more else ""
+            self._add(process, ended, "end", i=number, d=deadline, l=why, p=plain, x=fenced)
+        return number
+
+    def event(self, process: str, at: float, event: str, **fields: Any) -> None:
+        self._add(process, at, event, **fields)
+
+    def fault(self, at: float, healed: float, well: float, kind: str, *nodes: int) -> None:
+        number = len(self._lines["nemesis"])
+        self.nemesis(at, "fault", i=number, k=kind, n=nodes)
+        self.nemesis(healed, "heal", i=number)
+        self.nemesis(well, "well", i=number)
+
+    def delete(self, at: float, token: str, again: tuple[int, ...] = ()) -> None:
+        self.nemesis(at, "delete", name="a", k=token, s=self._at(at), n=[0, 1, 2], c=[1, 1, 1], again=again)
+
+    def told(self) -> tuple[list[str], list[str]]:
+        """Kinds of violations, and kinds of what is not promised."""
+        self.nemesis(10_000, "over")
+        for name, lines in self._lines.items():
+            text = "".join(json.dumps(line) + "\n" for line in lines)
+            (self._folder / f"{name}.jsonl").write_text(text)
+        _, judgement = check(self._folder)
+        return [finding.kind for finding in judgement.violations], [finding.kind for finding in judgement.beyond]
+
+    def _add(self, process: str, at: float, event: str, **fields: Any) -> None:
+        self._lines[process].append({"t": self._at(at), "e": event, **fields})
+
+    @staticmethod
+    def _at(ms: float) -> int:
+        return BEGIN + int(ms * MS)
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Story:
+    made = Story(tmp_path)
+    made.process("one", 1)
+    made.process("two", 2)
+    return made
+
+
+def test_a_run_in_which_one_holds_after_the_other_passes(story: Story) -> None:
+    story.hold("one", 10, 20, plain=[(0, 1 << 40, 15)], fenced=[(0, 1 << 40, "done", 16)])
+    story.hold("two", 21, 30, plain=[(1 << 40, 2 << 40, 25)], fenced=[(1 << 40, 2 << 40, "done", 26)])
+    story.nemesis(9_000, "leftovers", n=0, keys=[])
+    assert story.told() == ([], [])
+
+
+def test_two_valid_holds_at_once_are_an_overlap(story: Story) -> None:
+    story.hold("one", 10, 20)
+    story.hold("two", 19.9, 30)
+    assert story.told() == (["overlap"], [])
+
+
+def test_three_holds_at_once_are_three_overlaps(story: Story) -> None:
+    story.hold("one", 10, 50)
+    story.hold("two", 11, 40)
+    story.hold("one", 12, 30)
+    assert story.told() == (["overlap"] * 3, [])
+
+
+def test_a_hold_ends_at_its_deadline_whatever_its_process_does(story: Story) -> None:
+    story.nemesis(100, "stop", p="one")
+    story.nemesis(2_000, "cont", p="one")
+    story.hold("one", 10, 2_000, deadline=1_490, lost=1_999)
+    story.hold("two", 1_495, 1_600)
+    assert story.told() == ([], ["lost: its process stood still"])
+
+
+def test_a_hold_ends_with_its_killed_process(story: Story) -> None:
+    story.hold("one", 10, None)
+    story.nemesis(100, "kill", p="one")
+    story.hold("two", 1_600, 1_700)
+    assert story.told() == ([], [])
+    story.hold("two", 90, 95)
+    assert story.told()[0] == ["overlap"]
+
+
+def test_a_hold_that_never_ends_is_an_error(story: Story) -> None:
+    story.hold("one", 10, None)
+    assert story.told() == (["error"], [])
+
+
+def test_an_overlap_after_the_deletion_of_its_keys_is_not_promised(story: Story) -> None:
+    story.hold("one", 10, 520, lost=505, token="taken")
+    story.delete(500, "taken")
+    story.hold("two", 502, 520)
+    assert story.told() == ([], ["two holders, the first one's keys were deleted", "lost: its keys were deleted"])
+
+
+def test_an_overlap_before_the_deletion_is_none_of_its_doing(story: Story) -> None:
+    story.hold("one", 10, 520, lost=505, token="taken")
+    story.hold("two", 499, 520)
+    story.delete(500, "taken")
+    assert story.told()[0] == ["overlap"]
+
+
+def test_a_fence_below_an_earlier_one_is_found(story: Story) -> None:
+    story.hold("one", 10, 20, fence=7)
+    story.hold("two", 30, 40, fence=6)
+    assert story.told() == (["fence"], [])
+
+
+def test_a_fence_given_twice_is_found(story: Story) -> None:
+    story.hold("one", 10, 20, fence=7)
+    story.hold("two", 30, 40, fence=7)
+    assert story.told() == (["fence"], [])
+
+
+def test_a_hold_that_was_over_when_its_holder_had_it_may_have_an_older_fence(story: Story) -> None:
+    story.hold("one", 100, 120, fence=7)
+    story.hold("two", 200, 210, fence=6, deadline=90)
+    assert story.told() == ([], [])
+
+
+def test_two_fenced_writes_over_the_same_one_are_a_lost_update(story: Story) -> None:
+    story.hold("one", 10, 20, fenced=[(0, 1 << 40, "done", 15)])
+    story.hold("two", 30, 40, fenced=[(0, 2 << 40, "done", 35)])
+    assert story.told() == (["lost update, fenced"], [])
+
+
+@pytest.mark.parametrize("outcome", ["refused", "unsure"])
+def test_a_write_that_was_not_accepted_loses_nothing(outcome: str, story: Story) -> None:
+    story.hold("one", 10, 20, fenced=[(0, 1 << 40, outcome, 15)])
+    story.hold("two", 30, 40, fenced=[(0, 2 << 40, "done", 35)])
+    assert story.told() == ([], [])
+
+
+def test_two_plain_writes_over_the_same_one_are_a_lost_update(story: Story) -> None:
+    story.hold("one", 10, 20, plain=[(0, 1 << 40, 15)])
+    story.hold("two", 30, 40, plain=[(0, 2 << 40, 35)])
+    assert story.told() == (["lost update, plain"], [])
+
+
+def test_a_late_plain_write_after_a_pause_is_not_promised(story: Story) -> None:
+    story.hold("one", 10, 2_001, plain=[(0, 1 << 40, 2_000)], lost=2_001)
+    story.nemesis(100, "stop", p="one")
+    story.nemesis(1_999, "cont", p="one")
+    story.hold("two", 1_600, 1_700, plain=[(0, 2 << 40, 1_650)])
+    assert story.told() == (
+        [],
+        ["late write after a pause", "lost update, plain: a write came late after a pause", "lost: its process stood still"],
+    )
+
+
+def test_a_late_write_without_a_pause_is_found(story: Story) -> None:
+    story.hold("one", 10, 2_001, plain=[(0, 1 << 40, 2_000)], lost=2_001)
+    assert story.told() == (["late write", "lost needlessly"], [])
+
+
+def test_a_value_that_nobody_wrote_is_found(story: Story) -> None:
+    story.hold("one", 10, 20, plain=[(2 << 40 | 5, 1 << 40, 15)])
+    assert story.told() == (["register"], [])
+
+
+def test_the_last_write_of_a_killed_process_need_not_be_known(story: Story) -> None:
+    story.nemesis(5, "kill", p="two")
+    story.hold("one", 10, 20, plain=[(2 << 40 | 5, 1 << 40, 15)])
+    assert story.told() == ([], [])
+
+
+def test_a_holder_that_never_hears_of_its_loss_is_found(story: Story) -> None:
+    story.hold("one", 10, 4_000, deadline=5_000, token="taken")
+    story.delete(1_000, "taken")
+    assert story.told() == (["never told"], [])
+
+
+def test_keys_that_were_set_again_were_no_loss(story: Story) -> None:
+    story.hold("one", 10, 4_000, deadline=5_000, token="taken")
+    story.delete(1_000, "taken", again=(0, 1))
+    assert story.told() == ([], ["keys deleted one by one, set again"])
+
+
+def test_time_from_deletion_to_notice_is_measured_by_age(story: Story, tmp_path: Path) -> None:
+    story.hold("one", 0, 410, lost=403, token="old")
+    story.delete(400, "old")
+    story.hold("one", 500, 610, lost=560, token="young")
+    story.delete(510, "young")
+    story.told()
+    _, judgement = check(tmp_path)
+    assert (judgement.told, judgement.told_young) == ([3 * MS], [50 * MS])
+
+
+def test_no_quorum_though_a_majority_was_well_is_found(story: Story) -> None:
+    story.fault(50, 150, 200, "hang", 0)
+    story.event("one", 100, "fail", a=BEGIN + 90 * MS, n=["a"], w="try", why="QuorumUnreachable", v="guu")
+    assert story.told() == (["not acquired"], [])
+
+
+@pytest.mark.parametrize("end", [95, 99])
+def test_no_quorum_without_a_majority_is_no_failure(end: float, story: Story) -> None:
+    story.fault(50, 80, end, "hang", 0, 1)
+    story.event("one", 100, "fail", a=BEGIN + 90 * MS, n=["a"], w="try", why="QuorumUnreachable", v="guu")
+    assert story.told() == ([], [])
+
+
+def test_two_faults_of_one_node_leave_a_majority(story: Story) -> None:
+    story.fault(50, 80, 200, "hang", 0)
+    story.fault(60, 80, 150, "cut", 0)
+    story.event("one", 100, "fail", a=BEGIN + 90 * MS, n=["a"], w="wait", why="AcquireTimeout", v="guu")
+    assert story.told() == (["not acquired"], [])
+
+
+def test_a_failure_of_a_process_that_stood_still_is_counted_apart(story: Story, tmp_path: Path) -> None:
+    story.event("one", 500, "stall", s=BEGIN + 100 * MS)
+    story.event("one", 501, "fail", a=BEGIN + 90 * MS, n=["a"], w="try", why="QuorumUnreachable", v="guu")
+    assert story.told() == ([], [])
+    assert check(tmp_path)[1].stood_still == 1
+
+
+def test_finding_another_holder_is_an_answer(story: Story, tmp_path: Path) -> None:
+    story.event("one", 100, "fail", a=BEGIN + 90 * MS, n=["a"], w="try", why="held", v="")
+    assert story.told() == ([], [])
+    assert check(tmp_path)[1].held_well == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (("hang", 0), None),
+        (("flush", 0), "lost: nodes forgot, one soon after the other"),
+        (("hang", 0, 1), "lost: no majority was well"),
+    ],
+)
+def test_a_loss_needs_a_reason(fault: tuple[Any, ...], reason: str | None, story: Story) -> None:
+    story.fault(1_900, 2_000, 2_100, *fault)
+    story.hold("one", 2_010, 2_200, lost=2_150)
+    assert story.told() == ((["lost needlessly"], []) if reason is None else ([], [reason]))
+
+
+def test_a_key_left_behind_is_found(story: Story) -> None:
+    story.nemesis(9_000, "leftovers", n=0, keys=[["a", 900, "token"]])
+    assert story.told() == (["key left behind"], [])
+
+
+def test_an_endless_key_is_found(story: Story) -> None:
+    story.nemesis(9_000, "look", n=0, keys=[["a", -1, "token"]], of=1)
+    assert story.told() == (["endless key"], [])
+
+
+def test_an_error_that_nobody_expected_is_found(story: Story) -> None:
+    story.event("one", 100, "error", why="KeyError", where="there")
+    story.nemesis(200, "stuck", p="two", status=0)
+    assert story.told() == (["error", "error"], [])
+
+
+def test_the_torn_line_of_a_killed_process_is_no_line(story: Story, tmp_path: Path) -> None:
+    story.hold("one", 10, 20)
+    story.told()
+    with (tmp_path / "one.jsonl").open("a") as file:
+        file.write('{"t":1000000')
+    assert check(tmp_path)[1].violations == []
+
+
+def test_the_exit_status_tells(story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    story.hold("one", 10, 20)
+    story.told()
+    assert main([str(tmp_path)]) == 0
+    story.hold("two", 15, 30)
+    story.told()
+    assert main([str(tmp_path)]) == 1
+    assert "a: one#1 and two#1 for 5.0 ms" in capsys.readouterr().out
+    assert main([]) == 2
