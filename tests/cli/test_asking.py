@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +17,12 @@ from tests.cli.commands import PATIENCE, Cli, connected, line
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioredlock_ng.testing import LocalServer
     from tests.support.node_set import NodeSet
+
+ACL = (Path(__file__).parents[2] / "docs" / "acl.md").read_text(encoding="utf-8")
 
 
 async def test_inspect_tells_who_holds_a_lock(cli: Cli, three_nodes: NodeSet) -> None:
@@ -101,6 +107,20 @@ def test_ls_goes_on_without_a_minority_and_says_so(cli: Cli, three_nodes: NodeSe
     answer = cli("ls")
     assert answer.returncode == 69
     assert answer.stdout == ""
+
+
+def test_ls_needs_one_right_more_than_the_library(cli: Cli, start_server: Callable[..., LocalServer]) -> None:
+    rights = next(row for row in ACL.splitlines() if row.startswith("ACL SETUSER"))
+    server = start_server()
+    server.command(*rights.split())
+    server.command("SET", "lock:a", "token", "PX", "60000")
+    words = ("ls", "--key-format", "lock:{name}", "--node", f"redis://locks:password@{server.address}")
+    refused = cli(*words)
+    assert refused.returncode == 69
+    assert "'scan' command" in refused.stderr
+    assert "password" not in refused.stderr
+    server.command("ACL", "SETUSER", "locks", "+scan")
+    assert cli(*words).stdout.startswith("a\t1/1\t")
 
 
 def test_ls_on_a_terminal_shows_a_table(cli: Cli) -> None:

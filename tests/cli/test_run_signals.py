@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,8 +15,6 @@ from tests.cli.commands import PATIENCE, Cli, connected, line, python
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.support.node_set import NodeSet
 
 # Says which signals it gets, in their order; SIGTERM ends it.
@@ -80,6 +80,22 @@ def test_killed_with_its_whole_group_it_leaves_nobody_behind(cli: Cli) -> None:
         assert line(process) == "1"
         os.killpg(process.pid, signal.SIGKILL)
         assert line(process) == ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a child's life to its parent's")
+def test_killed_with_its_guardian_the_command_dies_all_the_same(cli: Cli) -> None:
+    with cli.started(
+        "run", "--ttl", "2", "x", "--", *python(f"import os; print(os.getpid(), flush=True)\n{LISTENER}")
+    ) as process:
+        command = int(line(process))
+        assert line(process) == "ready True"
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        (guardian,) = {int(child) for child in children} - {command}
+        # Stopped, it sees nothing; and that is surer than a race of two signals.
+        os.kill(guardian, signal.SIGSTOP)
+        process.kill()
+        assert line(process) == ""
+        os.kill(guardian, signal.SIGKILL)
 
 
 async def test_killed_while_it_waits_it_never_starts_the_command(cli: Cli, three_nodes: NodeSet, tmp_path: Path) -> None:
