@@ -26,15 +26,16 @@ class Profile:
         spread: Seconds of an exponential distribution on top.
         tail: Share of messages that take up to a hundred times longer.
         loss: Share of messages whose packet is lost and sent again, which stops all that follows.
+        back: Seconds that the way back takes longer than the way there.
     """
 
-    def __init__(self, base: float, spread: float, tail: float, loss: float) -> None:
-        self.base, self.spread, self.tail, self.loss = base, spread, tail, loss
+    def __init__(self, base: float, spread: float, tail: float, loss: float, back: float = 0.0) -> None:
+        self.base, self.spread, self.tail, self.loss, self.back = base, spread, tail, loss, back
 
     @property
     def usual(self) -> float:
         """Seconds that hardly any message takes longer than, the tail apart."""
-        return self.base + 7 * self.spread
+        return self.base + 7 * self.spread + self.back
 
 
 class ServerEnd(Protocol):
@@ -86,7 +87,7 @@ class Link:
     def delay(self, way: int) -> float:
         """Draw how long a message takes."""
         profile, rng = self.profile, self.rng
-        delay = profile.base + rng.expovariate(1.0) * profile.spread
+        delay = profile.base + rng.expovariate(1.0) * profile.spread + way * profile.back
         late = 0.0
         if profile.tail and rng.random() < profile.tail:
             late = (profile.base + profile.spread) * 100 * rng.random() ** 2

@@ -69,6 +69,7 @@ class Plan:
     """A whole run.
 
     Attributes:
+        theme: What it is mostly about.
         profiles: Per process and node: how long messages take.
         rates: Of the processes' clocks, then of the servers'.
         skews: Of the processes' wall clocks, then of the servers'.
@@ -77,6 +78,7 @@ class Plan:
     """
 
     seed: int
+    theme: str
     nodes: int
     processes: int
     network: str
@@ -105,6 +107,15 @@ class Plan:
         return replace(self, actions=actions, faults=faults)
 
 
+_THEMES = {
+    # name: how often. What a theme fixes, chance alone would seldom bring together.
+    "mixed": 58,  # anything
+    "answers": 12,  # one process's answers are slow, and its leases are not renewed in the background
+    "forgetting": 12,  # majorities forget while holders are stopped
+    "cuts": 10,  # connections die again and again
+    "calm": 8,  # nothing goes wrong, and ttls are long: whatever takes time is a wait for nothing
+}
+
 _NETWORKS = {
     # name: seconds one way (least, most), spread, node_timeout, ttls
     "loopback": ((0.00005, 0.0001), 0.00003, 0.05, (0.3, 0.5, 1.0)),
@@ -117,26 +128,43 @@ _NETWORKS = {
 def plan_of(seed: int) -> Plan:
     """The run of a seed."""
     rng = Random(f"plan {seed}")
+    theme = rng.choices(list(_THEMES), list(_THEMES.values()))[0]
     network = rng.choices(list(_NETWORKS), (30, 25, 25, 20))[0]
+    if theme in ("calm", "forgetting"):
+        network = rng.choice(("loopback", "zone", "zones"))
     (least, most), spread, node_timeout, ttls = _NETWORKS[network]
     nodes = rng.choices((3, 5, 2, 4, 1), (70, 20, 3, 5, 2))[0]
-    processes = rng.choice((1, 2, 2, 3, 3, 4))
+    if theme == "cuts":
+        nodes = rng.choice((1, 1, 3))
+    processes = rng.choice((1, 2, 2, 3, 3, 4) if theme == "mixed" else (2, 2, 3))
     tail = rng.choice((0.0, 0.0, 0.005, 0.02))
     loss = rng.choice((0.0, 0.0, 0.0, 0.003))
     profiles = tuple(
-        tuple(Profile(rng.uniform(least, most), spread, tail, loss) for _ in range(nodes)) for _ in range(processes)
+        tuple(
+            Profile(
+                rng.uniform(least, most),
+                spread,
+                tail,
+                loss,
+                node_timeout * rng.uniform(0.1, 0.5) if theme == "answers" and process == 0 else 0.0,
+            )
+            for _ in range(nodes)
+        )
+        for process in range(processes)
     )
-    ttl = rng.choice(ttls)
+    ttl = 5.0 if theme == "calm" else rng.choice(ttls)
     fencing, guard = rng.choices(
         ((True, "auto"), (True, "strict"), (False, "auto"), (True, None), (False, None)), (65, 8, 7, 8, 12)
     )[0]
+    if theme == "forgetting" and guard is None:
+        guard = "auto"
     within = rng.random() < 0.92
     limit = WITHIN if within else 0.2
     rates = tuple(1.0 + limit * rng.choice((-1.0, -1.0, 0.0, 1.0, 1.0, rng.uniform(-1, 1))) for _ in range(processes + nodes))
     max_ttl = ttl * rng.choice((1.0, 1.5))
-    skews = tuple(1.7e9 + rng.uniform(-0.2, 0.2) * max_ttl for _ in range(processes + nodes))
     plan = Plan(
         seed=seed,
+        theme=theme,
         nodes=nodes,
         processes=processes,
         network=network,
@@ -147,7 +175,7 @@ def plan_of(seed: int) -> Plan:
         fencing=fencing,
         guard=guard,
         rates=rates,
-        skews=skews,
+        skews=(),
         within_drift=within,
         beyond_guard=False,
         actions=(),
@@ -155,23 +183,32 @@ def plan_of(seed: int) -> Plan:
     )
     actions = _actions(rng, plan)
     length = ttl * rng.choice((4, 6, 10))
-    faults = _faults(rng, plan, length)
+    faults = _bursts(rng, plan) if theme == "forgetting" else _faults(rng, plan, length)
     forgetting = any(fault.kind in ("flush", "crash_empty") for fault in faults)
-    return replace(plan, actions=actions, faults=faults, beyond_guard=forgetting and guard is None)
+    # Fences rise across nodes that forgot where wall clocks are within half the guard time; else whatever they show.
+    apart = 0.2 * max_ttl if forgetting else rng.choice((0.0, 0.5, 300.0))
+    skews = tuple(1.7e9 + rng.uniform(-apart, apart) for _ in range(processes + nodes))
+    return replace(plan, actions=actions, faults=faults, skews=skews, beyond_guard=forgetting and guard is None)
 
 
 def _actions(rng: Random, plan: Plan) -> tuple[Action, ...]:
     """What the processes do."""
     ttl = plan.ttl
     many = rng.random() < 0.25
+    if plan.theme in ("forgetting", "answers", "cuts"):
+        many = False
     names = [f"r{index}" for index in range(rng.randint(4, 10) if many else rng.choice((1, 1, 1, 2, 3)))]
+    if plan.theme in ("forgetting", "answers"):
+        names = names[:1]
     wide = rng.choice((0.0, 0.0, 0.3)) if len(names) > 1 else 0.0
-    hasty = rng.random() < 0.4
+    hasty = rng.random() < 0.4 or plan.theme == "calm"
+    if plan.theme in ("forgetting", "answers"):
+        hasty = False
     cancelled = rng.choice((0.0, 0.1, 0.4))
     actions = []
     for process in range(plan.processes):
         for task in range(rng.choice((1, 2, 3))):
-            for number in range(rng.randint(2, 6 if hasty else 4)):
+            for number in range(rng.randint(2, 6 if hasty or plan.theme == "forgetting" else 4)):
                 resources = tuple(rng.sample(names, 2)) if rng.random() < wide else (rng.choice(names),)
                 how = rng.choices(("with", "acquire", "try"), (50, 40, 10))[0]
                 then = rng.choices(("", "extend", "verify", "abandon", "leave"), (75, 10, 5, 7, 3))[0]
@@ -181,6 +218,11 @@ def _actions(rng: Random, plan: Plan) -> tuple[Action, ...]:
                     hold = rng.choice((0.0, 0.01 * ttl, 0.1 * ttl, 0.5 * ttl))
                 else:
                     hold = ttl * rng.choice((0.1, 0.5, 0.9, 1.4, 2.5))
+                if plan.theme == "calm":
+                    hold *= 0.1
+                own_renewals = plan.theme == "answers" and rng.random() < 0.6
+                if own_renewals:
+                    then, hold = "extend", ttl * rng.uniform(1.0, 1.4)
                 cancel: float | int | None = None
                 if rng.random() < cancelled:
                     cancel = rng.randint(1, 40) if rng.random() < 0.6 else rng.uniform(0.0, hold + 0.2 * ttl)
@@ -195,7 +237,7 @@ def _actions(rng: Random, plan: Plan) -> tuple[Action, ...]:
                         ttl=ttl * rng.choice((1.0, 1.0, 1.0, 0.7)),
                         blocking_timeout=rng.choice((None, None, None, ttl, 3 * ttl, rng.random() * ttl)),
                         # A lease that nobody releases ends by itself: others wait for it.
-                        auto_extend=rng.random() < 0.75 and then != "leave",
+                        auto_extend=rng.random() < 0.75 and then != "leave" and not own_renewals,
                         max_hold=rng.choice((None, None, None, None, 0.8 * ttl, 2 * ttl)),
                         hold=hold,
                         then=then,
@@ -224,6 +266,27 @@ _KINDS = {
 }
 
 
+def _bursts(rng: Random, plan: Plan) -> tuple[Fault, ...]:
+    """Again and again a process is stopped, and all nodes but one forget within its lease."""
+    faults: list[Fault] = []
+    at = 2.2
+    for _ in range(rng.randint(1, 3)):
+        at += rng.random() * 2 * plan.ttl
+        process, whole = rng.randrange(plan.processes), rng.randrange(plan.nodes)
+        stop = rng.choice(("pause", "pause", "suspend", "partition"))
+        nodes = [node for node in range(plan.nodes) if node != whole]
+        lasts = plan.ttl * rng.uniform(0.5, 1.2)
+        if stop == "partition":
+            faults += [Fault("", stop, at, lasts, process, node, 0.0) for node in nodes]
+        else:
+            faults.append(Fault("", stop, at, lasts, process, 0, 0.0))
+        for node in nodes:
+            when = at + rng.random() * 0.2 * plan.ttl
+            faults.append(Fault("", rng.choice(("flush", "crash_empty")), when, 0.02, process, node, 0.0))
+        at += plan.max_ttl + 3.5
+    return tuple(replace(fault, name=f"f{number}") for number, fault in enumerate(sorted(faults, key=lambda f: f.at)))
+
+
 def _faults(rng: Random, plan: Plan, length: float) -> tuple[Fault, ...]:
     """What goes wrong: nothing, one kind of thing, some, or a great deal."""
     count = rng.choices((0, rng.randint(1, 3), rng.randint(3, 8), rng.randint(8, 20)), (15, 25, 35, 25))[0]
@@ -232,6 +295,10 @@ def _faults(rng: Random, plan: Plan, length: float) -> tuple[Fault, ...]:
     if rng.random() < 0.3:
         kinds = rng.choices(kinds, weights, k=2)
         weights = [1, 1]
+    if plan.theme == "calm":
+        count = 0
+    elif plan.theme == "cuts":
+        kinds, weights, count = ["cut", "slow_one_way", "hang"], [8, 1, 1], 3 * count
     faults = []
     # What the guard rests on is there first: nodes that were trusted.
     begin = 0.0 if rng.random() < 0.3 else 0.3

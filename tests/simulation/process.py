@@ -14,7 +14,7 @@ from tests.simulation.network import Connection, Link
 from tests.simulation.world import ProcessLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from aioredlock_ng import Lease
     from aioredlock_ng._engine.engine import Engine
@@ -93,6 +93,7 @@ class Process:
         links: To each server.
         dead: True once it was killed.
         closed: True time at which its manager was closed.
+        on_end: Called when it has nothing more to do, or was killed.
     """
 
     def __init__(self, world: World, index: int, plan: Plan, servers: Sequence[Server], watch: Watch) -> None:
@@ -118,10 +119,11 @@ class Process:
             connect_timeout=max(0.5, 3 * plan.node_timeout),
             close_timeout=CLOSE_TIMEOUT,
             clock=self.loop.clock,
-            wall_clock=lambda: self.loop.clock() + skew,
+            wall_clock=lambda: world.now * plan.rates[index] + skew,
             rng=self.loop.rng,
         )
         self.main: asyncio.Task[None] | None = None
+        self.on_end: Callable[[Process], None] = lambda _: None
 
     @property
     def engine(self) -> Engine | None:
@@ -136,6 +138,7 @@ class Process:
     def start(self) -> None:
         """Begin."""
         self.main = self.loop.create_task(self._main(), name=self.name)
+        self.main.add_done_callback(lambda _: self.on_end(self))
 
     def greeted(self, address: str) -> None:
         """A connection is made and may vote."""
@@ -145,6 +148,7 @@ class Process:
     def kill(self) -> None:
         """SIGKILL."""
         self.dead = True
+        self.on_end(self)
         self.loop.stopped = True
         for link in self.links:
             link.isolated = True

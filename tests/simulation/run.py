@@ -68,15 +68,20 @@ def _simulate(plan: Plan) -> Outcome:
     for process in processes:
         world.at(0.01 * process.loop.rng.random(), process.start)
 
+    busy = set(processes)
+    for process in processes:
+        process.on_end = busy.discard
+
     def stop() -> bool:
-        watch.after_step()
-        return watch.violation is not None or all(process.over or process.dead for process in processes)
+        if watch.contested:
+            watch.after_step()
+        return watch.violation is not None or not busy
 
     last = max((fault.at + fault.lasts for fault in plan.faults), default=0.0)
-    busy = sum(action.hold + action.think + plan.ttl for action in plan.actions)
-    world.run(last + busy + PATIENCE, stop)
-    if watch.violation is None and not all(process.over or process.dead for process in processes):
-        watch.found("callbacks", f"not over: {', '.join(p.name for p in processes if not (p.over or p.dead))}")
+    work = sum(action.hold + action.think + plan.ttl for action in plan.actions)
+    world.run(last + work + PATIENCE, stop)
+    if watch.violation is None and busy:
+        watch.found("callbacks", f"not over: {', '.join(p.name for p in processes if p in busy)}")
     if watch.violation is None:
         for process in processes:
             if process.over and process.main is not None and (error := process.main.exception()) is not None:
