@@ -54,21 +54,23 @@ def main(words: Sequence[str] | None = None) -> int:
 
 class _Pool:
     def __init__(self, processes: int) -> None:
-        # Started anew: nothing of this process is to be in theirs.
-        self._pool = multiprocessing.get_context("spawn").Pool(processes)
+        # Started anew: nothing of this process is to be in theirs. One alone is this process.
+        self._pool = multiprocessing.get_context("spawn").Pool(processes) if processes > 1 else None
 
     def outcomes(self, seeds: Iterable[int], mutant: str | None) -> Iterator[Outcome]:
         """In any order."""
-        return self._pool.imap_unordered(_play, ((seed, mutant) for seed in seeds), chunksize=_AT_ONCE)
+        jobs = ((seed, mutant) for seed in seeds)
+        return map(_play, jobs) if self._pool is None else self._pool.imap_unordered(_play, jobs, chunksize=_AT_ONCE)
 
     def first(self, mutants: Sequence[str]) -> Iterator[tuple[str, Outcome | None]]:
         """For each mutant, the first seed that catches it."""
-        return self._pool.imap(_catch, mutants)
+        return map(_catch, mutants) if self._pool is None else self._pool.imap(_catch, mutants)
 
     def close(self) -> None:
         """End it, whatever it does."""
-        self._pool.terminate()
-        self._pool.join()
+        if self._pool is not None:
+            self._pool.terminate()
+            self._pool.join()
 
 
 def _play(job: tuple[int, str | None]) -> Outcome:

@@ -21,7 +21,7 @@ from aioredlock_ng.options import Options
 from tests.simulation.world import ProcessLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
 __all__ = ["MUTANTS", "Mutant", "mutated"]
@@ -114,27 +114,8 @@ def _unguarded(self: MemoryServer, command: Command, by: Any) -> Any:
     return _acquire_guarded(self, Command(command.script, command.keys, (token, ttl, b"", *rest), None, b""), by)
 
 
-_begin = Acquisition._begin
-
-
-def _same_token(self: Acquisition, now: float, on_decided: Callable[[Any], None]) -> Any:
-    context, before = self._context, self._round
-    fresh = context.new_token
-    if before is not None:
-        context.new_token = lambda: before.token
-    try:
-        return _begin(self, now, on_decided)
-    finally:
-        context.new_token = fresh
-
-
 def _forgive_releases(self: RedisNode, _channel: object) -> None:
     self._owed = {}
-
-
-def _confirm_anybody(self: MemoryServer, command: Command, _by: Any) -> Any:
-    _token, fence, *slots = map(_bytes, command.args)
-    return self._store(int(fence), slots, granted=0)
 
 
 def _released_only(self: extender.Extender, holding: Holding) -> Any:
@@ -163,7 +144,6 @@ def _mutants() -> Iterator[Mutant]:
     yield one("deadline", "a renewal's deadline counts from its reply", (LeaseState, "renewed", _renewed_from_reply))
     yield one("wakeup", "after a wake-up the lead node's grant is proof enough", (Acquisition, "_led", _lead_is_proof))
     yield one("fence", "fences are acknowledged by maximum", (MemoryServer, "_store", _store_maximum))
-    yield one("confirm", "the second round does not compare the token", (MemoryServer, "_confirm", _confirm_anybody))
     yield one("extender", "a release stops the renewals of its resource", (lease_module.Lease, "release", _release_by_resource))
     yield one("late-grant", "a grant that comes after the refusal is ignored", (cleanup, "may_have_set", is_granted))
     yield one("unshielded", "cancelled, a release is given up", (lease_module.Lease, "release", _release_unshielded))
@@ -172,7 +152,6 @@ def _mutants() -> Iterator[Mutant]:
     yield one("handoff", "a release does not hand on", (extender.Extender, "release", _released_only))
     yield one("guard", "nodes that forgot vote at once", (MemoryServer, "_acquire_guarded", _unguarded))
     yield one("owed", "releases are not owed across a reconnect", (RedisNode, "_pay", _forgive_releases))
-    yield one("token", "one token for all attempts of an acquisition", (Acquisition, "_begin", _same_token))
     yield one("timer", "nobody watches the deadline", (extender.Extender, "_watch_deadline", _nothing))
     yield one("monotonic", "the clock stands still in a suspend", (ProcessLoop, "clock", ProcessLoop.time))
 

@@ -15,14 +15,14 @@ from tests.simulation.tell import tell_log
 pytestmark = pytest.mark.once
 
 
-@pytest.mark.parametrize("first", range(0, 80, 20))
+@pytest.mark.parametrize("first", range(0, 60, 20))
 def test_no_invariant_is_violated(first: int) -> None:
     for seed in range(first, first + 20):
         outcome = play(plan_of(seed), None)
         assert outcome.violation is None, f"seed {seed}: python -m tests.simulation --seed {seed}"
 
 
-@pytest.mark.parametrize("seed", range(100, 106))
+@pytest.mark.parametrize("seed", range(100, 103))
 def test_a_seed_is_the_same_run_each_time(seed: int) -> None:
     first, second = play(plan_of(seed), None), play(plan_of(seed), None)
     assert len(first.log) > 50

@@ -195,7 +195,8 @@ class Watch:
 
     def unreachable(self, process: Process, lease: Lease, error: QuorumUnreachable) -> None:
         """A lease could not be extended or verified."""
-        if self._well_since(process) < self._world.now - 3 * self._plan.node_timeout - 0.1:
+        tracked = next((t for t in self._tracked if t.holding is lease._holding), None)
+        if tracked is not None and self._well_on(tracked, min(tracked.at, self._world.now - 3 * self._plan.node_timeout)):
             self.found("minority", f"{lease.token[:6]}: {error}")
 
     def enters(self, process: Process, lease: Lease) -> None:
@@ -227,11 +228,17 @@ class Watch:
         self._world.note(process.name, "LOST", tracked.name, holding.reason)
         if process.dead or not holding.spec.auto_extend or holding.spec.max_hold is not None or "closed" in holding.reason:
             return
-        # What it was held by: without fences and guard, a node that did not grant it never gets it.
-        links = [link for link in process.links if link.server.index in tracked.on]
-        well = [link for link in links if max(link.calm_since, link.server.well_since) < tracked.at]
-        if len(well) >= self._quorum and process.loop.resumed_at < tracked.at:
+        if self._well_on(tracked, tracked.at):
             self.found("minority", f"{tracked.name} was lost while a quorum was well: {holding.reason}")
+
+    def _well_on(self, tracked: _Tracked, since: float) -> bool:
+        """True when a quorum that has its keys has been well all the time.
+
+        Not just any quorum: without fences and guard, a node that did not grant a lease never gets its keys.
+        """
+        links = [link for link in tracked.process.links if link.server.index in tracked.on]
+        well = [link for link in links if max(link.calm_since, link.server.well_since) < since]
+        return len(well) >= self._quorum and tracked.process.loop.resumed_at < since
 
     def _well_since(self, process: Process) -> float:
         """True time since when one and the same quorum has been well for a process; infinity when none is."""

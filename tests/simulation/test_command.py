@@ -1,0 +1,70 @@
+"""The command: what it prints, its status, and that a short run repeats."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulation import command
+from tests.simulation.command import main
+from tests.simulation.mutants import MUTANTS, Mutant
+from tests.simulation.plan import plan_of
+from tests.simulation.shrink import play, shrink
+from tests.simulation.tell import repeat
+
+pytestmark = pytest.mark.once
+
+
+def test_many_seeds_end_with_figures_and_status_0() -> None:
+    words = [sys.executable, "-m", "tests.simulation", "--seeds", "4", "--processes", "2"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, faults, last = done.stdout.splitlines()
+    assert first.startswith("4 seeds in ")
+    assert "seeds/s" in first
+    assert "simulated hours" in first
+    assert faults.startswith("faults: ")
+    assert last == "no invariant violated by seeds 0 to 3"
+
+
+def test_a_violation_is_status_1_and_a_short_log_that_repeats(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--first-seed", "2", "--seeds", "1", "--processes", "1", "--mutant", "release"]) == 1
+    *_, violation, remedy = capsys.readouterr().out.splitlines()
+    assert violation.startswith("exclusion violated")
+    words = remedy.removeprefix("to repeat it: python -m tests.simulation ").split()
+    assert main(words) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == violation
+
+
+def test_the_table_of_mutants_tells_what_escapes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = Mutant("nothing", "nothing is wrong", ())
+    monkeypatch.setattr(command, "MUTANT_SEEDS", 3)
+    monkeypatch.setitem(MUTANTS, "nothing", nothing)
+    for name in set(MUTANTS) - {"nothing", "release"}:
+        monkeypatch.delitem(MUTANTS, name)
+    assert main(["--mutants", "--processes", "1"]) == 1
+    _, caught, escaped, _, last = capsys.readouterr().out.splitlines()
+    assert caught.split()[-2:] == ["exclusion", "3"]
+    assert escaped.split()[-2:] == ["nothing", "3"]
+    assert last == "1 of 2 caught"
+
+
+def test_a_failing_run_is_made_shorter() -> None:
+    whole = next(plan for plan in map(plan_of, range(20)) if play(plan, "release").violation is not None)
+    short, outcome = shrink(whole, "release")
+    found = play(whole, "release").violation
+    assert found is not None
+    assert outcome.violation is not None
+    assert outcome.violation.invariant == found.invariant
+    assert len(short.names) < len(whole.names)
+    for name in short.names:
+        fewer = play(short.keeping(set(short.names) - {name}), "release").violation
+        assert fewer is None or fewer.invariant != found.invariant, f"{name} could be left out"
+    assert repeat(short, whole, "release").endswith(f"--keep {','.join(short.names)} --mutant release")
+
+
+def test_what_violates_nothing_is_left_as_it_is() -> None:
+    plan = plan_of(0)
+    assert shrink(plan)[0] is plan

@@ -1,0 +1,86 @@
+"""Each invariant says what is wrong with a history that breaks it, and nothing about one that does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.invariants import (
+    INVARIANTS,
+    Exclusion,
+    Fences,
+    Leftover,
+    Leftovers,
+    Stall,
+    Violation,
+    inside_lost,
+    overdue,
+    overrun,
+)
+
+pytestmark = pytest.mark.once
+
+A, B = frozenset({b"a"}), frozenset({b"a", b"b"})
+
+
+def test_two_valid_leases_of_one_resource_are_told() -> None:
+    assert Exclusion.judge([("one", A, True), ("two", B, True)]) == "a is held by one and by two"
+    assert Exclusion.judge([("one", A, True), ("two", B, False)]) == ""
+    assert Exclusion.judge([("one", A, True), ("two", frozenset({b"c"}), True)]) == ""
+
+
+def test_a_fence_that_does_not_rise_is_told() -> None:
+    fences = Fences("success")
+    assert fences.granted([b"a"], 5, began=0.0, at=1.0) == ""
+    assert fences.granted([b"b"], 3, began=1.0, at=2.0) == ""
+    assert fences.granted([b"a"], 4, began=0.5, at=3.0) == "a: fence 4 at 3.000000 after 5 at 1.000000"
+    assert "fence 5" in fences.granted([b"a"], 5, began=2.0, at=4.0)
+    assert fences.granted([b"a", b"b"], 6, began=2.0, at=5.0) == ""
+
+
+def test_where_keys_vanish_early_only_attempts_that_began_later_need_a_higher_fence() -> None:
+    fences = Fences("interval")
+    assert fences.granted([b"a"], 5, began=0.0, at=2.0) == ""
+    assert fences.granted([b"a"], 4, began=1.0, at=3.0) == ""
+    assert "fence 3" in fences.granted([b"a"], 3, began=2.5, at=3.0)
+    assert "fence 5" in fences.granted([b"a"], 5, began=1.0, at=3.0)
+
+
+def test_a_holder_that_is_not_told_is_told_of() -> None:
+    assert overdue("one", 0.02, tolerance=0.03) == ""
+    assert overdue("one", 0.04, tolerance=0.03) == "one was not told 0.040 s after its deadline"
+    assert inside_lost("one", -1.0, tolerance=0.03) == ""
+    assert inside_lost("one", 0.04, tolerance=0.03) == "the body of one goes on 0.040 s after the loss"
+
+
+def test_an_acquisition_that_takes_too_long_is_told() -> None:
+    assert overrun("one", 1.02, 1.0, tolerance=0.03) == ""
+    assert overrun("one", 1.05, 1.0, tolerance=0.03) == "one took 1.050 s, 1.000 s were allowed"
+
+
+def test_a_key_that_stays_is_told() -> None:
+    soon = Leftover("n0", b"a", b"token1", since=1.0, soon=0.2, allowed=5.0)
+    late = Leftover("n1", b"a", b"token2", since=1.0, soon=None, allowed=5.0)
+    assert Leftovers.judge(1.1, [soon, late]) == ""
+    assert Leftovers.judge(1.3, [soon, late]) == "n0 still has a of token1, 0.300 s after its release was due"
+    assert Leftovers.judge(6.1, [late]) == "n1 still has a of token2, 5.100 s after its expiry was due"
+
+
+def test_a_resource_that_is_free_and_waited_for_is_told() -> None:
+    stall, a = Stall(), (b"a",)
+    assert stall.judge(1.0, 0.5, [a], set()) == ""
+    assert stall.judge(1.4, 0.5, [a], set()) == ""
+    assert "a has been free and waited for since 1.000" in stall.judge(1.6, 0.5, [a], set())
+
+
+def test_a_wait_begins_anew_where_it_was_held_or_nobody_waited() -> None:
+    stall, a = Stall(), (b"a",)
+    stall.judge(1.0, 0.5, [a], set())
+    assert stall.judge(1.4, 0.5, [a], {a}) == ""
+    assert stall.judge(1.6, 0.5, [a], set()) == ""
+    assert stall.judge(1.8, 0.5, [], set()) == ""
+    assert stall.judge(2.2, 0.5, [a], set()) == ""
+
+
+def test_a_violation_names_its_invariant() -> None:
+    for name, words in INVARIANTS.items():
+        assert str(Violation(name, 1.5, "something")) == f"{name} violated at 1.500000 s: something ({words})"
