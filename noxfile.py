@@ -59,7 +59,9 @@ def _install(session: nox.Session, *more: str) -> None:
 
 def _suite(session: nox.Session, *options: str, python: tuple[str, ...] = ()) -> None:
     chosen = ("--numprocesses=auto", "--dist=worksteal", "--nodes=local", "-m", "not containers and not once")
-    session.run("python", *python, "-m", "pytest", *chosen, *options, *session.posargs)
+    # Every version of a server is tried by the suite itself: here something else varies.
+    one = {"AIOREDLOCK_NG_TEST_ONE_SERVER": "1"}
+    session.run("python", *python, "-m", "pytest", *chosen, *options, *session.posargs, env=one)
 
 
 def _on(python: str, version: str) -> None:
@@ -78,7 +80,15 @@ for _version, _python in PYTHONS.items():
 def redis_oldest(session: nox.Session) -> None:
     """The oldest redis-py that the package claims to work with; every other session has the newest."""
     _install(session, "redis[hiredis]==5.3.*")
-    _suite(session, *ON_THE_WIRE, *FAULTS, INTERNALS, "tests/integration/test_bad_servers.py")
+    _suite(
+        session,
+        *ON_THE_WIRE,
+        *FAULTS,
+        INTERNALS,
+        "tests/integration/test_bad_servers.py",
+        "tests/fencing/test_redis.py",
+        "tests/doctor",
+    )
 
 
 @nox.session(name="uvloop", python=NEWEST)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     StartServer = Callable[..., LocalServer]
 
+pytestmark = pytest.mark.once
+
 SECRET = "s3cr3t-p4ss"
 
 # All nodes here are on one machine, which may be busy.

@@ -189,10 +189,13 @@ async def test_cancelled_at_any_answer_it_leaves_no_key_and_no_connection(start_
         async with RewritingProxy(server.url, count) as proxy:
             answers = 0
             task = asyncio.create_task(examine([proxy.url], ttl=50.0))
-            with pytest.raises(asyncio.CancelledError):
-                await task
+            (outcome,) = await asyncio.gather(task, return_exceptions=True)
             await eventually(lambda proxy=proxy: not proxy.connections)
             assert server.command("DBSIZE") == b"0", f"cancelled at answer {last}"
+            if not isinstance(outcome, asyncio.CancelledError):
+                # Round trips are measured for a while, more or fewer of them.
+                assert last > 30
+                break
 
 
 async def test_a_password_that_a_server_quotes_is_not_shown(start_server: StartServer) -> None:

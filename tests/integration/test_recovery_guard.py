@@ -183,6 +183,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.once
 @pytest.mark.timeout(120)
 async def test_twenty_processes_start_a_new_deployment_whose_last_server_comes_up_a_second_after_them(
     start_server: StartServer,
@@ -227,6 +228,7 @@ async def test_a_longer_max_ttl_is_on_the_nodes_before_they_vote_for_it(start_se
         assert float(left[1]) > 30.0 - BUSY
 
 
+@pytest.mark.once
 async def test_a_lease_survives_a_rolling_restart_a_guard_time_apart(start_server: StartServer) -> None:
     servers = [start_server() for _ in range(3)]
     async with Redlock(urls_of(servers), **SHORT_GUARD) as redlock, redlock.lock("order") as lease:
@@ -336,6 +338,7 @@ async def overlaps_in_bursts(start_server: StartServer, register: Path, guard: s
         return sum(found)
 
 
+@pytest.mark.once
 @pytest.mark.timeout(180)
 async def test_ten_bursts_of_three_restarts_of_five_let_nobody_in_beside_a_holder(
     start_server: StartServer, tmp_path: Path
@@ -343,6 +346,7 @@ async def test_ten_bursts_of_three_restarts_of_five_let_nobody_in_beside_a_holde
     assert await overlaps_in_bursts(start_server, tmp_path / "register", "auto", 10) == 0
 
 
+@pytest.mark.once
 @pytest.mark.timeout(180)
 async def test_without_the_guard_the_same_bursts_do(start_server: StartServer, tmp_path: Path) -> None:
     assert await overlaps_in_bursts(start_server, tmp_path / "register", None, 10) > 0

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from tests.support.node_set import NodeSet
 
+pytestmark = pytest.mark.once
+
 WORKER = """
 import asyncio, json, os, sys
 from pathlib import Path

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +15,9 @@ from aioredlock_ng.testing import find_server
 from tests.support.backends import version_of
 
 __all__ = ["ServerVersion", "at_hand", "with_tls"]
+
+ONE_ENV = "AIOREDLOCK_NG_TEST_ONE_SERVER"
+"""Set: only the default server, for runs in which something else varies than the server."""
 
 _FETCHED = Path(__file__).parents[2] / ".cache" / "servers"
 
@@ -35,8 +39,9 @@ class ServerVersion:
 def at_hand() -> tuple[ServerVersion, ...]:
     """Return one server program per version, oldest first: the default one, those on `PATH`, and those fetched."""
     candidates = [find_server()]
-    candidates += [Path(found) for name in ("redis-server", "valkey-server") if (found := shutil.which(name))]
-    candidates += sorted([*_FETCHED.glob("**/redis-server"), *_FETCHED.glob("**/valkey-server")])
+    if not os.environ.get(ONE_ENV):
+        candidates += [Path(found) for name in ("redis-server", "valkey-server") if (found := shutil.which(name))]
+        candidates += sorted([*_FETCHED.glob("**/redis-server"), *_FETCHED.glob("**/valkey-server")])
     versions: dict[str, ServerVersion] = {}
     for binary in candidates:
         name = version_of(binary)
