@@ -61,9 +61,10 @@ def ls(
 
 
 async def _scan(redlock: Redlock, scan: Scan) -> list[LockInfo]:
-    errors = Console(stderr=True)
     async with redlock:
-        with Progress(console=errors, transient=True, disable=not sys.stderr.isatty()) as progress:
+        if not sys.stderr.isatty():
+            return await scan.look(await scan.keys())
+        with Progress(console=Console(stderr=True), transient=True) as progress:
             task = progress.add_task("looking at keys", total=await scan.sizes() or None)
             return await scan.look(await scan.keys(lambda keys: progress.advance(task, keys)))
 
