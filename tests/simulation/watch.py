@@ -354,7 +354,8 @@ class Watch:
                 since = self._well_since(process)
                 if now - since < self._settled:
                     continue
-                well = well and all(link.calm_since < since for link in process.links)
+                quiet = now - self._settled
+                well = well and all(max(link.calm_since, link.server.well_since) < quiet for link in process.links)
                 waited_for[keys] = None
                 if (
                     any(key in held for key in keys)
