@@ -151,10 +151,13 @@ def _task(
 
 
 def _roles(clients: int, careless: int) -> list[dict[str, int]]:
-    """Who does what: some take many short locks, some hold few for long, the last ones write without looking again."""
-    quick, long = {"quick": 8, "long": 1, "careless": 0}, {"quick": 0, "long": 5, "careless": 0}
+    """Who does what: some take many short locks, some hold few for long, the last ones write without looking again.
+
+    The first kind makes the load, and has the lower priority: how soon the others hear of a loss is measured.
+    """
+    quick, long = {"quick": 8, "long": 1, "careless": 0, "nice": 10}, {"quick": 0, "long": 5, "careless": 0, "nice": 0}
     steady = [long if index % 3 == 2 else quick for index in range(clients - careless)]
-    return [*steady, *({"quick": 0, "long": 0, "careless": 2} for _ in range(careless))]
+    return [*steady, *({"quick": 0, "long": 0, "careless": 2, "nice": 10} for _ in range(careless))]
 
 
 def _python(options: argparse.Namespace) -> Path | None:

@@ -201,8 +201,8 @@ class Nemesis:
             if not await _in_time(loss.gap, over):
                 return
             well = [node for node in range(len(self._nodes)) if node not in self._impaired]
-            held = await asyncio.to_thread(self._nodes.locks, well[0])
-            locks = sorted((name, token) for name, _, token in held if name in self._long)
+            held = await asyncio.to_thread(self._nodes.locks_if_up, well[0])
+            locks = sorted((name, token) for name, _, token in held or () if name in self._long)
             if not locks:
                 continue
             name, token = locks[int(loss.pick * len(locks))]
@@ -210,10 +210,11 @@ class Nemesis:
             at, deleted = await asyncio.to_thread(self._nodes.delete, there, name, token)
             await asyncio.sleep(_REPAIRED_SECONDS)
             again = [node for node in there if node not in self._away and await self._has(node, name, token)]
-            self._history.write("delete", name=name, k=token[:8], s=at, n=there, c=deleted, again=again)
+            self._history.write("delete", name=name, k=token[:8], s=at, n=list(deleted), c=list(deleted.values()), again=again)
 
     async def _has(self, node: int, name: str, token: str) -> bool:
-        return any((key, value) == (name, token) for key, _, value in await asyncio.to_thread(self._nodes.locks, node))
+        locks = await asyncio.to_thread(self._nodes.locks_if_up, node)
+        return any((key, value) == (name, token) for key, _, value in locks or ())
 
     async def _keep_looking(self) -> None:
         """Write down keys that could outlive their owner: without an end, or with one later than any lease's."""
@@ -222,7 +223,9 @@ class Nemesis:
             for node in range(len(self._nodes)):
                 if node in self._impaired:
                     continue
-                keys = await asyncio.to_thread(self._nodes.locks, node)
+                keys = await asyncio.to_thread(self._nodes.locks_if_up, node)
+                if keys is None:
+                    continue
                 endless = [[key, left, value[:8]] for key, left, value in keys if not 0 <= left <= self._ttl_ms]
                 self._history.write("look", n=node, keys=endless, of=len(keys))
 

@@ -9,6 +9,8 @@ import socket
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from redis.exceptions import RedisError
+
 from aioredlock_ng.testing import LocalServer, find_server
 from tests.support.backends import DockerBackend, version_of
 from tests.support.node_set import OWN
@@ -144,21 +146,37 @@ class Nodes:
         found: Any = json.loads(self._nodes[index].command("EVAL", _SCAN, "0"))
         return [(key, left, value) for key, left, value in found if not key.startswith((OWN, "chaos:"))]
 
-    def delete(self, indexes: Sequence[int], name: str, token: str) -> tuple[int, list[int]]:
+    def locks_if_up(self, index: int) -> list[tuple[str, int, str]] | None:
+        """The same of a node that may go away while it is asked; None then."""
+        try:
+            return self.locks(index)
+        except (OSError, RuntimeError, RedisError):
+            return None
+
+    def delete(self, indexes: Sequence[int], name: str, token: str) -> tuple[int, dict[int, int]]:
         """Delete a lock's key on several nodes at once, where it has this value.
 
         Returns:
-            The instant just before the first was told, and how many keys each deleted.
+            The instant just before the first was told, and how many keys each node deleted; none for those that went away.
         """
         word = _packed("EVAL", _DELETE, "1", name, token)
         addresses = self.addresses
+        lines: dict[int, socket.socket] = {}
+        deleted: dict[int, int] = {}
         with contextlib.ExitStack() as stack:
-            lines = [stack.enter_context(socket.create_connection(addresses[index], timeout=2)) for index in indexes]
+            for index in indexes:
+                with contextlib.suppress(OSError):
+                    lines[index] = stack.enter_context(socket.create_connection(addresses[index], timeout=2))
             began = now()
-            for line in lines:
-                line.sendall(word)
-            replies = [stack.enter_context(line.makefile("rb")).readline() for line in lines]
-        return began, [int(reply[1:]) if reply.startswith(b":") else 0 for reply in replies]
+            for line in lines.values():
+                with contextlib.suppress(OSError):
+                    line.sendall(word)
+            for index, line in lines.items():
+                with contextlib.suppress(OSError):
+                    reply = stack.enter_context(line.makefile("rb")).readline()
+                    if reply.startswith(b":"):
+                        deleted[index] = int(reply[1:])
+        return began, deleted
 
 
 def _local(memory: str) -> LocalServer:

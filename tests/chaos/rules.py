@@ -157,6 +157,9 @@ def _told(judgement: Judgement, record: Record, holds: dict[str, list[Hold]]) ->
             continue
         if record.stood_still(hold.process, at, hold.lost):
             continue
+        if delete["again"]:
+            judgement.beyond.append(Finding("keys deleted one by one, some set again", at, f"{delete['name']}: {_who(hold)}"))
+            continue
         (judgement.told if at - hold.got >= WATCHED else judgement.told_young).append(hold.lost - at)
 
 

@@ -201,5 +201,6 @@ class Worker:
 
 def main(task: dict[str, Any]) -> None:
     """Run one process."""
+    os.nice(task["nice"])
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(Worker(task).run())
