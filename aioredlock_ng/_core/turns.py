@@ -26,12 +26,12 @@ STAND_BACK = 0.0015
 class Turns:
     """One resource's grants to this process."""
 
-    __slots__ = ("_bound", "_freed_at", "_refused_at", "_rested", "_run_from")
+    __slots__ = ("_bound", "_freed_at", "_outrun_at", "_refused_at", "_rested", "_run_from")
 
     def __init__(self) -> None:
         self._bound = FIRST_BOUND
         self._rested = False
-        self._run_from = self._freed_at = self._refused_at = float("-inf")
+        self._run_from = self._freed_at = self._refused_at = self._outrun_at = float("-inf")
 
     def granted(self, now: float) -> None:
         """This process got the resource."""
@@ -42,12 +42,18 @@ class Turns:
             if now - self._refused_at > MEMORY:
                 self._bound = min(LAST_BOUND, 2 * self._bound)
 
-    def refused(self, now: float) -> None:
-        """Another process holds it."""
+    def refused(self, now: float, *, woken: bool) -> None:
+        """Another process holds it; `woken`: it had been told that it was free, and somebody else was faster."""
         self._refused_at = now
+        if woken:
+            self._outrun_at = now
         self._bound = FIRST_BOUND
         self._rested = False
         self._freed_at = float("-inf")
+
+    def crowded(self, now: float) -> bool:
+        """True while other processes are likely to ask in the very instant in which it is free."""
+        return now - self._outrun_at <= MEMORY
 
     def freed(self, now: float) -> bool:
         """This process gave it up; True when it is time to stand back."""

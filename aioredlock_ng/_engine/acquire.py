@@ -74,6 +74,7 @@ class Acquisition:
         "_limit",
         "_lines",
         "_look_again",
+        "_outrun",
         "_proposed_us",
         "_releases",
         "_round",
@@ -81,6 +82,7 @@ class Acquisition:
         "_spec",
         "_splits",
         "_timer",
+        "_woken",
         "future",
         "keys",
         "unreachable",
@@ -111,7 +113,7 @@ class Acquisition:
         self._gone: set[int] | None = None
         self._splits = self._failures = self._in_vain = 0
         self._lead_index: int | None = None
-        self._look_again = False
+        self._look_again = self._woken = self._outrun = False
         self.unreachable = True
         self.keys = spec.keys
         self.future: asyncio.Future[Holding] = context.loop.create_future()
@@ -163,7 +165,10 @@ class Acquisition:
         delay = 0.0
         if self._in_vain or self._splits:
             delay = max(wake_delay(self._in_vain, context.draw()), split_delay(self._splits, context.draw()))
-        self._ask_in(delay, lead_first=True)
+        # Alone, one round trip is enough.
+        rivals = self._outrun or delay > 0.0 or self._lines.crowded(self)
+        self._woken = True
+        self._ask_in(delay, lead_first=rivals)
 
     def changed(self, index: int) -> None:
         """A node says that a key changed: ask once so many did that a quorum may be free."""
@@ -341,7 +346,8 @@ class Acquisition:
         """Another holds it: sleep until it may be free, by what the nodes tell or by what the holder has left."""
         self._failures = 0
         self.unreachable = False
-        self._lines.refused(self)
+        self._outrun = self._outrun or self._woken
+        self._lines.refused(self, woken=self._woken)
         self._wait(held, failed)
         if self._look_again:
             self.wake(told=True)

@@ -108,11 +108,16 @@ class Lines:
         if line.contender is contender:
             line.contender = None
 
-    def refused(self, contender: Contender) -> None:
-        """The head of a line found the resource held by another process."""
+    def refused(self, contender: Contender, *, woken: bool) -> None:
+        """Who contends found the resource held by another process; `woken`: after a wake-up."""
         line = self._lines.get(contender.keys)
         if line is not None and line.holder is None:
-            line.turns.refused(self._context.clock())
+            line.turns.refused(self._context.clock(), woken=woken)
+
+    def crowded(self, contender: Contender) -> bool:
+        """True while other processes are likely to ask in the same instant."""
+        line = self._lines.get(contender.keys)
+        return line is not None and line.turns.crowded(self._context.clock())
 
     def leave(self, contender: Contender) -> None:
         """`contender` gave up, wherever it stands; the next one's turn comes in the next tick."""

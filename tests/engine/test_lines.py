@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng import AcquireTimeout, RedlockClosed
-from tests.support.rig import Rig
+from tests.support.rig import WAY, Rig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,6 +66,49 @@ async def test_a_hand_over_costs_one_round_trip(rig: Rig) -> None:
     await asyncio.gather(lease.release(), waiting)
     assert now() - before < 0.0021
     assert process.redlock.stats().handoffs == 1
+
+
+async def test_a_wake_up_without_rivals_costs_one_round_trip(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(b"a", ttl=60)
+    waiting = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(1)
+    before = now()
+    rig.vacate(b"a")
+    lease = await waiting
+    assert now() - before == pytest.approx(2 * WAY, abs=1e-6)
+    await lease.release()
+
+
+async def test_who_was_outrun_after_a_wake_up_asks_one_node_first(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(b"a", ttl=60)
+    waiting = asyncio.ensure_future(process.lock("a").acquire())
+    for _ in range(2):
+        await asyncio.sleep(1)
+        rig.vacate(b"a")
+        rig.occupy(b"a", ttl=60, value=b"somebody faster")
+    await asyncio.sleep(5)
+    before = now()
+    rig.vacate(b"a")
+    lease = await waiting
+    assert now() - before == pytest.approx(4 * WAY, abs=1e-6)
+    await lease.release()
+    # The next one of this process knows too, for a while.
+    rig.occupy(b"a", ttl=60)
+    waiting = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(0.5)
+    rig.vacate(b"a")
+    rig.occupy(b"a", ttl=60, value=b"somebody faster")
+    await asyncio.sleep(0.5)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    waiting = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(0.1)
+    before = now()
+    rig.vacate(b"a")
+    lease = await waiting
+    assert now() - before == pytest.approx(4 * WAY, abs=1e-6)
 
 
 @pytest.mark.parametrize("leaver", range(4))
