@@ -1,10 +1,11 @@
 """Judges a run by its histories alone: `python -m tests.chaos.check DIR`; exit status 1 on any violation.
 
-It prints a Markdown table, and writes it beside the histories as report.md.
+It prints a Markdown table and writes it beside the histories as report.md, and with `--page FILE` between the marks of a page.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["check", "main"]
 
 _SHOWN = 5
+_BEGIN, _END = "<!-- chaos:begin -->", "<!-- chaos:end -->"
 
 
 def check(folder: Path) -> tuple[Record, Judgement]:
@@ -33,16 +35,29 @@ def check(folder: Path) -> tuple[Record, Judgement]:
 
 def main(arguments: list[str]) -> int:
     """Check a folder; return the exit status."""
-    if len(arguments) != 1:
-        sys.stderr.write("usage: python -m tests.chaos.check DIR\n")
-        return 2
-    folder = Path(arguments[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.check", description=__doc__)
+    parser.add_argument("folder", type=Path, help="where the histories are")
+    parser.add_argument("--page", type=Path, help="write the figures into this page, such as docs/proof.md")
+    options = parser.parse_args(arguments)
+    folder: Path = options.folder
     record, judgement = check(folder)
     meta = json.loads((folder / "meta.json").read_text()) if (folder / "meta.json").exists() else {}
     report = "\n".join(_report(record, judgement, meta))
     (folder / "report.md").write_text(report + "\n")
     sys.stdout.write(report + "\n")
+    if options.page is not None:
+        _write_into(options.page, report)
     return 1 if judgement.violations else 0
+
+
+def _write_into(page: Path, report: str) -> None:
+    """Replace what is between the marks."""
+    text = page.read_text(encoding="utf-8")
+    before, _, rest = text.partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    if not after:
+        raise ValueError(f"{page} has no {_BEGIN} … {_END}")
+    page.write_text(f"{before}{_BEGIN}\n{report}\n{_END}{after}", encoding="utf-8")
 
 
 def _report(record: Record, judgement: Judgement, meta: dict[str, Any]) -> Iterator[str]:

@@ -306,4 +306,16 @@ def test_the_exit_status_tells(story: Story, tmp_path: Path, capsys: pytest.Capt
     story.told()
     assert main([str(tmp_path)]) == 1
     assert "a: one#1 and two#1 for 5.0 ms" in capsys.readouterr().out
-    assert main([]) == 2
+
+
+def test_the_figures_go_into_a_page(story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- chaos:begin -->\nold\n<!-- chaos:end -->\nafter\n")
+    story.hold("one", 10, 20)
+    story.told()
+    assert main([str(tmp_path), "--page", str(page)]) == 0
+    report = capsys.readouterr().out
+    assert page.read_text() == f"before\n<!-- chaos:begin -->\n{report}<!-- chaos:end -->\nafter\n"
+    page.write_text("no marks")
+    with pytest.raises(ValueError, match="chaos:begin"):
+        main([str(tmp_path), "--page", str(page)])
