@@ -178,7 +178,7 @@ class Watch:
         process, action = call.process, call.action
         if process.dead:
             return
-        took = process.loop.time() - call.began - (process.loop.stood - call.stood) * 1.01
+        took = process.loop.time() - call.began - (process.loop.stood - call.stood)
         allowed = 0.0 if action.how == "try" else action.blocking_timeout
         if allowed is not None:
             if action.how == "try":
@@ -284,7 +284,7 @@ class Watch:
         loop = process.loop
         if process.dead or loop.stopped:
             return
-        running = (self._world.now - loop.resumed_at) - (AFTER_SUSPEND if loop.stood else 0.0)
+        running = (self._world.now - loop.resumed_at) - (AFTER_SUSPEND if loop.was_suspended else 0.0)
         late = min(clock - tracked.holding.deadline, running)
         self.found("told", overdue(tracked.name, late, TOLERANCE))
 

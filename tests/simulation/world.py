@@ -85,7 +85,8 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         rng: What the process draws from.
         stopped: True while no callback runs.
         resumed_at: True time at which it last went on.
-        stood: True seconds that it was stopped for, in all.
+        stood: Seconds of the loop's own time that it was stopped for, in all.
+        was_suspended: True once it was.
         process: Whose it is, if a client's.
     """
 
@@ -96,6 +97,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.stopped = False
         self.resumed_at = 0.0
         self.stood = 0.0
+        self.was_suspended = False
         self.process: Any = None
         self._rate = rate
         # Nobody's clock is anybody else's, and 0.0 is never a time.
@@ -209,9 +211,11 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             return
         self.stopped = False
         self.resumed_at = self.world.now
-        self.stood += self.world.now - since
         if suspended:
+            self.was_suspended = True
             self._suspended += self.world.now - since
+        else:
+            self.stood += self._rate * (self.world.now - since)
         received, self._received = self._received, []
         overdue, self._overdue = self._overdue, []
         self._ready.extend(received)
