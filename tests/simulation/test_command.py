@@ -13,7 +13,6 @@ from tests.simulation.invariants import INVARIANTS
 from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.plan import plan_of
 from tests.simulation.shrink import play, shrink
-from tests.simulation.tell import repeat
 
 pytestmark = pytest.mark.once
 
@@ -38,6 +37,12 @@ def test_a_violation_is_status_1_and_a_short_log_that_repeats(capsys: pytest.Cap
     words = remedy.removeprefix("to repeat it: python -m tests.simulation ").split()
     assert main(words) == 1
     assert capsys.readouterr().out.splitlines()[-1] == violation
+    whole = plan_of(seed)
+    names = set(words[words.index("--keep") + 1].split(","))
+    assert names < set(whole.names)
+    for name in names:
+        fewer = play(whole.keeping(names - {name}), "release").violation
+        assert fewer is None or fewer.invariant != violation.split()[0], f"{name} could be left out"
 
 
 def test_the_table_of_mutants_tells_what_escapes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,20 +57,6 @@ def test_the_table_of_mutants_tells_what_escapes(capsys: pytest.CaptureFixture[s
     assert caught.split()[-2] in INVARIANTS
     assert escaped.split()[-2:] == ["nothing", "8"]
     assert last == "1 of 2 caught"
-
-
-def test_a_failing_run_is_made_shorter() -> None:
-    whole = next(plan for plan in map(plan_of, range(20)) if play(plan, "release").violation is not None)
-    short, outcome = shrink(whole, "release")
-    found = play(whole, "release").violation
-    assert found is not None
-    assert outcome.violation is not None
-    assert outcome.violation.invariant == found.invariant
-    assert len(short.names) < len(whole.names)
-    for name in short.names:
-        fewer = play(short.keeping(set(short.names) - {name}), "release").violation
-        assert fewer is None or fewer.invariant != found.invariant, f"{name} could be left out"
-    assert repeat(short, whole, "release").endswith(f"--keep {','.join(short.names)} --mutant release")
 
 
 def test_what_violates_nothing_is_left_as_it_is() -> None:

@@ -30,12 +30,8 @@ def test_a_seed_is_the_same_run_each_time(seed: int) -> None:
 
 
 def test_a_seed_is_the_same_run_in_every_process() -> None:
-    logs = []
-    for hash_seed in ("1", "2"):
-        words = [sys.executable, "-m", "tests.simulation", "--seed", "7"]
-        environ = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        done = subprocess.run(words, capture_output=True, text=True, check=True, env=environ)
-        logs.append(done.stdout)
-    assert logs[0] == logs[1]
-    here = tell_log(play(plan_of(7), None).log)
-    assert "\n".join(here) in logs[0]
+    # Whatever order its sets of strings have.
+    environ = {**os.environ, "PYTHONHASHSEED": "4711"}
+    words = [sys.executable, "-m", "tests.simulation", "--seed", "7"]
+    there = subprocess.run(words, capture_output=True, text=True, check=True, env=environ).stdout
+    assert "\n".join(tell_log(play(plan_of(7), None).log)) in there
