@@ -68,7 +68,11 @@ class Pipe:
         loop = asyncio.get_running_loop()
         while self._held and self._held[0][0] <= loop.time():
             self._sink.write(self._held.popleft()[1])
-        if self._held and (self._timer is None or self._timer.cancelled() or self._timer.when() <= loop.time()):
+        # A timer may come a moment early: then what it came for is not due yet, and needs the next one.
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._held:
             self._timer = loop.call_at(self._held[0][0], self.pump)
 
     def close(self) -> None:

@@ -147,7 +147,8 @@ def _told(judgement: Judgement, record: Record, holds: dict[str, list[Hold]]) ->
         hold = next((hold for hold in holds.get(delete["name"], ()) if hold.token == delete["k"]), None)
         if hold is None or hold.until <= at or record.nodes - len(delete["n"]) > (record.nodes - 1) // 2:
             continue
-        if len(delete["again"]) > (record.nodes - 1) // 2:
+        # Nodes that hung or were down may have theirs still.
+        if len(delete["again"]) + record.nodes - len(delete["n"]) > (record.nodes - 1) // 2:
             judgement.beyond.append(Finding("keys deleted one by one, set again", at, f"{delete['name']}: {_who(hold)}"))
             continue
         if hold.lost is None:

@@ -57,8 +57,8 @@ class Story:
         self.nemesis(healed, "heal", i=number)
         self.nemesis(well, "well", i=number)
 
-    def delete(self, at: float, token: str, again: tuple[int, ...] = ()) -> None:
-        self.nemesis(at, "delete", name="a", k=token, s=self._at(at), n=[0, 1, 2], c=[1, 1, 1], again=again)
+    def delete(self, at: float, token: str, again: tuple[int, ...] = (), on: tuple[int, ...] = (0, 1, 2)) -> None:
+        self.nemesis(at, "delete", name="a", k=token, s=self._at(at), n=on, c=[1] * len(on), again=again)
 
     def told(self) -> tuple[list[str], list[str]]:
         """Kinds of violations, and kinds of what is not promised."""
@@ -211,9 +211,10 @@ def test_a_holder_that_never_hears_of_its_loss_is_found(story: Story) -> None:
     assert story.told() == (["never told"], [])
 
 
-def test_keys_that_were_set_again_were_no_loss(story: Story) -> None:
+@pytest.mark.parametrize(("on", "again"), [((0, 1, 2), (0, 1)), ((0, 1), (0,))])
+def test_keys_that_were_set_again_were_no_loss(on: tuple[int, ...], again: tuple[int, ...], story: Story) -> None:
     story.hold("one", 10, 4_000, deadline=5_000, token="taken")
-    story.delete(1_000, "taken", again=(0, 1))
+    story.delete(1_000, "taken", again, on)
     assert story.told() == ([], ["keys deleted one by one, set again"])
 
 
