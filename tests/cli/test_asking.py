@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from aioredlock_ng.testing import LocalServer
     from tests.support.node_set import NodeSet
 
+pytestmark = pytest.mark.once
+
 ACL = (Path(__file__).parents[2] / "docs" / "acl.md").read_text(encoding="utf-8")
 
 

@@ -16,6 +16,8 @@ from tests.support.eventually import eventually
 if TYPE_CHECKING:
     from tests.support.node_set import NodeSet
 
+pytestmark = pytest.mark.once
+
 OBEDIENT = "import signal; print('ready', flush=True); signal.pause()"
 TELLING = """
 import signal

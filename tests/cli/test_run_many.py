@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from tests.cli.commands import Cli
 
+pytestmark = pytest.mark.once
+
 PROCESSES = 50
 
 # mkdir is atomic: whoever finds the directory is not alone. 10 ms inside; the log has the fence of each.
@@ -23,7 +25,6 @@ rmdir "$0/inside"
 """
 
 
-@pytest.mark.once
 @pytest.mark.timeout(150)
 def test_fifty_at_once_run_one_at_a_time(cli: Cli, tmp_path: Path) -> None:
     words = cli.words("run", "report", "--", "sh", "-c", ALONE, str(tmp_path))

@@ -17,6 +17,8 @@ from tests.support.eventually import eventually
 if TYPE_CHECKING:
     from tests.support.node_set import NodeSet
 
+pytestmark = pytest.mark.once
+
 # Says which signals it gets, in their order; SIGTERM ends it.
 LISTENER = """
 import os, signal

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from tests.support.node_set import NodeSet
 
+pytestmark = pytest.mark.once
+
 # What a shell does for a job: a group of its own in the foreground; and it tells how the job stands.
 SHELL = """
 import os, signal, sys

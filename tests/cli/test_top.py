@@ -18,6 +18,8 @@ from tests.cli.commands import PATIENCE, Cli, line
 if TYPE_CHECKING:
     from tests.support.node_set import NodeSet
 
+pytestmark = pytest.mark.once
+
 
 def test_a_frame_as_json(cli: Cli) -> None:
     with cli.holding("order:1", "--ttl", "30"):
