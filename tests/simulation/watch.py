@@ -105,10 +105,12 @@ class Watch:
         self._inside: dict[Process, list[tuple[Lease, _Tracked | None]]] = {}
         slowest = max(profile.usual for row in plan.profiles for profile in row)
         self._round_trip = 2 * slowest
-        # A wake-up, and some rounds against rivals. Two acquisitions of one process for sets that overlap may split the
-        # votes, and are not told of each other's releases (NOLOOP): then the safety net counts.
-        wide = any(len(action.resources) > 1 for action in plan.actions)
-        self._bound = (SAFETY_NET if wide else PROMPT) + 12 * self._round_trip
+        # A wake-up, and some rounds against rivals.
+        self._bound = PROMPT + 12 * self._round_trip
+        # Two acquisitions of one process may split the votes where they do not wait in one line, and are not told of each
+        # other's releases (NOLOOP): then the safety net counts.
+        self._split = any(len(action.resources) > 1 or action.how == "try" for action in plan.actions)
+        self._net = Stall()
         # After a quorum could not be asked a waiter may wait a second until it asks again.
         self._settled = 1.2 + 3 * plan.node_timeout + 2 * self._round_trip
         world.on_trouble = lambda words: self.found("callbacks", words)
@@ -196,7 +198,11 @@ class Watch:
     def unreachable(self, process: Process, lease: Lease, error: QuorumUnreachable) -> None:
         """A lease could not be extended or verified."""
         tracked = next((t for t in self._tracked if t.holding is lease._holding), None)
-        if tracked is not None and self._well_on(tracked, min(tracked.at, self._world.now - 3 * self._plan.node_timeout)):
+        if (
+            tracked is not None
+            and len(tracked.on) == self._plan.nodes
+            and self._well_on(tracked, min(tracked.at, self._world.now - 3 * self._plan.node_timeout))
+        ):
             self.found("minority", f"{lease.token[:6]}: {error}")
 
     def enters(self, process: Process, lease: Lease) -> None:
@@ -362,5 +368,8 @@ class Watch:
                     or sum(key in keys for key in self._stuck) > self._plan.nodes - self._quorum
                 ):
                     excused.add(keys)
-        words = self._stall.judge(now, self._bound, list(waited_for), excused)
+        # A key that stays on the lead node alone is met by the slow look at all nodes.
+        slow = {keys for keys in waited_for if self._split or any(key in keys for key in self._stuck)}
+        words = self._stall.judge(now, self._bound, list(waited_for), excused | slow)
+        words = words or self._net.judge(now, SAFETY_NET + 12 * self._round_trip, list(waited_for), excused)
         self.found("waiters" if well else "minority", words)
