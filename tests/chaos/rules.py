@@ -47,8 +47,8 @@ def _by_name(holds: list[Hold]) -> dict[str, list[Hold]]:
 
 
 def _deletions(record: Record) -> dict[tuple[str, str], int]:
-    """When the keys of a lock were deleted on purpose, by its name and token."""
-    return {(delete["name"], delete["k"]): delete["t"] for delete in record.deletes}
+    """When the keys of a lock were first deleted on purpose, by its name and token."""
+    return {(delete["name"], delete["k"]): delete["t"] for delete in reversed(record.deletes)}
 
 
 def _overlaps(judgement: Judgement, name: str, holds: list[Hold], deleted: dict[tuple[str, str], int]) -> None:
