@@ -66,6 +66,7 @@ class _Tracked:
     at: float
     lost_at: float = math.inf
     on: frozenset[int] = frozenset()
+    whole_since: float = math.inf
     owner: asyncio.Task[object] | None = None
     left: bool = False
 
@@ -198,11 +199,8 @@ class Watch:
     def unreachable(self, process: Process, lease: Lease, error: QuorumUnreachable) -> None:
         """A lease could not be extended or verified."""
         tracked = next((t for t in self._tracked if t.holding is lease._holding), None)
-        if (
-            tracked is not None
-            and len(tracked.on) == self._plan.nodes
-            and self._well_on(tracked, min(tracked.at, self._world.now - 3 * self._plan.node_timeout))
-        ):
+        asked = self._world.now - 3 * self._plan.node_timeout
+        if tracked is not None and tracked.whole_since < asked and self._well_on(tracked, min(tracked.at, asked)):
             self.found("minority", f"{lease.token[:6]}: {error}")
 
     def enters(self, process: Process, lease: Lease) -> None:
@@ -274,6 +272,10 @@ class Watch:
                 self._judge_owner(tracked)
                 token = tracked.holding.token
                 tracked.on = frozenset(s.index for s in self._servers if all(s.has(key, token) for key in tracked.keys))
+                if len(tracked.on) < self._plan.nodes:
+                    tracked.whole_since = math.inf
+                elif tracked.whole_since == math.inf:
+                    tracked.whole_since = now
                 live.append(tracked)
             elif phase is Phase.ABANDONED:
                 self._abandoned.add(tracked.holding.token)
