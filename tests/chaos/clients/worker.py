@@ -52,6 +52,7 @@ class Worker:
         self._client: Client = importlib.import_module(f".{task['kind']}", __package__).make()
         self._writes = self._number = 0
         self._jobs: list[asyncio.Task[None]] = []
+        self._working = False
 
     async def run(self) -> None:
         """Work until stdin ends."""
@@ -78,6 +79,7 @@ class Worker:
 
     def _begin(self) -> None:
         task = self._task
+        self._working = True
         plans = {"quick": self._quick, "long": self._long, "careless": self._careless}
         self._jobs = [asyncio.create_task(self._job(plans[kind])) for kind in plans for _ in range(task[kind])]
 
@@ -89,7 +91,11 @@ class Worker:
             self._history.write("error", why=repr(error), where=traceback.format_exc()[-1500:])
 
     async def _drain(self) -> None:
-        """End every job, wherever it is: whoever waits gives up, whoever holds releases."""
+        """End every job, wherever it is: whoever waits gives up, whoever holds releases.
+
+        Not by cancelling alone: redis-py, by which the fenced register is asked, swallows some cancellations.
+        """
+        self._working = False
         while self._jobs:
             for job in self._jobs:
                 job.cancel()
@@ -99,7 +105,7 @@ class Worker:
     async def _quick(self) -> None:
         """Many short holds: most of them alone on their name, some in a crowd, some on several names."""
         draw, pools = self._draw, self._task["pools"]
-        while True:
+        while self._working:
             luck = draw.random()
             names = [draw.choice(pools["hot"] if luck < 0.06 else pools["quick"])]
             if luck > 0.93 and self._task["several"]:
@@ -113,7 +119,7 @@ class Worker:
     async def _long(self) -> None:
         """Holds that live by renewal, and are told when they are lost."""
         draw, pools = self._draw, self._task["pools"]
-        while True:
+        while self._working:
             # Those of the careless too: somebody must be there when they come late.
             pool = pools["careless" if draw.random() < 0.3 else "long"]
             seconds = draw.choice((0.4, 0.8, 1.5, 3.0)) * self._task["ttl"] / 1.5
@@ -123,7 +129,7 @@ class Worker:
     async def _careless(self) -> None:
         """Reads, computes without ever yielding to the event loop, and writes without looking at the lock again."""
         draw, pool = self._draw, self._task["pools"]["careless"]
-        while True:
+        while self._working:
             await self._hold([draw.choice(pool)], "flag", draw.uniform(0.05, 0.15), careless=True)
             await asyncio.sleep(draw.random() * 0.01)
 
