@@ -317,6 +317,8 @@ class Acquisition:
 
     def _undo(self, attempt: Round) -> None:
         self._releases.send(self._spec, attempt.token, attempt.replies, self._spec.life.ttl, self._context.clock())
+        if any(map(is_granted, attempt.replies)):
+            self._lines.undone(self)
 
     def _refused(self, attempt: Round, *, too_late: bool) -> None:
         context = self._context

@@ -173,7 +173,7 @@ class Extender:
         self._context.counters.renewals_failed += 1
         now = self._context.clock()
         # Never in the slot that runs now: refusals come back at once, and would be answered in a hot loop.
-        at = min(now + max(holding.ttl * share, RENEW_WIDTH), holding.deadline)
+        at = min(now + max(holding.ttl * share, 2 * RENEW_WIDTH), holding.deadline)
         self._put(holding, at if holding.spec.auto_extend else holding.deadline)
 
     def _overdue(self, holding: Holding) -> None:
@@ -243,6 +243,11 @@ class Extender:
 
     def _end(self, holding: Holding, now: float) -> Round:
         self._forget(holding)
+        if holding.repairing:
+            # A late answer to the acquire may have been noted over the mark of a repair that is still under way.
+            for index in range(len(holding.granted)):
+                if holding.repairing & (1 << index):
+                    holding.granted[index] = None
         release = self._releases.send(holding.spec, holding.token, holding.granted, holding.longest_ttl, now)
         self._lines.freed(holding, now)
         return release

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.validity import ttl_ms
-from aioredlock_ng._core.votes import GRANTED
+from aioredlock_ng._core.votes import GRANTED, Dropped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -84,3 +84,6 @@ class _Repair:
             holding.granted[index] = GRANTED
         elif reply == UNTRUSTED:
             self._context.doubt()
+        elif isinstance(reply, Dropped):
+            # It may have set keys, whatever the acquire was answered.
+            holding.granted[index] = reply

@@ -151,6 +151,13 @@ class Lines:
                 if other is not line and other.holder is None and other.contender is not None:
                     other.contender.wake()
 
+    def undone(self, contender: Contender) -> None:
+        """`contender` takes back what some nodes had granted it; they tell nobody of that in its own process (NOLOOP)."""
+        for line in list(self._touching(contender.keys)):
+            other = line.contender
+            if other is not None and other is not contender and line.holder is None:
+                other.wake()
+
     def unreachable(self, keys: tuple[bytes, ...]) -> bool:
         """True while whoever contends for exactly these keys cannot ask a quorum."""
         line = self._lines.get(keys)

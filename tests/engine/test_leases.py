@@ -147,6 +147,20 @@ async def test_a_late_answer_does_not_lengthen_what_was_shortened_after_it(rig: 
     assert lease.remaining() <= 2.0 - 0.2, "nodes have kept the later, shorter one"
 
 
+async def test_a_release_follows_a_repair_under_way(rig: Rig) -> None:
+    process = await rig.process()
+    rig.ways[1] = 0.02
+    rig.occupy(b"a", ttl=0.0205, on=[1])
+    lease = await process.lock("a").acquire()
+    await lease.extend()
+    # That node's refusal of the acquire has been read by now, and its answer to the repair has not.
+    await asyncio.sleep(0.0375)
+    assert rig.values(b"a")[1] is not None
+    await lease.release()
+    await asyncio.sleep(1)
+    assert rig.clean
+
+
 async def test_refused_renewals_are_retried_at_a_bounded_rate(rig: Rig) -> None:
     process = await rig.process(ttl=0.2, node_timeout=0.02)
     lease = await process.lock("a").acquire()
