@@ -92,6 +92,7 @@ class Process:
     Attributes:
         links: To each server.
         dead: True once it was killed.
+        closing: True time at which it began to close its manager.
         closed: True time at which its manager was closed.
         on_end: Called when it has nothing more to do, or was killed.
     """
@@ -106,7 +107,7 @@ class Process:
         self.links = [Link(world, self.loop, server, plan.profiles[index][server.index]) for server in servers]
         self.loop.process = self
         self.dead = False
-        self.closed = math.inf
+        self.closing = self.closed = math.inf
         self.acquired = self.refused = 0
         skew = plan.skews[index]
         self.redlock = Redlock(
@@ -174,6 +175,7 @@ class Process:
         try:
             await asyncio.gather(*(self._task(actions) for actions in tasks.values()))
         finally:
+            self.closing = self.world.now
             await self.redlock.aclose()
             self.closed = self.world.now
             self.world.note(self.name, "closed")

@@ -339,7 +339,15 @@ class Watch:
                 calm = link.calm_since
                 troubled = max(since, calm if calm < math.inf else now, server.running_since, owner.loop.resumed_at)
                 soon = None
-                if not owner.dead and not owner.loop.stopped and token not in self._abandoned and token not in server.late:
+                # Who closes without a connection to a node cannot tell it.
+                parted = calm + LOOK_EVERY >= owner.closing
+                if (
+                    not parted
+                    and not owner.dead
+                    and not owner.loop.stopped
+                    and token not in self._abandoned
+                    and token not in server.late
+                ):
                     soon = 0.15 + 2 * self._round_trip
                 slow = 1 / min(plan.rates)
                 left.append(Leftover(server.name, key, token, troubled, soon, plan.ttl * slow + self._round_trip + 0.1))
