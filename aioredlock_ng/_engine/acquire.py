@@ -10,13 +10,13 @@ import asyncio
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from aioredlock_ng._core.backoff import quorum_free_in, split_delay, unreachable_delay, wake_delay
 from aioredlock_ng._core.tally import tally
 from aioredlock_ng._core.validity import deadline_of
 from aioredlock_ng._core.votes import GRANTED, counter_of, held_for, is_granted, is_held
 from aioredlock_ng._engine.holding import Holding
 from aioredlock_ng._engine.refusal import not_acquired
 from aioredlock_ng._engine.round import Round
+from aioredlock_ng._engine.waker import Waker
 from aioredlock_ng.errors import AcquireTimeout, LockHeld, QuorumUnreachable
 
 if TYPE_CHECKING:
@@ -30,18 +30,6 @@ if TYPE_CHECKING:
     from aioredlock_ng.errors import LockNotAcquired
 
 __all__ = ["Acquisition"]
-
-TRACKED_POLL = 2.0
-"""Seconds between looks while the servers tell us about changes: only for messages that were lost."""
-
-UNTRACKED_POLL = 0.1
-"""Seconds between looks where they do not: a release before expiry can only be seen by asking."""
-
-QUICK = 0.02
-"""Seconds between an attempt and the next wake-up by which a hand-over inside another process is recognised."""
-
-EXPIRY_MARGIN = 0.002
-"""Seconds after the computed expiry at which to ask: servers round remaining times to milliseconds."""
 
 
 class Acquisition:
@@ -58,6 +46,9 @@ class Acquisition:
     Attributes:
         unreachable: True until an attempt could ask a quorum, and again while the last one could not.
         future: Resolves to the `Holding`, or to the error.
+        keys: See `Contender.keys`.
+        round: The latest attempt.
+        lead: The node that it asked alone; None: all were asked.
     """
 
     __slots__ = (
@@ -66,25 +57,18 @@ class Acquisition:
         "_called_at",
         "_context",
         "_extender",
-        "_failures",
         "_fence",
-        "_gone",
-        "_in_vain",
-        "_lead_index",
         "_limit",
         "_lines",
-        "_look_again",
-        "_outrun",
         "_proposed_us",
         "_releases",
-        "_round",
         "_second",
         "_spec",
-        "_splits",
-        "_timer",
-        "_woken",
+        "_waker",
         "future",
         "keys",
+        "lead",
+        "round",
         "unreachable",
     )
 
@@ -104,16 +88,13 @@ class Acquisition:
         self._spec = spec
         self._blocking_timeout = blocking_timeout
         self._called_at = context.clock()
-        self._round: Round | None = None
+        self.round: Round | None = None
         self._before: Round | None = None
         self._second: Round | None = None
         self._fence = self._proposed_us = 0
-        self._timer: asyncio.TimerHandle | None = None
         self._limit: asyncio.TimerHandle | None = None
-        self._gone: set[int] | None = None
-        self._splits = self._failures = self._in_vain = 0
-        self._lead_index: int | None = None
-        self._look_again = self._woken = self._outrun = False
+        self._waker: Waker | None = None
+        self.lead: int | None = None
         self.unreachable = True
         self.keys = spec.keys
         self.future: asyncio.Future[Holding] = context.loop.create_future()
@@ -148,70 +129,40 @@ class Acquisition:
         else:
             self._begin(now, self._led).ask_lead(lead)
 
-    def wake(self, *, told: bool = False) -> None:
-        """The resource may be free, as the servers told or this process knows: ask now, or soon where others were faster."""
-        context, attempt = self._context, self._round
-        if attempt is None:
-            return
-        if self._timer is None:
-            # Still asking, and what was freed may be freed behind our question: look again after the refusal.
-            self._look_again = True
-            return
-        if told:
-            context.counters.wakeups += 1
-        else:
-            context.counters.wakeups_local += 1
-        self._in_vain = self._in_vain + 1 if context.clock() - attempt.started < QUICK else 0
-        delay = 0.0
-        if self._in_vain or self._splits:
-            delay = max(wake_delay(self._in_vain, context.draw()), split_delay(self._splits, context.draw()))
-        # Alone, one round trip is enough.
-        rivals = self._outrun or delay > 0.0 or self._lines.crowded(self)
-        self._woken = True
-        self._ask_in(delay, lead_first=rivals)
+    @property
+    def crowded(self) -> bool:
+        """See `Asker.crowded`."""
+        return self._lines.crowded(self)
+
+    def wake(self) -> None:
+        """See `Contender.wake`."""
+        if self.round is not None:
+            self._waking().wake(told=False)
 
     def changed(self, index: int) -> None:
-        """A node says that a key changed: ask once so many did that a quorum may be free."""
-        attempt = self._round
-        if attempt is None or attempt.replies[index] is None:
-            return
-        # Also while the round is open: a key that goes between this node's answer and the last one is told only once.
-        if self._gone is None:
-            self._gone = set()
-        self._gone.add(index)
-        self._look()
-
-    def _look(self) -> None:
-        """Wake up when a quorum may be free: nodes that said "gone", and those whose grant was taken back."""
-        attempt, gone = self._round, self._gone
-        if self._timer is None or attempt is None or not gone:
-            return
-        free = gone | {index for index, reply in enumerate(attempt.replies) if is_granted(reply)}
-        only_lead = self._lead_index is not None and self._lead_index in gone
-        if only_lead or len(free) >= self._context.quorum:
-            self._gone = None
-            self.wake(told=True)
+        """See `Contender.changed`."""
+        if self.round is not None and self.round.replies[index] is not None:
+            self._waking().changed(index)
 
     def _ask(self, now: float) -> None:
-        self._lead_index = None
+        self.lead = None
         self._begin(now, self._decided).ask()
 
     def _begin(self, now: float, on_decided: Callable[[Round], None]) -> Round:
         """A new attempt with a fresh token (the same one over attempts gives two holders in 11 model steps)."""
         context, spec = self._context, self._spec
-        if self._round is not None:
-            self._before = self._round
-            self._stop_timer()
-            self._round.on_late = None
-            self._gone = None
-            self._look_again = False
+        if self.round is not None:
+            self._before = self.round
+            self.round.on_late = None
+            if self._waker is not None:
+                self._waker.asked()
         context.counters.attempts += 1
         kind = spec.kind
         if kind.fencing:
             self._proposed_us = context.wall_us()
             self._fence = context.fences.propose(self._proposed_us)
         command = kind.acquiring(spec.keys, spec.slots, context.new_token(), spec.life.ttl_word, self._fence)
-        self._round = attempt = Round(context, command, GRANTED, context.quorum, now, on_decided)
+        self.round = attempt = Round(context, command, GRANTED, context.quorum, now, on_decided)
         return attempt
 
     def _lead(self) -> int | None:
@@ -219,21 +170,21 @@ class Acquisition:
         nodes = self._context.fleet.nodes
         first = crc32(self.keys[0]) % len(nodes)
         order = [*range(first, len(nodes)), *range(first)]
-        self._lead_index = next((index for index in order if nodes[index].ready), None)
-        return self._lead_index
+        self.lead = next((index for index in order if nodes[index].ready), None)
+        return self.lead
 
     def _led(self, attempt: Round) -> None:
         """The lead has answered, or has not in time."""
-        assert self._lead_index is not None
-        reply = attempt.replies[self._lead_index]
+        assert self.lead is not None
+        reply = attempt.replies[self.lead]
         if self.future.cancelled():
             self._decided(attempt)
             return
         if is_held(reply):
             self._context.counters.refused += 1
-            self._wait_for_holder([held_for(reply)])
+            self._wait([held_for(reply)])
         else:
-            self._lead_index = None
+            self.lead = None
             attempt.widen(self._decided)
 
     def give_up(self, error: BaseException | None) -> None:
@@ -249,7 +200,7 @@ class Acquisition:
                 self._extender.release(future.result())
             return
         self._stop()
-        attempt, self._round = self._round, None
+        attempt, self.round = self.round, None
         second, self._second = self._second, None
         if attempt is not None and (attempt.open or (second is not None and second.open)):
             attempt.open = False
@@ -277,7 +228,7 @@ class Acquisition:
                     self._fence_again(attempt, now)
                     return
                 self._stop()
-                self._round = self._second = None
+                self.round = self._second = None
                 context.counters.acquired += 1
                 fence = self._fence if spec.kind.fencing else None
                 holding = Holding(spec, attempt.token, attempt.started, attempt, attempt.replies, fence)
@@ -302,7 +253,7 @@ class Acquisition:
 
     def _fenced(self, second: Round) -> None:
         """Round 2 is decided: with a quorum of acknowledgements this is the fence, else the attempt has failed."""
-        attempt = self._round
+        attempt = self.round
         if self._second is not second or attempt is None:
             return
         for index, reply in enumerate(attempt.replies):
@@ -337,89 +288,45 @@ class Acquisition:
                 self.give_up(self._error(QuorumUnreachable, why))
         elif not reachable:
             self.unreachable = True
-            self._failures += 1
             context.counters.unreachable += 1
-            self._ask_in(unreachable_delay(self._failures, context.draw()), lead_first=False)
+            self._waking().unreachable()
         else:
-            self._splits = self._splits + 1 if counted.granted else 0
-            self._wait_for_holder(counted.held, counted.failed)
+            self._wait(counted.held, counted.failed, split=counted.granted > 0)
 
-    def _wait_for_holder(self, held: list[float | None], failed: int = 0) -> None:
-        """Another holds it: sleep until it may be free, by what the nodes tell or by what the holder has left."""
-        self._failures = 0
+    def _wait(self, remaining: Sequence[float | None], failed: int = 0, *, split: bool | None = None) -> None:
         self.unreachable = False
-        self._outrun = self._outrun or self._woken
-        self._lines.refused(self, woken=self._woken)
-        self._wait(held, failed)
-        if self._look_again:
-            self.wake(told=True)
-        elif self._round is not None:
-            # An answer that comes after the decision may be the one that makes a free quorum.
-            self._round.on_late = self._look
-            self._look()
+        waker = self._waking()
+        self._lines.refused(self, woken=waker.woken)
+        waker.held(remaining, failed, split=split)
 
-    def _wait(self, held: list[float | None], failed: int) -> None:
-        """Until a wake-up, but not for ever: expiry and a slow look at all nodes are the safety net.
-
-        That look asks all nodes, for a key that stays on the lead alone must not stop a majority.
-        """
-        context = self._context
-        nodes = context.fleet.nodes
-        lead = self._lead_index
-        free_in = held[0] if lead is not None else quorum_free_in(held, context.quorum, len(nodes) - failed)
-        if free_in == 0:
-            self._ask_in(split_delay(self._splits, context.draw()), lead_first=lead is None)
-            return
-        tracking = nodes[lead].tracking if lead is not None else sum(n.tracking for n in nodes) >= context.quorum
-        poll = (TRACKED_POLL if tracking else UNTRACKED_POLL) * (0.75 + context.draw() / 2)
-        until_over = float("inf") if free_in is None else free_in + EXPIRY_MARGIN
-        self._stop_timer()
-        self._timer = context.loop.call_later(min(poll, until_over), self._unwoken, until_over < poll)
-
-    def _unwoken(self, over: bool) -> None:
-        """Nobody said anything, but the holder's time is over, or it is time for a slow look."""
-        if over:
-            self._context.counters.wakeups_expiry += 1
-        else:
-            self._context.counters.wakeups_fallback += 1
-        self._ask_again(lead_first=False)
-
-    def _ask_in(self, delay: float, *, lead_first: bool) -> None:
-        self._stop_timer()
-        if delay > 0:
-            self._timer = self._context.loop.call_later(delay, self._ask_again, lead_first)
-        else:
-            self._ask_again(lead_first)
-
-    def _ask_again(self, lead_first: bool) -> None:
-        self._context.counters.looks += 1
-        self.attempt(lead_first=lead_first)
+    def _waking(self) -> Waker:
+        if self._waker is None:
+            self._waker = Waker(self._context, self)
+        return self._waker
 
     def _time_out(self) -> None:
         self._context.counters.timeouts += 1
         # Who waits behind another of this process has asked nobody: what stops that one stops it.
-        if self.unreachable if self._round is not None else self._lines.unreachable(self.keys):
+        if self.unreachable if self.round is not None else self._lines.unreachable(self.keys):
             self.give_up(self._error(QuorumUnreachable, f"no quorum answered within {self._blocking_timeout:g} s"))
         else:
             self.give_up(self._error(AcquireTimeout, f"still held by another after {self._blocking_timeout:g} s"))
 
     def _error(self, kind: type[LockNotAcquired], why: str) -> LockNotAcquired:
         elapsed = self._context.clock() - self._called_at
-        attempt = self._round
+        attempt = self.round
         if attempt is not None and attempt.open and self._before is not None and not any(attempt.replies):
             # Just asked again: what the nodes said the last time tells more.
             attempt = self._before
         return not_acquired(kind, why, self._spec.resource, self._context, attempt, elapsed)
 
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
     def _stop(self) -> None:
-        self._stop_timer()
-        if self._round is not None:
-            self._round.on_late = None
+        if self._waker is not None:
+            self._waker.stop()
+            # They know each other: without this, the collector would have to find them.
+            self._waker = None
+        if self.round is not None:
+            self.round.on_late = None
         if self._limit is not None:
             self._limit.cancel()
             self._limit = None

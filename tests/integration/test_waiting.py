@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from aioredlock_ng import Redlock
-from aioredlock_ng._engine import acquire
+from aioredlock_ng._engine import waker
 from tests.integration.helpers import SHORT_GUARD, all_up, no_keys_left, program, stats_of
 from tests.support.eventually import eventually
 
@@ -31,7 +31,7 @@ KEEPS = "600000"
 @pytest.fixture
 def no_polling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who is not woken by the servers sleeps until long after the test has failed."""
-    monkeypatch.setattr(acquire, "TRACKED_POLL", 300.0)
+    monkeypatch.setattr(waker, "TRACKED_POLL", 300.0)
 
 
 async def sleeping(redlock: Redlock, name: str) -> asyncio.Task[Lease]:

@@ -75,8 +75,8 @@ def _renewed_from_reply(self: LeaseState, number: int, started: float, ttl: floa
 
 
 def _lead_is_proof(self: Acquisition, attempt: Any) -> None:
-    if self._lead_index is not None and is_granted(attempt.replies[self._lead_index]):
-        self._lead_index = None
+    if self.lead is not None and is_granted(attempt.replies[self.lead]):
+        self.lead = None
         self._decided(attempt)
     else:
         _led(self, attempt)

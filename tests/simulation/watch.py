@@ -54,7 +54,7 @@ PROMPT = 0.6
 """Seconds within which a free resource is taken by somebody who waits, besides some round trips."""
 
 SAFETY_NET = 2.5
-"""Seconds between looks of a waiter at the longest (`acquire.TRACKED_POLL` with its jitter)."""
+"""Seconds between looks of a waiter at the longest (`waker.TRACKED_POLL` with its jitter)."""
 
 
 @dataclass(slots=True)
@@ -314,9 +314,9 @@ class Watch:
                 continue
             live |= {holding.token for holding in engine.extender.holdings}
             for asking in [*engine.lines.contenders(), *engine._past_the_lines]:
-                for round_ in (asking._round, asking._second):  # type: ignore[attr-defined]
-                    if round_ is not None and (round_.open or round_ is asking._second) and asking._round is not None:  # type: ignore[attr-defined]
-                        live.add(asking._round.token)  # type: ignore[attr-defined]
+                for round_ in (asking.round, asking._second):  # type: ignore[attr-defined]
+                    if round_ is not None and (round_.open or round_ is asking._second) and asking.round is not None:  # type: ignore[attr-defined]
+                        live.add(asking.round.token)  # type: ignore[attr-defined]
         seen: dict[tuple[int, bytes, bytes], float] = {}
         left = []
         owners = {process.name: process for process in self._processes}

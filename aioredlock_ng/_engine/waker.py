@@ -1,0 +1,186 @@
+"""When a refused acquisition asks again: a key is gone, the holder's time is over, or it is time for a slow look.
+
+It never asks by itself. Most acquisitions are granted at once and have none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from aioredlock_ng._core.backoff import quorum_free_in, split_delay, unreachable_delay, wake_delay
+from aioredlock_ng._core.votes import is_granted
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Sequence
+
+    from aioredlock_ng._engine.context import Context
+    from aioredlock_ng._engine.round import Round
+
+__all__ = ["Asker", "Waker"]
+
+TRACKED_POLL = 2.0
+"""Seconds between looks while the servers tell us about changes: only for messages that were lost."""
+
+UNTRACKED_POLL = 0.1
+"""Seconds between looks where they do not: a release before expiry can only be seen by asking."""
+
+QUICK = 0.02
+"""Seconds between an attempt and the next wake-up by which a hand-over inside another process is recognised."""
+
+EXPIRY_MARGIN = 0.002
+"""Seconds after the computed expiry at which to ask: servers round remaining times to milliseconds."""
+
+
+class Asker(Protocol):
+    """The acquisition.
+
+    Attributes:
+        round: Its latest attempt.
+        lead: The node that it asked alone; None: all were asked.
+    """
+
+    round: Round | None
+    lead: int | None
+
+    @property
+    def crowded(self) -> bool:
+        """True while other processes are likely to ask in the same instant."""
+
+    def attempt(self, *, lead_first: bool) -> None:
+        """Ask again."""
+
+
+class Waker:
+    """Of one acquisition, from its first refusal or the first news while it asks.
+
+    Args:
+        context: The engine's surroundings.
+        asker: Who is to ask again.
+
+    Attributes:
+        woken: True once it asked because something had been freed.
+    """
+
+    __slots__ = ("_asker", "_context", "_failures", "_gone", "_in_vain", "_look_again", "_outrun", "_splits", "_timer", "woken")
+
+    def __init__(self, context: Context, asker: Asker) -> None:
+        self._context = context
+        self._asker = asker
+        self._timer: asyncio.TimerHandle | None = None
+        self._gone: set[int] | None = None
+        self._splits = self._failures = self._in_vain = 0
+        self._look_again = self._outrun = self.woken = False
+
+    def asked(self) -> None:
+        """A new attempt begins."""
+        self.stop()
+        self._gone = None
+        self._look_again = False
+
+    def stop(self) -> None:
+        """Wake nobody any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def wake(self, *, told: bool) -> None:
+        """The resource may be free, as the servers told or this process knows: ask now, or soon where others were faster."""
+        context, attempt = self._context, self._asker.round
+        if attempt is None:
+            return
+        if self._timer is None:
+            # Still asking, and what was freed may be freed behind our question: look again after the refusal.
+            self._look_again = True
+            return
+        if told:
+            context.counters.wakeups += 1
+        else:
+            context.counters.wakeups_local += 1
+        self._in_vain = self._in_vain + 1 if context.clock() - attempt.started < QUICK else 0
+        delay = 0.0
+        if self._in_vain or self._splits:
+            delay = max(wake_delay(self._in_vain, context.draw()), split_delay(self._splits, context.draw()))
+        # Alone, one round trip is enough.
+        rivals = self._outrun or delay > 0.0 or self._asker.crowded
+        self.woken = True
+        self._ask_in(delay, lead_first=rivals)
+
+    def changed(self, index: int) -> None:
+        """Node `index`, which has answered, says that a key changed: ask once so many did that a quorum may be free."""
+        # Also while the round is open: a key that goes between this node's answer and the last one is told only once.
+        if self._gone is None:
+            self._gone = set()
+        self._gone.add(index)
+        self._look()
+
+    def held(self, remaining: Sequence[float | None], failed: int = 0, *, split: bool | None = None) -> None:
+        """Another holds it: sleep until it may be free, by what the nodes tell or by what the holder has left.
+
+        Args:
+            remaining: What it has left, by each node that said so; None: no end.
+            failed: How many nodes cannot be free.
+            split: Whether this attempt had grants too, where all nodes were asked.
+        """
+        self._failures = 0
+        self._outrun = self._outrun or self.woken
+        if split is not None:
+            self._splits = self._splits + 1 if split else 0
+        self._wait(remaining, failed)
+        if self._look_again:
+            self.wake(told=True)
+        elif self._asker.round is not None:
+            # An answer that comes after the decision may be the one that makes a free quorum.
+            self._asker.round.on_late = self._look
+            self._look()
+
+    def unreachable(self) -> None:
+        """No quorum could be asked: again, ever less often."""
+        self._failures += 1
+        self._ask_in(unreachable_delay(self._failures, self._context.draw()), lead_first=False)
+
+    def _look(self) -> None:
+        """Wake up when a quorum may be free: nodes that said "gone", and those whose grant was taken back."""
+        asker, gone = self._asker, self._gone
+        if self._timer is None or asker.round is None or not gone:
+            return
+        free = gone | {index for index, reply in enumerate(asker.round.replies) if is_granted(reply)}
+        if asker.lead in gone or len(free) >= self._context.quorum:
+            self._gone = None
+            self.wake(told=True)
+
+    def _wait(self, remaining: Sequence[float | None], failed: int) -> None:
+        """Until a wake-up, but not for ever: expiry and a slow look at all nodes are the safety net.
+
+        That look asks all nodes, for a key that stays on the lead alone must not stop a majority.
+        """
+        context, lead = self._context, self._asker.lead
+        nodes = context.fleet.nodes
+        free_in = remaining[0] if lead is not None else quorum_free_in(remaining, context.quorum, len(nodes) - failed)
+        if free_in == 0:
+            self._ask_in(split_delay(self._splits, context.draw()), lead_first=lead is None)
+            return
+        tracking = nodes[lead].tracking if lead is not None else sum(n.tracking for n in nodes) >= context.quorum
+        poll = (TRACKED_POLL if tracking else UNTRACKED_POLL) * (0.75 + context.draw() / 2)
+        until_over = float("inf") if free_in is None else free_in + EXPIRY_MARGIN
+        self.stop()
+        self._timer = context.loop.call_later(min(poll, until_over), self._unwoken, until_over < poll)
+
+    def _unwoken(self, over: bool) -> None:
+        """Nobody said anything, but the holder's time is over, or it is time for a slow look."""
+        if over:
+            self._context.counters.wakeups_expiry += 1
+        else:
+            self._context.counters.wakeups_fallback += 1
+        self._ask_again(lead_first=False)
+
+    def _ask_in(self, delay: float, *, lead_first: bool) -> None:
+        self.stop()
+        if delay > 0:
+            self._timer = self._context.loop.call_later(delay, self._ask_again, lead_first)
+        else:
+            self._ask_again(lead_first)
+
+    def _ask_again(self, lead_first: bool) -> None:
+        self._context.counters.looks += 1
+        self._asker.attempt(lead_first=lead_first)
