@@ -27,7 +27,7 @@ BEGIN: Final = {
     "late-grant": 0,
     "unshielded": 179,
     "cancelled": 5,
-    "wakeups": 9,
+    "wakeups": 175,
     "handoff": 0,
     "guard": 19,
     "owed": 1,
