@@ -230,8 +230,10 @@ class Redlock:
             keys = tuple(map(self._keys.key, names))
             if len(set(keys)) != len(keys):
                 raise ConfigurationError(f"lock names {resource_name(names)!r} contain one name twice; name each once")
+            slots = tuple(dict.fromkeys(map(slot_of, keys)))
         else:
-            keys = (self._keys.key(name),)
+            key = self._keys.key(name)
+            keys, slots = (key,), (slot_of(key),)
         if blocking_timeout is not None:
             blocking_timeout = positive_seconds("blocking_timeout", blocking_timeout, zero=True)
         if max_hold is not None:
@@ -239,7 +241,6 @@ class Redlock:
         if on_lost not in ("cancel", "flag"):
             raise ConfigurationError(f"on_lost must be 'cancel' or 'flag', got {on_lost!r}")
         life = self._life if ttl is None else self._life_of(self._options.check_ttl(ttl))
-        slots = tuple(dict.fromkeys(map(slot_of, keys)))
         resource = name if type(name) is str and not more else resource_name(names)
         spec = LockSpec(self._kind, resource, names, keys, slots, life, bool(auto_extend), max_hold)
         return Lock(self.engine, spec, blocking_timeout, on_lost)

@@ -41,7 +41,8 @@ class Releases:
         """
         context, keys = self._context, spec.keys
         command = spec.kind.releasing(keys, token, now + ttl)
-        if replies.count(GRANTED) == len(replies):
+        # Granted or not answered yet: the usual case, without a call per node.
+        if replies.count(GRANTED) + replies.count(None) == len(replies):
             release = Round(context, command, len(keys), context.quorum, now)
             release.ask()
             return release
