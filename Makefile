@@ -1,6 +1,6 @@
 # Everything runs in .venv, made from nothing but a Python 3.11 or newer. `make PYTHON=/path/to/python …` chooses it.
 .DEFAULT_GOAL := test
-.PHONY: test matrix suite check demo bench model simulate chaos proof clean
+.PHONY: test matrix suite check demo bench model simulate chaos proof scaling clean
 
 # The first that runs and is new enough: a version manager's shim may exist and refuse.
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
@@ -54,6 +54,10 @@ proof: model
 # Faults on real servers for as long as is asked for: docs/proof.md. `make chaos ARGS="--duration 30m --seed 7"`.
 chaos: .venv/ready
 	$(BIN)/python -m tests.chaos $(ARGS)
+
+# What happens at scale, measured, simulated and calculated: docs/scaling.md.
+scaling: .venv/ready .cache/servers
+	$(BIN)/python -m benchmarks.scaling $(ARGS)
 
 clean:
 	rm -rf .venv .nox .cache build dist htmlcov .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis

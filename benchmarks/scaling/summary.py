@@ -1,0 +1,66 @@
+"""What the figures come to, in a few sentences; every number in them is one of the study's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["summary"]
+
+
+_WHERE = {"loopback": "over loopback", "one zone": "in one zone"}
+
+
+def summary(document: dict[str, Any]) -> Iterator[str]:
+    """Sentences in Markdown."""
+    measured, calculated = document["measured"], document["calculated"]
+    commands, share = measured["commands"], calculated["share"]
+    pair = commands["acquire"]["single"] + commands["release"]["single"]
+    yield (
+        f"**A set of nodes does {_round(calculated['acquisitions']['single'])} to "
+        f"{_round(calculated['acquisitions']['pipelined'])} acquisitions a second at {share:.0%} of one core of each server**, "
+        f"however many nodes it has: every node sees every acquisition, which costs it {pair:.0f} µs with its release. "
+        "More nodes bear more failures; they carry no more load."
+    )
+    client = measured["client"]
+    few, many = min(client, key=int), max(client, key=int)
+    yield (
+        f"**What nodes cost is the asking process's CPU**: {client[few]:.0f} µs per acquire and release with {few} nodes, "
+        f"{client[many]:.0f} µs with {many}."
+    )
+    rows = document["simulated"]["latency"]
+    networks = list(dict.fromkeys(row["network"] for row in rows))
+    spans = []
+    for network in networks:
+        times = [row["p50"] * 1e3 for row in rows if row["network"] == network and row["condition"] == "all well"]
+        spans.append(f"{float(f'{min(times):.2g}'):g} to {float(f'{max(times):.2g}'):g} ms {_WHERE.get(network, network)}")
+    yield (
+        f"**Latency is the distance to the median node**, and hardly depends on how many there are: {', '.join(spans)} "
+        f"(p50 with {few} to {many} nodes, all well). One slow or dead node of five or more hardly shows."
+    )
+    found = document["simulated"]["contention"]
+    last = found[-1]
+    best = max(found[1:], key=lambda row: row["rate"])
+    yield (
+        f"**One lock that many processes fight for does some {_round(best['rate'])} acquisitions a second in one zone**, "
+        f"and each wakes all who wait: {last['commands']:.0f} commands and {last['pushes']:.0f} pushes per acquisition with "
+        f"{last['processes']} processes. This breaks first, and sharding does not mend it."
+    )
+    leases = ", ".join(f"{_round(count)} at a ttl of {ttl} s" for ttl, count in calculated["leases"].items())
+    million = next(row for row in calculated["resources"] if row["resources"] == 1_000_000)
+    yield (
+        f"**Held locks cost renewals, not memory**: {share:.0%} of a server's core renews {leases}. A million of them take "
+        f"{million['memory'] / 1e6:,.0f} MB of each node."
+    )
+    limit = measured["memory"]["maxclients"]
+    yield (
+        f"**A client process is one connection per node**: {limit:,.0f} processes are what a server accepts by default "
+        "(`maxclients`), and sharding makes it more connections, not fewer."
+    )
+
+
+def _round(number: float) -> str:
+    """Two digits: that is what such figures are worth."""
+    return f"{float(f'{number:.2g}'):,.0f}"
