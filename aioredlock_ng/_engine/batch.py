@@ -36,7 +36,7 @@ class Batch:
         started: Instant before the first byte is queued.
         on_yes: Called with holdings that a quorum of nodes has; each is named once.
         on_no: Called for each that a quorum can no longer have, within the node timeout.
-        on_unsure: Called for each of which no quorum can say yes any more, though it may have it.
+        on_unsure: Called for each of which neither can be known any more.
         on_late: Called at the node timeout for each of which a quorum may still say yes.
         on_missing: Called for each node that has no keys of some, with those and the node's index, however late.
         stands: False once the command must not be sent again.
@@ -170,7 +170,7 @@ class Batch:
             elif total - no < quorum and not self._late:
                 self._settled.add(holding)
                 self._on_no(holding)
-            elif yes + silent < quorum:
+            elif yes + silent < quorum and (self._late or total - no - silent >= quorum):
                 self._settled.add(holding)
                 self._on_unsure(holding)
             else:

@@ -75,6 +75,21 @@ async def test_keys_deleted_on_a_quorum_are_noticed_at_once(rig: Rig) -> None:
     assert lease.lost
 
 
+@pytest.mark.parametrize("rig", [5], indirect=True)
+async def test_keys_deleted_are_noticed_at_once_though_a_node_is_down_and_another_slow(rig: Rig) -> None:
+    process = await rig.process(ttl=30.0)
+    lease = await process.lock("a").acquire()
+    await asyncio.sleep(1)
+    rig.stop(0)
+    rig.hang(1)
+    await asyncio.sleep(1)
+    before = now()
+    rig.vacate(b"a", on=(2, 3, 4))
+    await lease.wait_lost()
+    assert now() - before < 0.01, "three of five say that they have none: that is proof"
+    assert lease.lost
+
+
 @pytest.mark.parametrize("without", [{"fencing": False}, {"recovery_guard": None}], ids=lambda without: next(iter(without)))
 async def test_keys_deleted_on_a_minority_lose_nothing(rig: Rig, without: dict[str, Any]) -> None:
     process = await rig.process(ttl=3.0, **without)
