@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import selectors
 import shutil
 import socket
 import tempfile
@@ -162,26 +163,34 @@ class Nodes:
         """Delete a lock's key on several nodes at once, where it has this value.
 
         Returns:
-            The instant just before the first was told, and how many keys each node deleted; none for those that went away.
+            The instant at which so many had that no majority is left (if never, that just before the first was told),
+            and how many keys each node deleted; none for those that went away.
         """
         word = _packed("EVAL", _DELETE, "1", name, token)
         addresses = self.addresses
         lines: dict[int, socket.socket] = {}
         deleted: dict[int, int] = {}
-        with contextlib.ExitStack() as stack:
+        gone: list[int] = []
+        with contextlib.ExitStack() as stack, selectors.DefaultSelector() as waiting:
             for index in indexes:
                 with contextlib.suppress(OSError):
                     lines[index] = stack.enter_context(socket.create_connection(addresses[index], timeout=2))
             began = now()
-            for line in lines.values():
-                with contextlib.suppress(OSError):
-                    line.sendall(word)
             for index, line in lines.items():
                 with contextlib.suppress(OSError):
-                    reply = stack.enter_context(line.makefile("rb")).readline()
+                    line.sendall(word)
+                    waiting.register(line, selectors.EVENT_READ, index)
+            while waiting.get_map() and (ready := waiting.select(2)):
+                for key, _ in ready:
+                    waiting.unregister(key.fileobj)
+                    reply = b""
+                    with contextlib.suppress(OSError):
+                        reply = lines[key.data].recv(64)
                     if reply.startswith(b":"):
-                        deleted[index] = int(reply[1:])
-        return began, deleted
+                        deleted[key.data] = int(reply[1:])
+                        gone += [now()] * deleted[key.data]
+        needed = len(gone) - len(addresses) // 2
+        return gone[needed - 1] if needed > 0 else began, dict(sorted(deleted.items()))
 
 
 def _local(memory: str) -> LocalServer:

@@ -153,7 +153,10 @@ def _told(judgement: Judgement, record: Record, holds: dict[str, list[Hold]]) ->
             continue
         if hold.lost is None:
             end = hold.ended or hold.killed or record.over
-            if end - at > record.ttl * NANO:
+            if delete["again"]:
+                # It got them back before anybody else had them.
+                judgement.beyond.append(Finding("keys deleted one by one, set again", at, f"{delete['name']}: {_who(hold)}"))
+            elif end - at > record.ttl * NANO:
                 judgement.violations.append(Finding("never told", at, f"{delete['name']}: {_who(hold)} went on"))
             continue
         if record.stood_still(hold.process, at, hold.lost):

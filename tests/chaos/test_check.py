@@ -211,7 +211,7 @@ def test_a_holder_that_never_hears_of_its_loss_is_found(story: Story) -> None:
     assert story.told() == (["never told"], [])
 
 
-@pytest.mark.parametrize(("on", "again"), [((0, 1, 2), (0, 1)), ((0, 1), (0,))])
+@pytest.mark.parametrize(("on", "again"), [((0, 1, 2), (0, 1)), ((0, 1), (0,)), ((0, 1, 2), (2,))])
 def test_keys_that_were_set_again_were_no_loss(on: tuple[int, ...], again: tuple[int, ...], story: Story) -> None:
     story.hold("one", 10, 4_000, deadline=5_000, token="taken")
     story.delete(1_000, "taken", again, on)
