@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.environments import ROOT, python_with
 from benchmarks.machine import describe
+from benchmarks.scaling.page import write_page
 from benchmarks.scaling.study import FULL, QUICK, run
-from benchmarks.scaling.tables import sections, write_page
+from benchmarks.scaling.tables import sections
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

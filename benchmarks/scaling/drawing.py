@@ -57,7 +57,8 @@ def _contention(found: list[dict[str, Any]], waiting: list[dict[str, Any]]) -> F
     left.plot(processes, [row["rate"] for row in found], color=_COLOURS[0], marker="o", label="acquisitions/s")
     left.plot(processes, [row["changes"] for row in found], color=_COLOURS[1], marker="s", label="to another process/s")
     middle.plot(processes, [row["commands"] for row in found], color=_COLOURS[0], marker="o", label="commands")
-    middle.plot(processes, [row["pushes"] for row in found], color=_COLOURS[1], marker="s", label="pushes")
+    told = [row for row in found if row["pushes"]]
+    middle.plot([r["processes"] for r in told], [r["pushes"] for r in told], color=_COLOURS[1], marker="s", label="pushes")
     clients = [row["clients"] for row in waiting]
     right.plot(clients, [row["rate"] for row in waiting], color=_COLOURS[3], marker="o", label="calculated")
     right.plot(processes, [row["rate"] for row in found], color=_COLOURS[0], marker="o", label="simulated")
@@ -108,7 +109,7 @@ def _load(found: list[dict[str, Any]]) -> Figure:
         title="acquire under load, one zone, simulated", xlabel="acquisitions/s", ylabel="ms", yscale="log", xlim=(0, None)
     )
     axes.grid(alpha=0.3, which="both")
-    axes.legend(frameon=False)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 

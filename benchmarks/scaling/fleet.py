@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng import Redlock
-from aioredlock_ng._scripts.kinds import SCRIPTS
+from benchmarks.scaling.busy import EPOCH, BusyServer, Tally
 from tests.simulation.network import Link, Profile
-from tests.simulation.server import End, Server
 from tests.simulation.surroundings import surroundings
 from tests.simulation.world import ProcessLoop, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
     from random import Random
-
-    from tests.simulation.network import Connection
 
 __all__ = ["NETWORKS", "Fleet", "Member", "Network", "simulated"]
 
@@ -32,9 +28,6 @@ LATE = 0.005
 
 CLOCKS_APART = 0.005
 """Seconds by which wall clocks are wrong either way: what NTP keeps without effort."""
-
-
-_EPOCH = 1.7e9
 
 
 class Network:
@@ -66,121 +59,6 @@ NETWORKS = {
 """The ranges are those of tests/simulation/plan.py."""
 
 
-_NAMES = {script.sha: script.name for script in SCRIPTS}
-
-
-class Tally(list[tuple[object, ...]]):
-    """Counts what the servers did, in place of the world's log.
-
-    Attributes:
-        commands: By script.
-        pushes: Connections told of a changed key.
-        votes: Nodes that granted, by attempt.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._before: set[object] = set()
-        self.votes: Counter[object] = Counter()
-        self.start()
-
-    def start(self) -> None:
-        """Count from nothing."""
-        # Some of their votes were counted, the others would be.
-        self._before.update(self.votes)
-        self.commands: Counter[str] = Counter()
-        self.votes = Counter()
-        self.pushes = 0
-
-    def append(self, entry: tuple[object, ...]) -> None:
-        # Of a server: when, its name, whose, the script, the first key, the first argument, the reply.
-        if len(entry) != 7:
-            return
-        script, reply = str(entry[3]), entry[6]
-        self.commands[script] += 1
-        if script == "acquire_guarded" and (reply == 1 or (isinstance(reply, list) and reply[0] == 1)):
-            arguments: Any = entry[5]
-            if arguments[0] not in self._before:
-                self.votes[arguments[0]] += 1
-
-    def splits(self, quorum: int) -> int:
-        """Attempts that some nodes granted, but no quorum."""
-        return sum(votes < quorum for votes in self.votes.values())
-
-
-class BusyServer(Server):
-    """A server that takes its time.
-
-    Args:
-        costs: Seconds per script (of `extend` and `watch`: per key), and under "push" for each that is told.
-
-    Attributes:
-        busy: Seconds that it has worked.
-    """
-
-    def __init__(self, world: World, index: int, tally: Tally, costs: Mapping[str, float]) -> None:
-        super().__init__(world, index, 1.0, _EPOCH)
-        self.busy = 0.0
-        self._tally = tally
-        self._costs = costs
-        self._busy_until = 0.0
-
-    def accept(self, connection: Connection) -> End:
-        """See `Server`."""
-        end = _BusyEnd(self, connection)
-        self._ends.append(end)
-        return end
-
-    def execute(self, end: End, words: list[bytes]) -> bytes:
-        """See `Server`; the reply waits for the server to be done."""
-        reply = super().execute(end, words)
-        script = _NAMES.get(words[1], "") if words[0] == b"EVALSHA" else ""
-        self._work(self._costs.get(script, 0.0) * (int(words[2]) if script in ("extend", "watch") else 1))
-        return reply
-
-    def push(self) -> None:
-        """A connection is told."""
-        self._tally.pushes += 1
-        self._work(self._costs.get("push", 0.0))
-
-    def when_done(self, call: Callable[[bytes], None], data: bytes) -> None:
-        """Call once everything that was asked is done."""
-        self.world.at(max(self.world.now, self._busy_until), call, data)
-
-    def _work(self, seconds: float) -> None:
-        self.busy += seconds
-        self._busy_until = max(self._busy_until, self.world.now) + seconds
-
-
-class _BusyEnd(End):
-    def __init__(self, server: BusyServer, connection: Connection) -> None:
-        super().__init__(server, connection)
-        self._busy = server
-        self._connection = _Later(server, connection)  # type: ignore[assignment]
-
-    def told(self, keys: list[bytes] | None) -> None:
-        self._busy.push()
-        super().told(keys)
-
-
-class _Later:
-    """Stands for the connection: what the server says leaves once it is done."""
-
-    def __init__(self, server: BusyServer, connection: Connection) -> None:
-        self._server = server
-        self._connection = connection
-
-    @property
-    def dead(self) -> bool:
-        return self._connection.dead
-
-    def answer(self, data: bytes) -> None:
-        self._server.when_done(self._connection.answer, data)
-
-    def hang_up(self) -> None:
-        self._connection.hang_up()
-
-
 class Member:
     """One process with its manager.
 
@@ -201,7 +79,7 @@ class Member:
         self.rng = world.rng(f"work {index}")
         self.fleet = fleet
         self.links = [Link(world, self.loop, server, network.profile(self.rng)) for server in fleet.servers]
-        skew = _EPOCH + self.rng.uniform(-CLOCKS_APART, CLOCKS_APART)
+        skew = EPOCH + self.rng.uniform(-CLOCKS_APART, CLOCKS_APART)
         self.redlock = Redlock(
             self.links,  # type: ignore[arg-type]
             ttl=10.0,

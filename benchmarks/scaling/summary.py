@@ -35,7 +35,9 @@ def summary(document: dict[str, Any]) -> Iterator[str]:
     spans = []
     for network in networks:
         times = [row["p50"] * 1e3 for row in rows if row["network"] == network and row["condition"] == "all well"]
-        spans.append(f"{float(f'{min(times):.2g}'):g} to {float(f'{max(times):.2g}'):g} ms {_WHERE.get(network, network)}")
+        least, most = (float(f"{of(times):.2g}") for of in (min, max))
+        span = f"{least:g}" if least == most else f"{least:g} to {most:g}"
+        spans.append(f"{span} ms {_WHERE.get(network, network)}")
     yield (
         f"**Latency is the distance to the median node**, and hardly depends on how many there are: {', '.join(spans)} "
         f"(p50 with {few} to {many} nodes, all well). One slow or dead node of five or more hardly shows."

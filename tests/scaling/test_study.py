@@ -12,8 +12,9 @@ import pytest
 from benchmarks.scaling.__main__ import main
 from benchmarks.scaling.calculated import calculate
 from benchmarks.scaling.fleet import NETWORKS, simulated
+from benchmarks.scaling.page import write_page
 from benchmarks.scaling.scenarios import contention, latency, load, mix
-from benchmarks.scaling.tables import sections, write_page
+from benchmarks.scaling.tables import sections
 
 if TYPE_CHECKING:
     from random import Random

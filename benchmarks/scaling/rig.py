@@ -1,0 +1,92 @@
+"""One real server and the library's own commands for it, packed; and what it says that they cost it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.fencing import SLOTS
+from aioredlock_ng._engine.batch import BATCH
+from aioredlock_ng._scripts import Command
+from aioredlock_ng._scripts.kinds import MARKER_KEY, SCRIPTS, guarded_mutex
+from benchmarks.scaling.wire import Wire
+
+if TYPE_CHECKING:
+    from aioredlock_ng._scripts import Script
+    from aioredlock_ng._scripts.kinds import LockKind
+    from aioredlock_ng.testing import LocalServer
+
+__all__ = ["Rig", "used"]
+
+_TTL = 600_000
+_GUARD_MS = 60_000
+
+
+class Rig:
+    """One server with a trusted marker, and what is to be asked of it.
+
+    Args:
+        server: Running, and nobody else's.
+        names: How many locks a round takes.
+    """
+
+    def __init__(self, server: LocalServer, names: int) -> None:
+        self.server = server
+        self.names = names
+        self.wire = Wire(server.port)
+        run_id = server.info()["run_id"].encode()
+        self.kind = guarded_mutex(fencing=True, vouch=b"%b:%d" % (run_id, _GUARD_MS))
+        for script in SCRIPTS:
+            self.wire.ask("SCRIPT", "LOAD", script.source)
+        self.wipe()
+
+    def wipe(self) -> None:
+        """Forget all locks and counters."""
+        self.wire.ask("FLUSHALL")
+        self.wire.ask("SET", MARKER_KEY, self.kind.vouch)
+
+    def key(self, number: int) -> tuple[bytes, ...]:
+        """One lock's keys: a name of usual length."""
+        return (b"orders:%09d" % number,)
+
+    def slot(self, number: int) -> tuple[bytes, ...]:
+        """One lock's fence counter; neighbours have different ones."""
+        return (b"%d" % (number % SLOTS),)
+
+    def acquire(self, token: bytes, fence: int, kind: LockKind | None = None) -> list[Command]:
+        """The first round of an acquire, for each lock."""
+        kind = kind or self.kind
+        ttl = b"%d" % _TTL
+        return [kind.acquiring(self.key(n), self.slot(n), token, ttl, fence + n) for n in range(self.names)]
+
+    def release(self, token: bytes) -> list[Command]:
+        """A release of each lock."""
+        return [self.kind.releasing(self.key(n), token, 0.0) for n in range(self.names)]
+
+    def confirm(self, token: bytes, fence: int) -> list[Command]:
+        """The second round of an acquire, for each lock."""
+        return [self.kind.confirming(self.key(n), self.slot(n), token, fence + n) for n in range(self.names)]
+
+    def repair(self, token: bytes, fence: int) -> list[Command]:
+        """Each lock set again."""
+        return [self.kind.repairing_of(self.key(n), self.slot(n), token, _TTL, fence + n) for n in range(self.names)]
+
+    def batches(self, script: Script, token: bytes, size: int = BATCH) -> list[Command]:
+        """Renewals or looks, many locks in one command as the library sends them."""
+        calls = []
+        first: tuple[int, ...] = (_TTL,) if script is self.kind.extend else ()
+        for start in range(0, self.names, size):
+            keys = tuple(self.key(n)[0] for n in range(start, min(start + size, self.names)))
+            calls.append(Command(script, keys, (*first, *(token,) * len(keys))))
+        return calls
+
+
+def used(server: LocalServer) -> tuple[float, float]:
+    """Seconds of CPU since its start, and microseconds within scripts."""
+    info = server.info()
+    fields = dict(pair.split("=") for pair in _statistics(server).get("cmdstat_evalsha", "usec=0").split(","))
+    return float(info["used_cpu_sys"]) + float(info["used_cpu_user"]), float(fields["usec"])
+
+
+def _statistics(server: LocalServer) -> dict[str, str]:
+    lines = server.command("INFO", "commandstats").decode().splitlines()
+    return dict(line.split(":", 1) for line in lines if ":" in line)
