@@ -26,7 +26,7 @@ class Size:
 
     Attributes:
         names: Locks per measurement of a command, and of memory.
-        rounds: Measurements of each command, of which the median counts; and of the client, of which the least does.
+        rounds: Measurements of each command and of the client, of which the least counts.
         watchers: Connections that a release is pushed to.
         batches: Leases per command.
         all_servers: Batches on all server versions at hand.
@@ -139,7 +139,7 @@ def _measured(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
     measured["locks"] = many
     measured["memory"] = measure_memory(many, max(size.watchers))
     say("measuring the client")
-    # In turn, for the machine's mood changes; and the least, for other work only adds.
+    # In turn, for the machine's mood changes.
     runs = [{nodes: measure_client(nodes, size.cycles) for nodes in size.nodes} for _ in range(size.rounds)]
     measured["client"] = {str(nodes): min(run[nodes] for run in runs) for nodes in size.nodes}
     return measured

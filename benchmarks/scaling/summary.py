@@ -44,9 +44,10 @@ def summary(document: dict[str, Any]) -> Iterator[str]:
     )
     found = document["simulated"]["contention"]
     last = found[-1]
-    best = max(found[1:], key=lambda row: row["rate"])
+    rates = [row["rate"] for row in found if row["processes"] > 1]
     yield (
-        f"**One lock that many processes fight for does some {_round(best['rate'])} acquisitions a second in one zone**, "
+        f"**One lock that many processes fight for does {_round(min(rates))} to {_round(max(rates))} acquisitions a second "
+        "in one zone**, "
         f"and each wakes all who wait: {last['commands']:.0f} commands and {last['pushes']:.0f} pushes per acquisition with "
         f"{last['processes']} processes. This breaks first, and sharding does not mend it."
     )
