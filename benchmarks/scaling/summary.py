@@ -27,8 +27,10 @@ def summary(document: dict[str, Any]) -> Iterator[str]:
     client = measured["client"]
     few, many = min(client, key=int), max(client, key=int)
     yield (
-        f"**What nodes cost is the asking process's CPU**: {client[few]:.0f} µs per acquire and release with {few} nodes, "
-        f"{client[many]:.0f} µs with {many}."
+        f"**What nodes cost is messages**: {2 * int(few)} commands per acquire and release with {few}, {2 * int(many)} "
+        f"with {many}. The asking process took {min(client.values()):.0f} to {max(client.values()):.0f} µs of CPU for it, "
+        "which grows less than the "
+        "commands do, for what goes to a node in one tick is one write."
     )
     rows = document["simulated"]["latency"]
     networks = list(dict.fromkeys(row["network"] for row in rows))
