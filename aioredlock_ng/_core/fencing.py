@@ -28,10 +28,11 @@ class FenceClock:
         offset: Microseconds by which the fences seen elsewhere are ahead of this machine's clock.
     """
 
-    __slots__ = ("_last", "offset")
+    __slots__ = ("_fastest", "_last", "offset")
 
     def __init__(self) -> None:
         self._last = 0
+        self._fastest: dict[int, int] = {}
         self.offset = 0
 
     def propose(self, now_us: int, above: int = 0) -> int:
@@ -44,12 +45,22 @@ class FenceClock:
         self._last = fence
         return fence
 
-    def overtaken(self, counter: int, proposed_us: int) -> None:
+    def overtaken(self, counter: int, node: int, proposed_us: int, answered_us: int) -> None:
         """A node's counter was not below what we proposed at `proposed_us`: what then would have been above it?
 
         Counters come from the past, so this converges on the fastest clock from below: of n fences that alternate with
-        those of a faster clock, about the n-th part takes a second round, and no two clocks drive each other ahead.
+        those of a faster clock, about the n-th part takes a second round. But a counter may also be of somebody who
+        proposed after us and was faster; learned as it is, processes would drive each other ahead without end. Our question can
+        have been overtaken only by as much as its round trip was longer than that node's shortest.
+
+        Args:
+            counter: The node's.
+            node: Its index.
+            proposed_us: Microseconds of the wall clock.
+            answered_us: The same, when that node's answer came.
         """
-        ahead = counter + 1 - proposed_us
+        took = max(0, answered_us - proposed_us)
+        self._fastest[node] = fastest = min(took, self._fastest.get(node, took))
+        ahead = counter + 1 - proposed_us - (took - fastest)
         if ahead > self.offset:
             self.offset = ahead

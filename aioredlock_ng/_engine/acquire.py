@@ -244,9 +244,11 @@ class Acquisition:
         context, spec = self._context, self._spec
         context.counters.second_rounds += 1
         highest = max(map(counter_of, filter(is_granted, attempt.replies)))
-        context.fences.overtaken(highest, self._proposed_us)
-        self._proposed_us = context.wall_us()
-        self._fence = context.fences.propose(self._proposed_us, highest)
+        wall_us = context.wall_us()
+        if attempt.decider is not None:
+            counter = counter_of(attempt.replies[attempt.decider])
+            context.fences.overtaken(counter, attempt.decider, self._proposed_us, wall_us)
+        self._fence = context.fences.propose(wall_us, highest)
         command = spec.kind.confirming(spec.keys, spec.slots, attempt.token, self._fence)
         self._second = Round(context, command, GRANTED, context.quorum, now, self._fenced)
         self._second.ask_some([index for index, reply in enumerate(attempt.replies) if is_granted(reply)])
@@ -262,8 +264,6 @@ class Acquisition:
                 attempt.replies[index] = GRANTED if acknowledged else [1, self._fence]
         attempt.unfenced = 0
         attempt.yes = second.yes
-        if not second.won:
-            self._context.fences.overtaken(max(map(counter_of, second.replies)), self._proposed_us)
         self._decided(attempt)
 
     def _undo(self, attempt: Round) -> None:

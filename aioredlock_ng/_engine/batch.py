@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["BATCH", "Batch"]
 
 BATCH = 128
-"""Leases per command: a server is busy with it for some 0.2 ms."""
+"""Leases per command: a server is busy with it for less than a millisecond."""
 
 
 class Batch:
@@ -61,6 +61,7 @@ class Batch:
         "_on_no",
         "_on_unsure",
         "_on_yes",
+        "_partial",
         "_pending",
         "_settled",
         "_slot",
@@ -99,7 +100,7 @@ class Batch:
         self._late = False
         self.started = started
         self.replies: list[Reply] = [None] * len(context.fleet.nodes)
-        self._full = self._answered = 0
+        self._full = self._partial = self._answered = 0
         self._settled: set[Holding] = set()
         self._confirmed: set[Holding] = set()
         self.done: asyncio.Future[None] | None = None
@@ -117,9 +118,10 @@ class Batch:
         if reply == len(self.command.keys):
             self._full += 1
         elif type(reply) is list:
+            self._partial += 1
             lacking = (held for at, held in self._positions() if _is_missing(reply[at : at + len(held.spec.keys)]))
             self._on_missing(lacking, index)
-        if self._pending and (self._answered >= self._context.quorum or type(reply) is not int):
+        if self._pending and self._can_tell():
             self._judge()
 
     def stands(self) -> bool:
@@ -148,6 +150,12 @@ class Batch:
         self._slot.discard(self)
         if self.done is not None and not self.done.done():
             self.done.set_result(None)
+
+    def _can_tell(self) -> bool:
+        """False while no holding can be decided: they need not be looked at one by one."""
+        quorum, silent = self._context.quorum, len(self.replies) - self._answered
+        some = self._full + self._partial
+        return self._full >= quorum or some + silent < quorum or (self._partial > 0 and self._answered >= quorum)
 
     def _judge(self) -> None:
         quorum, total = self._context.quorum, len(self.replies)

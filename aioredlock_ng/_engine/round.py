@@ -46,6 +46,7 @@ class Round:
         replies: Per node of the manager; None where it was not asked or has not answered. Late answers still arrive.
         yes: How many said yes before it was decided.
         unfenced: How many of those granted an acquire without acknowledging its fence.
+        decider: The node whose such grant was the last one needed.
         open: True until decided.
         on_late: Called after each answer from now on; for who lost the round and wonders which nodes are free.
         expired: True when the node timeout decided it.
@@ -63,6 +64,7 @@ class Round:
         "_waiter",
         "_wanted",
         "command",
+        "decider",
         "expired",
         "on_late",
         "open",
@@ -92,6 +94,7 @@ class Round:
         self.yes = self.unfenced = self._no = 0
         self.open = True
         self.expired = False
+        self.decider: int | None = None
         self.on_late: Callable[[], None] | None = None
         self.started = started
 
@@ -160,6 +163,7 @@ class Round:
             self.unfenced += 1
             self.yes += 1
             if self.yes == self._quorum:
+                self.decider = index
                 self._decide()
         else:
             self._no += 1

@@ -43,6 +43,7 @@ COMMANDS_IN_SCRIPTS: Final[dict[str, Callable[[bytes, bytes, bytes, int], tuple[
     "SET": lambda key, counters, token, ttl: (key, token, "NX", "PX", ttl),
     "GET": lambda key, counters, token, ttl: (key,),
     "GETEX": lambda key, counters, token, ttl: (key,),
+    "MGET": lambda key, counters, token, ttl: (key,),
     "PTTL": lambda key, counters, token, ttl: (key,),
     "PEXPIRE": lambda key, counters, token, ttl: (key, ttl),
     "ZADD": lambda key, counters, token, ttl: (counters, 1, "0"),

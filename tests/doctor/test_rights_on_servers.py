@@ -32,6 +32,7 @@ RIGHTS = {
     "set": ERROR,
     "get": ERROR,
     "getex": ERROR,
+    "mget": ERROR,
     "pttl": ERROR,
     "pexpire": ERROR,
     "del": ERROR,

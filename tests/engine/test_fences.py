@@ -142,11 +142,21 @@ def test_proposals_rise_and_follow_the_fastest_clock() -> None:
     assert fences.propose(1000) == 1000
     assert fences.propose(1000) == 1001
     assert fences.propose(500) == 1002
-    fences.overtaken(4999, 1000)
+    fences.overtaken(4999, 0, 1000, 1200)
     assert fences.propose(1010) == 5010
     assert fences.propose(1011, above=9000) == 9001
-    fences.overtaken(100, 1000)
+    fences.overtaken(100, 0, 1000, 1200)
     assert fences.propose(8000) == 12_000, "a counter behind us teaches nothing"
+
+
+def test_who_asked_later_and_was_faster_is_no_faster_clock() -> None:
+    fences = FenceClock()
+    fences.overtaken(1000, 0, 1000, 1200)
+    assert fences.offset == 1
+    fences.overtaken(2900, 0, 2000, 3200)
+    assert fences.offset == 1, "900 later, while our question took 1000 longer than it must"
+    fences.overtaken(4300, 0, 4000, 4200)
+    assert fences.offset == 301, "a clock that is ahead"
 
 
 async def test_names_that_share_a_counter_can_be_locked_together(rig: Rig) -> None:

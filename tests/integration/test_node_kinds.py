@@ -137,7 +137,7 @@ async def test_the_rights_in_the_docs_suffice(binary: Path, start_server: Callab
         assert await redlock.force_release("lock:order") == 0
 
 
-NEEDED = ["+evalsha", "+eval", "+set", "+get", "+getex", "+pttl", "+pexpire", "+del", "+time", "+zadd"]
+NEEDED = ["+evalsha", "+eval", "+set", "+get", "+getex", "+mget", "+pttl", "+pexpire", "+del", "+time", "+zadd"]
 KEYS = ["~lock:*", f"~{OWN}*"]
 
 
