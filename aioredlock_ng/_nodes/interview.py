@@ -10,6 +10,7 @@ from hiredis import pack_command
 from aioredlock_ng._core.votes import Dropped, Unsent
 from aioredlock_ng._nodes.channel import Channel
 from aioredlock_ng._nodes.outbox import Outbox
+from aioredlock_ng._nodes.question import Question
 from aioredlock_ng._scripts import Request
 
 if TYPE_CHECKING:
@@ -26,24 +27,6 @@ _GOODBYE = 1.0
 
 class NoAnswer(Exception):
     """None came in time, or the connection was lost; the text says at which step and why."""
-
-
-class _Question:
-    """Asks one thing and takes the answer."""
-
-    def __init__(self, command: Request, started: float) -> None:
-        self.command = command
-        self.started = started
-        self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-
-    def stands(self) -> bool:
-        """See `Sink.stands`: a script that the server does not know is sent in full."""
-        return True
-
-    def deliver(self, index: int, reply: Reply) -> None:
-        """See `Sink.deliver`."""
-        if not self.reply.done():
-            self.reply.set_result(reply)
 
 
 class Interview:
@@ -78,7 +61,7 @@ class Interview:
 
         Safety: cancelled, the server may have executed it.
         """
-        question = _Question(command, self._clock())
+        question = Question(command, self._clock())
         self._channel.ask(question)
         try:
             async with asyncio.timeout(self._within):
@@ -92,7 +75,7 @@ class Interview:
     def close(self, last: Request | None = None) -> None:
         """Ask `last`, whose answer nobody waits for, and close the connection behind it."""
         if last is not None:
-            self._channel.ask(_Question(last, self._clock()))
+            self._channel.ask(Question(last, self._clock()))
         self._channel.close("examined")
 
     async def gone(self) -> None:

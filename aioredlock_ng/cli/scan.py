@@ -12,6 +12,7 @@ from aioredlock_ng._core.inspection import lock_info
 from aioredlock_ng._core.keys import OWN_KEYS, KeyFormat
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.votes import Refusal, acquire_vote
+from aioredlock_ng._nodes.question import Question
 from aioredlock_ng._scripts import Command, Request
 from aioredlock_ng._scripts.kinds import MUTEX
 
@@ -117,24 +118,6 @@ class Scan:
         return key[len(self._prefix) : len(key) - len(self._suffix)].decode("utf-8", "backslashreplace")
 
 
-class _Question:
-    """Asks one node one thing; see `Sink`."""
-
-    def __init__(self, command: Request, started: float) -> None:
-        self.command = command
-        self.started = started
-        self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-
-    def stands(self) -> bool:
-        """See `Sink.stands`."""
-        return True
-
-    def deliver(self, index: int, reply: Reply) -> None:
-        """See `Sink.deliver`."""
-        if not self.reply.done():
-            self.reply.set_result(reply)
-
-
 def words(*words: Any) -> Request:
     """A command by its words."""
     return Request(pack_command(words))
@@ -146,7 +129,7 @@ async def ask(node: Node, index: int, request: Request, within: float = _PATIENC
     Returns:
         The answer; None when there is none within so many seconds.
     """
-    question = _Question(request, asyncio.get_running_loop().time())
+    question = Question(request, asyncio.get_running_loop().time())
     node.ask(question, index)
     try:
         async with asyncio.timeout(within):
