@@ -55,6 +55,10 @@ class KeyFormat:
             )
         return key
 
+    def name(self, key: bytes) -> str:
+        """The name of a key that is in this format, for people."""
+        return key[len(self._prefix) : len(key) - len(self._suffix)].decode("utf-8", "backslashreplace")
+
 
 def resource_name(names: tuple[str | bytes, ...]) -> str:
     """The names as one readable str, for messages and `.resource`."""

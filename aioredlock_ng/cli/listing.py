@@ -15,7 +15,7 @@ from rich.text import Text
 from .demo.interruption import Interruption
 from .exits import reported, say
 from .scan import Scan
-from .settings import JsonOption, KeyFormatOption, NodeOption, NodeTimeoutOption, manager, name_of, options_of
+from .settings import JsonOption, KeyFormatOption, NodeOption, NodeTimeoutOption, manager_and_format, name_of
 from .shown import as_dict, holder, life, print_json, safe
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ def ls(
     """
     with reported("ls"), Interruption() as interruption:
         given = {"node_timeout": node_timeout, "key_format": key_format, "recovery_guard": "none"}
-        redlock = manager(node, **given)
-        scan = Scan(redlock, options_of(node, **given)[1].get("key_format", "{name}"), name_of(pattern), every=every)
+        redlock, keys = manager_and_format(node, **given)
+        scan = Scan(redlock, keys, name_of(pattern), every=every)
         locks = interruption.run(_scan(redlock, scan))
     for address, why in scan.silent.items():
         say("ls", f"without {address}: {why}")

@@ -9,7 +9,7 @@ from hiredis import pack_command
 
 from aioredlock_ng import QuorumUnreachable
 from aioredlock_ng._core.inspection import lock_info
-from aioredlock_ng._core.keys import OWN_KEYS, KeyFormat
+from aioredlock_ng._core.keys import OWN_KEYS
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.votes import Refusal, acquire_vote
 from aioredlock_ng._nodes.question import Question
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from aioredlock_ng import LockInfo, Redlock
+    from aioredlock_ng._core.keys import KeyFormat
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.port import Node
 
@@ -48,11 +49,10 @@ class Scan:
         silent: After `keys`: why nodes have no part in the listing, by their addresses.
     """
 
-    def __init__(self, redlock: Redlock, key_format: str, pattern: str | bytes, *, every: bool = False) -> None:
+    def __init__(self, redlock: Redlock, key_format: KeyFormat, pattern: str | bytes, *, every: bool = False) -> None:
         self._redlock = redlock
-        self._match = KeyFormat(key_format).key(pattern)
-        prefix, _, suffix = key_format.partition("{name}")
-        self._prefix, self._suffix = prefix.encode(), suffix.encode()
+        self._format = key_format
+        self._match = key_format.key(pattern)
         self._every = every
         self.silent: dict[str, str] = {}
 
@@ -109,13 +109,10 @@ class Scan:
         locks = []
         for place, key in enumerate(keys):
             own = [[reply[place]] if isinstance(reply, list) else reply for reply in replies]
-            info = lock_info(self._name_of(key), addresses, own)
+            info = lock_info(self._format.name(key), addresses, own)
             if self._every or any(answer.remaining is not None for answer in info.answers):
                 locks.append(info)
         return locks
-
-    def _name_of(self, key: bytes) -> str:
-        return key[len(self._prefix) : len(key) - len(self._suffix)].decode("utf-8", "backslashreplace")
 
 
 def words(*words: Any) -> Request:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from aioredlock_ng import Redlock
+from aioredlock_ng._core.keys import KeyFormat
 from aioredlock_ng.environment import PREFIX, settings_from
 
 __all__ = [
@@ -17,8 +18,8 @@ __all__ = [
     "NodeOption",
     "NodeTimeoutOption",
     "manager",
+    "manager_and_format",
     "name_of",
-    "options_of",
 ]
 
 _NODES = f"{PREFIX}NODES"
@@ -39,7 +40,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="For machines: JSON on 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The lock's name.", show_default=False)]
 
 
-def options_of(nodes: list[str] | None, **given: Any) -> tuple[list[str], dict[str, Any]]:
+def _options_of(nodes: list[str] | None, **given: Any) -> tuple[list[str], dict[str, Any]]:
     """The nodes' URLs and the manager's options: what is given (None is not), then the environment.
 
     A `recovery_guard` of "none" is that of the environment: no guard.
@@ -60,10 +61,15 @@ def manager(nodes: list[str] | None, **given: Any) -> Redlock:
     """The manager for a command, not yet open.
 
     Raises:
-        ConfigurationError: See `options_of` and `Redlock`.
+        ConfigurationError: See `_options_of` and `Redlock`.
     """
-    urls, options = options_of(nodes, **given)
-    return Redlock(urls, **options)
+    return manager_and_format(nodes, **given)[0]
+
+
+def manager_and_format(nodes: list[str] | None, **given: Any) -> tuple[Redlock, KeyFormat]:
+    """The same, with the format of its keys for a command that looks at keys itself."""
+    urls, options = _options_of(nodes, **given)
+    return Redlock(urls, **options), KeyFormat(options.get("key_format", "{name}"))
 
 
 def name_of(word: str) -> str | bytes:

@@ -18,7 +18,7 @@ from aioredlock_ng._scripts.kinds import MUTEX
 from .demo.interruption import Interruption
 from .exits import NO_QUORUM, reported
 from .scan import Scan, ask
-from .settings import KeyFormatOption, NodeOption, NodeTimeoutOption, manager, name_of, options_of
+from .settings import KeyFormatOption, NodeOption, NodeTimeoutOption, manager_and_format, name_of
 from .top_view import Frame, Lane, draw
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ def top(
     """
     with reported("top"), Interruption() as interruption:
         given = {"node_timeout": node_timeout, "key_format": key_format}
-        redlock = manager(node, **given)
-        scan = Scan(redlock, options_of(node, **given)[1].get("key_format", "{name}"), name_of(pattern))
+        redlock, keys = manager_and_format(node, **given)
+        scan = Scan(redlock, keys, name_of(pattern))
         frame = interruption.run(_watch(_Watch(redlock, scan), interval, once=once, as_json=as_json))
     if frame.problem:
         raise typer.Exit(NO_QUORUM)

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aioredlock_ng._core.keys import KeyFormat
 from aioredlock_ng._core.quorum import quorum_of
 
 from .demo.interruption import Interruption
 from .exits import HELD, reported, say
-from .settings import KeyFormatOption, NameArgument, NodeOption, NodeTimeoutOption, manager, name_of, options_of
+from .settings import KeyFormatOption, NameArgument, NodeOption, NodeTimeoutOption, manager_and_format, name_of
 from .shown import holder, life
 
 if TYPE_CHECKING:
@@ -53,8 +52,8 @@ def wait(
     """
     with reported("wait"), Interruption() as interruption:
         given = {"node_timeout": node_timeout, "key_format": key_format, "recovery_guard": "none"}
-        redlock = manager(node, **given)
-        key = KeyFormat(options_of(node, **given)[1].get("key_format", "{name}")).key(name_of(name))
+        redlock, keys = manager_and_format(node, **given)
+        key = keys.key(name_of(name))
         info = interruption.run(_wait(redlock, name_of(name), key, seconds))
     if info.held:
         say("wait", f"{info.resource!r} is held by {holder(info.token)}, {life(info.remaining)}")

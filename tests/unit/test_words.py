@@ -20,6 +20,7 @@ from aioredlock_ng._nodes.memory import MemoryNode
 def test_a_name_of_bytes_is_its_own_key(name: bytes) -> None:
     assert KeyFormat("{name}").key(name) == name
     assert KeyFormat("l:{name}:é").key(name) == b"l:" + name + ":é".encode()
+    assert KeyFormat("l:{name}:é").name(b"l:" + name + ":é".encode()) == name.decode("utf-8", "backslashreplace")
 
 
 @pytest.mark.parametrize(("key_format", "name"), [("{name}", "aioredlock_ng:marker"), ("aioredlock_ng:{name}", "a")])
