@@ -11,7 +11,7 @@ from aioredlock_ng._core.votes import GRANTED, may_have_set
 from aioredlock_ng._engine.round import Round
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
@@ -41,12 +41,10 @@ class Releases:
         """
         context, keys = self._context, spec.keys
         command = spec.kind.releasing(keys, token, now + ttl)
-        # Granted or not answered yet: the usual case, without a call per node.
-        if replies.count(GRANTED) + replies.count(None) == len(replies):
-            release = Round(context, command, len(keys), context.quorum, now)
-            release.ask()
-            return release
-        indexes = [i for i, reply in enumerate(replies) if may_have_set(reply)]
+        indexes: Sequence[int] = range(len(replies))
+        # Granted or not answered yet is the usual case: no call per node then.
+        if replies.count(GRANTED) + replies.count(None) < len(replies):
+            indexes = [i for i in indexes if may_have_set(replies[i])]
         release = Round(context, command, len(keys), min(context.quorum, len(indexes)), now)
         if len(indexes) < len(replies):
             release.ask_some(indexes)

@@ -14,6 +14,9 @@ from tests.support.rig import WAY, Rig
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aioredlock_ng import Lease
+    from tests.support.rig import Process
+
 pytestmark = pytest.mark.virtual_time
 
 
@@ -81,8 +84,8 @@ async def test_a_wake_up_without_rivals_costs_one_round_trip(rig: Rig) -> None:
     await lease.release()
 
 
-async def test_who_was_outrun_after_a_wake_up_asks_one_node_first(rig: Rig) -> None:
-    process = await rig.process()
+async def outrun(rig: Rig, process: Process) -> asyncio.Future[Lease]:
+    """A waiter that was woken twice and found somebody faster."""
     rig.occupy(b"a", ttl=60)
     waiting = asyncio.ensure_future(process.lock("a").acquire())
     for _ in range(2):
@@ -90,6 +93,12 @@ async def test_who_was_outrun_after_a_wake_up_asks_one_node_first(rig: Rig) -> N
         rig.vacate(b"a")
         rig.occupy(b"a", ttl=60, value=b"somebody faster")
     await asyncio.sleep(5)
+    return waiting
+
+
+async def test_who_was_outrun_after_a_wake_up_asks_one_node_first(rig: Rig) -> None:
+    process = await rig.process()
+    waiting = await outrun(rig, process)
     before = now()
     rig.vacate(b"a")
     lease = await waiting
@@ -115,13 +124,7 @@ async def test_who_was_outrun_after_a_wake_up_asks_one_node_first(rig: Rig) -> N
 async def test_a_process_that_splits_votes_with_itself_goes_on_at_once(rig: Rig) -> None:
     process = await rig.process(recovery_guard=None)
     lead = crc32(b"a") % 3
-    rig.occupy(b"a", ttl=60)
-    waiting = asyncio.ensure_future(process.lock("a").acquire())
-    for _ in range(2):
-        await asyncio.sleep(1)
-        rig.vacate(b"a")
-        rig.occupy(b"a", ttl=60, value=b"somebody faster")
-    await asyncio.sleep(5)
+    waiting = await outrun(rig, process)
     before = now()
     rig.vacate(b"a", on=[lead, (lead + 1) % 3])
     # The waiter has asked the lead; the other gets the second node before it, and both lack one.

@@ -7,10 +7,10 @@ import contextlib
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .port import NotGot
+from .port import NotGot, Unfenced
 
 if TYPE_CHECKING:
-    from .port import Body, Hold, How
+    from .port import Body, How
 
 __all__ = ["Aioredlock", "make"]
 
@@ -40,7 +40,7 @@ class LockHold:
         await asyncio.get_running_loop().create_future()
 
 
-class Aioredlock:
+class Aioredlock(Unfenced):
     """One manager over all nodes."""
 
     async def open(self, task: dict[str, Any]) -> None:
@@ -66,18 +66,6 @@ class Aioredlock:
             with contextlib.suppress(Exception):
                 await self._manager.unlock(lock)
         return True
-
-    async def read(self, name: str, hold: Hold) -> int:
-        """Never asked: there are no fences."""
-        raise NotImplementedError
-
-    async def write(self, name: str, value: int, hold: Hold) -> None:
-        """Never asked: there are no fences."""
-        raise NotImplementedError
-
-    def clashes(self, error: Exception) -> bool:
-        """There are no fences."""
-        return False
 
     async def close(self) -> None:
         """Unlock and disconnect."""

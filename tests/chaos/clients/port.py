@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = ["Body", "Client", "Hold", "How", "NotGot", "seconds_to_ns"]
+__all__ = ["Body", "Client", "Hold", "How", "NotGot", "Unfenced", "seconds_to_ns"]
 
 How = Literal["with", "flag", "try"]
 """Cancelled on loss, only told of it, or one attempt without waiting."""
@@ -81,6 +81,22 @@ class Client(Protocol):
 
     async def close(self) -> None:
         """Release what is held and disconnect."""
+
+
+class Unfenced:
+    """What a library without fences says to the part of `Client` that is about them."""
+
+    async def read(self, name: str, hold: Hold) -> int:
+        """Never asked: there are no fences."""
+        raise NotImplementedError
+
+    async def write(self, name: str, value: int, hold: Hold) -> None:
+        """Never asked: there are no fences."""
+        raise NotImplementedError
+
+    def clashes(self, error: Exception) -> bool:
+        """There are no fences."""
+        return False
 
 
 def seconds_to_ns(seconds: float) -> int:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.exceptions import RedisError
 
-from .port import NotGot
+from .port import NotGot, Unfenced
 
 if TYPE_CHECKING:
     from redis.asyncio.lock import Lock
 
-    from .port import Body, Hold, How
+    from .port import Body, How
 
 __all__ = ["RedisPy", "make"]
 
@@ -41,7 +41,7 @@ class LockHold:
         await asyncio.get_running_loop().create_future()
 
 
-class RedisPy:
+class RedisPy(Unfenced):
     """A client of one node."""
 
     async def open(self, task: dict[str, Any]) -> None:
@@ -72,18 +72,6 @@ class RedisPy:
             await asyncio.sleep(self._ttl / 3)
             with contextlib.suppress(RedisError):
                 await lock.reacquire()
-
-    async def read(self, name: str, hold: Hold) -> int:
-        """Never asked: there are no fences."""
-        raise NotImplementedError
-
-    async def write(self, name: str, value: int, hold: Hold) -> None:
-        """Never asked: there are no fences."""
-        raise NotImplementedError
-
-    def clashes(self, error: Exception) -> bool:
-        """There are no fences."""
-        return False
 
     async def close(self) -> None:
         """Disconnect."""
