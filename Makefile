@@ -1,6 +1,6 @@
 # Everything runs in .venv, made from nothing but a Python 3.11 or newer. `make PYTHON=/path/to/python …` chooses it.
 .DEFAULT_GOAL := test
-.PHONY: test matrix suite check demo bench model simulate chaos proof scaling clean
+.PHONY: test matrix suite check demo bench model simulate chaos proof scaling docs flash-sale clean
 
 # The first that runs and is new enough: a version manager's shim may exist and refuse.
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
@@ -9,7 +9,7 @@ BIN := .venv/bin
 
 .venv/ready: pyproject.toml tools/make_venv.py
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed, and none was found" >&2; exit 1; }
-	$(PYTHON) tools/make_venv.py .venv --editable '.[demo]' --group dev
+	$(PYTHON) tools/make_venv.py .venv --editable '.[demo,docs]' --group dev
 	@touch $@
 
 # The sessions of noxfile.py first, then the suite with coverage: the last line is pytest's own summary.
@@ -58,6 +58,14 @@ chaos: .venv/ready
 # What happens at scale, measured, simulated and calculated: docs/scaling.md.
 scaling: .venv/ready .cache/servers
 	$(BIN)/python -m benchmarks.scaling $(ARGS)
+
+# The documentation as a site: build/docs/html. A warning is an error.
+docs: .venv/ready
+	$(BIN)/sphinx-build -W --keep-going -n -b html docs build/docs/html
+
+# A thousand buyers and one lock, ours and others': docs/flash-sale.md.
+flash-sale: .venv/ready
+	$(BIN)/python -m benchmarks.flash_sale $(ARGS)
 
 clean:
 	rm -rf .venv .nox .cache build dist htmlcov .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis

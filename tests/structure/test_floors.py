@@ -14,9 +14,9 @@ FLOORS = (
     {"_scripts"},
     {"_nodes"},
     {"_engine"},
-    {"doctor", "environment", "lease", "lock", "logs", "redlock"},
+    {"doctor", "environment", "guarded", "lease", "lock", "logs", "redlock"},
     {""},
-    {"fencing", "testing", "telemetry", "integrations"},
+    {"compat", "fencing", "integrations", "telemetry", "testing"},
     {"cli"},
     {"__main__"},
 )
