@@ -1,0 +1,76 @@
+"""The Python blocks of a page, as they are run: against real nodes in place of the addresses that the page names.
+
+A comment `<!-- before … -->` right above a block holds code that runs before it, `<!-- after … -->` right below what runs
+after it, and checks what the block promises: neither is seen by who reads the page. It starts no node.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from tests.support.node_set import NodeSet
+
+__all__ = ["Block", "blocks", "run"]
+
+BLOCK = re.compile(
+    r"(?:^<!--\s*before\n(?P<before>.*?)-->\n\s*)?"
+    r"^```python\n(?P<code>.*?)^```\n"
+    r"(?:\s*^<!--\s*after\n(?P<after>.*?)-->)?",
+    re.MULTILINE | re.DOTALL,
+)
+ADDRESS = re.compile(r"redis://[\w.]+(?::\d+)?")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One example, as it is run; line numbers are those of the page."""
+
+    page: Path
+    line: int
+    source: str
+
+    @property
+    def id(self) -> str:
+        """Which one it is, for the name of a test."""
+        return f"{self.page.stem}-line-{self.line}"
+
+
+def blocks(page: Path) -> list[Block]:
+    """Return a page's Python blocks, each with what the comments around it add."""
+    text = page.read_text(encoding="utf-8")
+    found = []
+    for match in BLOCK.finditer(text):
+        source = ""
+        for part in ("before", "code", "after"):
+            if match[part] is not None:
+                missing = text.count("\n", 0, match.start(part)) - source.count("\n")
+                source += "\n" * missing + match[part]
+        found.append(Block(page, text.count("\n", 0, match.start("code")) + 1, source))
+    return found
+
+
+async def run(block: Block, nodes: NodeSet, monkeypatch: pytest.MonkeyPatch, **given: Any) -> dict[str, Any]:
+    """Run a block with these names; the environment names the nodes too. Return what it defines; no lock's key may be left."""
+    urls: dict[str, str] = {}
+
+    def real(match: re.Match[str]) -> str:
+        return urls.setdefault(match[0], nodes.urls[len(urls)])
+
+    source = ADDRESS.sub(real, block.source)
+    monkeypatch.setenv("AIOREDLOCK_NG_NODES", ",".join(nodes.urls))
+    code = compile(source, str(block.page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    namespace: dict[str, Any] = {"__name__": block.page.stem.lower()} | given
+    done = eval(code, namespace)
+    if inspect.isawaitable(done):
+        await done
+    assert nodes.keys() == [set()] * len(nodes), "the example leaves its key behind"
+    return namespace
