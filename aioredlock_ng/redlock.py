@@ -7,7 +7,8 @@ import os
 import random
 import secrets
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Literal, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from aioredlock_ng._core.fencing import slot_of
 from aioredlock_ng._core.inspection import lock_info
@@ -29,6 +30,7 @@ from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
 from aioredlock_ng.doctor import PROBE, WATCH, diagnose
 from aioredlock_ng.environment import settings_from
 from aioredlock_ng.errors import ConfigurationError, QuorumUnreachable, RedlockClosed
+from aioredlock_ng.guarded import Guard, LockOptions, guarded
 from aioredlock_ng.lease import Lease
 from aioredlock_ng.lock import Lock, OnLost
 from aioredlock_ng.logs import log_event
@@ -244,6 +246,24 @@ class Redlock:
         resource = name if type(name) is str and not more else resource_name(names)
         spec = LockSpec(self._kind, resource, names, keys, slots, life, bool(auto_extend), max_hold)
         return Lock(self.engine, spec, blocking_timeout, on_lost)
+
+    def guard(self, template: str, **options: Unpack[LockOptions]) -> Guard:
+        """Decorate a coroutine function: each call runs inside `async with redlock.lock(name)`; see docs/workers.md.
+
+        Args:
+            template: The name, with parameters of the function, their attributes and formats: "report:{user.id}:{day:%F}".
+            options: As for `lock`.
+
+        Raises:
+            ConfigurationError: At decoration: no coroutine function, unknown placeholder, unusable option. At the call: a
+                value that has no stable text, or contains the separator behind it, so that two calls could mean one name.
+
+        A call raises what `async with redlock.lock(…)` raises: `LockNotAcquired` without having begun, `LockLost` after it
+        was cancelled or, when it finished all the same, instead of its result.
+
+        Safety: as `Lock`.
+        """
+        return guarded(partial(self.lock, **options), template)
 
     async def locked(self, name: str | bytes) -> bool:
         """True when a quorum of nodes holds the same token for `name` right now, whoever's it is.

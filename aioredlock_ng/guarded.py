@@ -1,0 +1,175 @@
+"""The decorator behind `Redlock.guard`: names a lock by a call's arguments and holds it for the call; decides about no lock."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from dataclasses import dataclass
+from string import Formatter
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypedDict, TypeVar
+
+from aioredlock_ng.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from aioredlock_ng.lock import Lock, OnLost
+
+__all__ = ["Guard", "LockOptions", "NameTemplate", "guarded"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+"""What the text of an object without a text of its own contains: its place in memory, which no other process has."""
+
+_WITHOUT_TEXT = (bytes, bytearray, memoryview, set, frozenset)
+"""Sets have their elements in another order in each process; the text of bytes is not the name that they are elsewhere."""
+
+_MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+class LockOptions(TypedDict, total=False):
+    """What `Redlock.lock` takes besides names, and means by it."""
+
+    ttl: float | None
+    blocking_timeout: float | None
+    auto_extend: bool
+    max_hold: float | None
+    on_lost: OnLost
+
+
+class Guard(Protocol):
+    """A decorator of coroutine functions that keeps their signature."""
+
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Callable[P, Coroutine[Any, Any, R]]:
+        """Decorate."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Placeholder:
+    """One `{argument.attribute!r:spec}`: where the value is, and the format that makes a text of it."""
+
+    written: str
+    argument: str
+    attributes: tuple[str, ...]
+    format: str
+
+    def text(self, arguments: Mapping[str, Any]) -> str:
+        value = arguments[self.argument]
+        for attribute in self.attributes:
+            value = getattr(value, attribute)
+        text = self.format.format(value)
+        if isinstance(value, _WITHOUT_TEXT) or (not isinstance(value, str) and _ADDRESS.search(text)):
+            raise TypeError(f"a {type(value).__name__} has no text that is the same in every process; name an attribute of it")
+        return text
+
+
+class NameTemplate:
+    """The name of a lock, with placeholders for the arguments of one function.
+
+    Args:
+        template: As for `str.format`, with parameters of the function and attributes of them; no positions, no indexing.
+        function: Whose arguments they are.
+
+    Raises:
+        ConfigurationError: A placeholder names no parameter, or two stand side by side.
+    """
+
+    def __init__(self, template: str, function: Callable[..., object]) -> None:
+        self._signature = inspect.signature(function)
+        self._called = getattr(function, "__qualname__", repr(function))
+        self._where = f"guard({template!r}) of {self._called}()"
+        self._literals, self._placeholders = [""], list[_Placeholder]()
+        try:
+            pieces = list(Formatter().parse(template))
+        except ValueError as error:
+            raise ConfigurationError(f"{self._where}: {error}; write a brace that is meant as {{{{ or }}}}") from None
+        for literal, field, spec, conversion in pieces:
+            self._literals[-1] += literal
+            if field is not None:
+                if self._placeholders and not self._literals[-1]:
+                    raise self._error("two placeholders stand side by side; put a separator between them")
+                self._placeholders.append(self._placeholder(field, spec or "", conversion))
+                self._literals.append("")
+
+    def name(self, *args: Any, **kwargs: Any) -> str:
+        """The lock's name for a call with these arguments; defaults count as if they were given.
+
+        Different texts never give one name: a value that contains what separates it from the next one is refused.
+
+        Raises:
+            ConfigurationError: A value has no text of use, or contains the separator behind it.
+            TypeError: The function cannot be called like this.
+        """
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self._called}() {error}") from None
+        bound.apply_defaults()
+        name, last = self._literals[0], len(self._placeholders) - 1
+        for index, placeholder in enumerate(self._placeholders):
+            separator = self._literals[index + 1]
+            try:
+                text = placeholder.text(bound.arguments)
+            except (AttributeError, TypeError, ValueError) as error:
+                raise self._error(f"{placeholder.written} has no value for the name: {error}") from error
+            if index < last and (text + separator).find(separator) < len(text):
+                raise self._error(
+                    f"the value {text!r} of {placeholder.written} contains {separator!r}, which is to end it, so that other"
+                    " arguments could give the same name; separate by what no value contains"
+                )
+            name += text + separator
+        return name
+
+    def _placeholder(self, field: str, spec: str, conversion: str | None) -> _Placeholder:
+        ending = f"!{conversion}" * bool(conversion) + f":{spec}" * bool(spec)
+        written = f"{{{field}{ending}}}"
+        parameters = {name: found for name, found in self._signature.parameters.items() if found.kind not in _MANY}
+        argument, *attributes = field.split(".")
+        if not all(word.isidentifier() for word in (argument, *attributes)) or "{" in spec:
+            raise self._error(f"{written} is not possible; placeholders are parameters and their attributes, like {{user.id}}")
+        if argument not in parameters:
+            raise self._error(f"{written} names no parameter; there are: {', '.join(parameters) or 'none'}")
+        return _Placeholder(written, argument, tuple(attributes), f"{{0{ending}}}")
+
+    def _error(self, what: str) -> ConfigurationError:
+        return ConfigurationError(f"{self._where}: {what}")
+
+
+def guarded(lock: Callable[[str], Lock], template: str) -> Guard:
+    """Make the decorator; see `Redlock.guard`.
+
+    Args:
+        lock: Describes the lock of a name.
+        template: See `NameTemplate`.
+
+    Raises:
+        ConfigurationError: The template or an option of the lock is unusable whatever the arguments will be.
+    """
+    if not isinstance(template, str):
+        raise ConfigurationError(f'guard() takes a name first, like @redlock.guard("job:{{job_id}}"); got {template!r}')
+    lock(template)  # an option that cannot be right is told here, not at the first call
+
+    def decorate(function: Callable[P, Coroutine[Any, Any, R]], /) -> Callable[P, Coroutine[Any, Any, R]]:
+        if inspect.isasyncgenfunction(function):
+            raise ConfigurationError(
+                f"guard({template!r}) cannot hold a lock for the async generator {function.__qualname__}(), whose caller may"
+                " never end it; use `async with redlock.lock(...)` where its values are used"
+            )
+        if not inspect.iscoroutinefunction(function):
+            raise ConfigurationError(
+                f"guard({template!r}) is for functions defined by `async def`, not {function!r}; write it directly above the"
+                " `async def`, below every other decorator"
+            )
+        names = NameTemplate(template, function)
+
+        @functools.wraps(function)
+        async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            async with lock(names.name(*args, **kwargs)):
+                return await function(*args, **kwargs)
+
+        return call
+
+    return decorate
