@@ -1,10 +1,157 @@
-"""One frozen record per thing that happens; it never formats or sends anything: sinks do."""
+"""One frozen record per thing that happens; it never formats or sends anything: sinks do.
+
+A sink is any callable that takes an event: `Redlock(nodes, sinks=[print])`. It is called on the event loop, in the middle
+of things: it must be quick, must not block, and must not await. One that raises is reported once, in the log, and does no harm.
+Times are seconds.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
-__all__ = ["Event", "LeaseLost", "NodeDegraded", "NodeDown", "NodeQuarantined", "NodeSuspect", "NodeTrusted", "NodeUp"]
+if TYPE_CHECKING:
+    from aioredlock_ng._core.votes import Vote
+
+__all__ = [
+    "AcquireCancelled",
+    "AcquireFailed",
+    "Event",
+    "EventSink",
+    "LeaseAbandoned",
+    "LeaseLost",
+    "LeaseReleased",
+    "LeasesRenewed",
+    "LockAcquired",
+    "LockHandedOn",
+    "NodeDegraded",
+    "NodeDown",
+    "NodeQuarantined",
+    "NodeSuspect",
+    "NodeTrusted",
+    "NodeUp",
+    "RenewalFailed",
+    "WaiterWoken",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class LockAcquired:
+    """A caller was given a lease. Told in the caller's own task and context.
+
+    Attributes:
+        resource: The lock's name.
+        token_prefix: The first characters of the lease's token.
+        fence: The lease's fence; None without fencing.
+        waited: Seconds from the call to the lease.
+        attempts: How often the nodes were asked; 1 where it was free.
+        votes: What each node said the last time, as far as it has answered.
+    """
+
+    resource: str
+    token_prefix: str
+    fence: int | None
+    waited: float
+    attempts: int
+    votes: tuple[Vote, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AcquireFailed:
+    """A caller was given an error instead of a lease. Told in the caller's own task and context.
+
+    Attributes:
+        resource: The lock's name.
+        error: The error's class: `LockHeld`, `AcquireTimeout`, `QuorumUnreachable`.
+        reason: What it says.
+        waited: Seconds from the call to the error.
+        attempts: How often the nodes were asked.
+        votes: What each node said the last time.
+    """
+
+    resource: str
+    error: str
+    reason: str
+    waited: float
+    attempts: int
+    votes: tuple[Vote, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AcquireCancelled:
+    """A caller was cancelled while it waited; its attempt is undone. Told in the caller's own task and context."""
+
+    resource: str
+    waited: float
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseReleased:
+    """A lease was given up by its holder; the release is on its way."""
+
+    resource: str
+    token_prefix: str
+    held_for: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseAbandoned:
+    """A holder let its lease expire by itself."""
+
+    resource: str
+    token_prefix: str
+    held_for: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeasesRenewed:
+    """A quorum renewed these leases, which were asked for together.
+
+    Attributes:
+        leases: How many.
+        took: Seconds from the question to the deciding answer.
+    """
+
+    leases: int
+    took: float
+
+
+@dataclass(frozen=True, slots=True)
+class RenewalFailed:
+    """No quorum renewed a lease this time; it is tried again until the deadline.
+
+    Attributes:
+        resource: The lock's name.
+        remaining: Seconds until the lease is lost unless it is renewed.
+        silent: True where too few nodes had answered in time, False where too many could not renew it.
+    """
+
+    resource: str
+    remaining: float
+    silent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LockHandedOn:
+    """A lease of this process is over, and the next waiter of this process asks in the same write."""
+
+    resource: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaiterWoken:
+    """A waiter asks again.
+
+    Attributes:
+        resource: The lock's name.
+        cause: "told": the servers said that a key is gone. "local": a lock of this process is over that stood in its way.
+            "expiry": the holder's remaining time is over. "look": the slow timer that covers lost messages.
+    """
+
+    resource: str
+    cause: Literal["told", "local", "expiry", "look"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +212,23 @@ class NodeTrusted:
     node: str
 
 
-Event = NodeUp | NodeDown | NodeSuspect | NodeDegraded | NodeQuarantined | NodeTrusted | LeaseLost
+Event = (
+    LockAcquired
+    | AcquireFailed
+    | AcquireCancelled
+    | LeaseReleased
+    | LeaseAbandoned
+    | LeaseLost
+    | LeasesRenewed
+    | RenewalFailed
+    | LockHandedOn
+    | WaiterWoken
+    | NodeUp
+    | NodeDown
+    | NodeSuspect
+    | NodeDegraded
+    | NodeQuarantined
+    | NodeTrusted
+)
+
+EventSink = Callable[[Event], None]

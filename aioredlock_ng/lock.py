@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Literal
 
 from aioredlock_ng._core.lease_state import Phase
-from aioredlock_ng.errors import LockHeld, LockLost, RedlockClosed
+from aioredlock_ng.errors import LockHeld, LockLost, LockNotAcquired, RedlockClosed
 from aioredlock_ng.lease import Lease
 
 if TYPE_CHECKING:
@@ -100,14 +100,18 @@ class Lock:
                 # Decided at once: a caller that asks in a loop must still let the event loop read.
                 await asyncio.sleep(0)
             holding = await acquisition.future
+            if holding.phase is Phase.RELEASED:
+                raise RedlockClosed("the Redlock was closed in the instant in which this acquisition was granted")
+            engine.tell_acquired(acquisition, holding)
         except asyncio.CancelledError:
             engine.cancelled(acquisition)
+            raise
+        except LockNotAcquired as error:
+            engine.tell_failed(acquisition, error)
             raise
         finally:
             # An error's traceback holds this frame: with the acquisition in it, they would be a cycle.
             del acquisition
-        if holding.phase is Phase.RELEASED:
-            raise RedlockClosed("the Redlock was closed in the instant in which this acquisition was granted")
         return Lease(engine, holding)
 
     async def try_acquire(self) -> Lease | None:

@@ -1,4 +1,4 @@
-"""The default sink of events, the standard library's logging; it decides nothing and never logs a whole token."""
+"""Where events go: always to the standard library's logging, which never shows a whole token, and to the sinks given."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from aioredlock_ng.events import LeaseLost, NodeDegraded, NodeDown, NodeQuarantined, NodeSuspect, NodeTrusted, NodeUp
 
 if TYPE_CHECKING:
-    from aioredlock_ng.events import Event
+    from collections.abc import Sequence
 
-__all__ = ["log_event"]
+    from aioredlock_ng.events import Event, EventSink
+
+__all__ = ["Sinks", "log_event"]
 
 _log = logging.getLogger("aioredlock_ng")
 
@@ -33,3 +35,21 @@ def log_event(event: Event) -> None:
             _log.info("node %s may grant locks again", event.node)
         case NodeUp():
             _log.info("node %s is up (%s)", event.node, event.server)
+
+
+class Sinks:
+    """Several sinks as one, which never raises: a sink that does is reported once, and is called again all the same."""
+
+    def __init__(self, sinks: Sequence[EventSink]) -> None:
+        self._sinks = sinks
+        self._reported: set[int] = set()
+
+    def __call__(self, event: Event) -> None:
+        """Hand it to each in turn."""
+        for sink in self._sinks:
+            try:
+                sink(event)
+            except Exception:
+                if id(sink) not in self._reported:
+                    self._reported.add(id(sink))
+                    _log.exception("the sink %r failed on %s; this is said once", sink, type(event).__name__)

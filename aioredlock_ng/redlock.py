@@ -33,7 +33,7 @@ from aioredlock_ng.errors import ConfigurationError, QuorumUnreachable, RedlockC
 from aioredlock_ng.guarded import Guard, LockOptions, guarded
 from aioredlock_ng.lease import Lease
 from aioredlock_ng.lock import Lock, OnLost
-from aioredlock_ng.logs import log_event
+from aioredlock_ng.logs import Sinks, log_event
 from aioredlock_ng.options import Options, positive_seconds
 from aioredlock_ng.records import Diagnosis, LockInfo, Stats
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.port import Node
     from aioredlock_ng._scripts.kinds import LockKind
+    from aioredlock_ng.events import EventSink
 
 __all__ = ["Redlock"]
 
@@ -70,6 +71,7 @@ class Redlock:
         fencing: Give every lease a fencing token, `lease.fence`. False: plain `SET NX PX`, no repair of lost keys.
         recovery_guard: "auto": a node that lost its memory (restart, flush, failover) grants nothing for `max_ttl` and
             a second, but a wholly new set of nodes may vote at once. "strict": that waits too. None: no guard.
+        sinks: Called with every event (see `aioredlock_ng.events`), beside the log; must be quick and not block.
         clock: Seconds that never jump back; for simulation. Default: boot time, which goes on during suspend.
         wall_clock: Seconds since 1970, only for the value of fences; their order never depends on it.
         rng: Randomness for tokens and jitter; for simulation. Default: the system's for tokens.
@@ -92,6 +94,7 @@ class Redlock:
         close_timeout: float = 1.0,
         fencing: bool = True,
         recovery_guard: Literal["auto", "strict"] | None = "auto",
+        sinks: Iterable[EventSink] = (),
         clock: Callable[[], float] = boottime,
         wall_clock: Callable[[], float] | None = None,
         rng: random.Random | None = None,
@@ -111,6 +114,7 @@ class Redlock:
         self._keys = KeyFormat(key_format)
         self._life = self._life_of(self._options.ttl)
         self._given = _checked_nodes(nodes)
+        self._sinks = _checked_sinks(sinks)
         self._clock = clock
         self._wall_us = wall_us if wall_clock is None else lambda: int(wall_clock() * 1e6)
         self._rng = rng
@@ -155,11 +159,13 @@ class Redlock:
         rng = self._rng
         outbox = Outbox(asyncio.get_running_loop(), self._clock, self._run_id if self._kind.vouch else b"")
         timeout = self._options.connect_timeout
+        sinks = self._sinks
         self._nodes = [RedisNode(given, outbox, timeout) if isinstance(given, Connector) else given for given in self._given]
         engine = self._engine = Engine(
             Fleet(self._nodes, outbox),
             self._options,
-            log_event,
+            Sinks((log_event, *sinks)) if sinks else log_event,
+            tell=Sinks(sinks) if sinks else None,
             clock=self._clock,
             wall_us=self._wall_us,
             draw=random.random if rng is None else rng.random,
@@ -388,4 +394,14 @@ def _checked_nodes(nodes: Iterable[object]) -> list[Connector | Node]:
                 " or the quorum means nothing"
             )
         seen[identity] = node.address
+    return checked
+
+
+def _checked_sinks(sinks: Iterable[EventSink]) -> tuple[EventSink, ...]:
+    if callable(sinks) or not hasattr(sinks, "__iter__"):
+        raise ConfigurationError(f"sinks must be a list of callables that take an event, not {type(sinks).__name__}")
+    checked = tuple(sinks)
+    for sink in checked:
+        if not callable(sink):
+            raise ConfigurationError(f"sinks must be callables that take an event; {sink!r} is none")
     return checked

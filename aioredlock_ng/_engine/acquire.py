@@ -44,6 +44,7 @@ class Acquisition:
         blocking_timeout: Seconds for all of it; None for ever, 0.0 one attempt without queueing.
 
     Attributes:
+        attempts: How often it has asked the nodes.
         unreachable: True until an attempt could ask a quorum, and again while the last one could not.
         future: Resolves to the `Holding`, or to the error.
         keys: See `Contender.keys`.
@@ -65,6 +66,7 @@ class Acquisition:
         "_second",
         "_spec",
         "_waker",
+        "attempts",
         "future",
         "keys",
         "lead",
@@ -91,7 +93,7 @@ class Acquisition:
         self.round: Round | None = None
         self._before: Round | None = None
         self._second: Round | None = None
-        self._fence = self._proposed_us = 0
+        self._fence = self._proposed_us = self.attempts = 0
         self._limit: asyncio.TimerHandle | None = None
         self._waker: Waker | None = None
         self.lead: int | None = None
@@ -130,6 +132,16 @@ class Acquisition:
             self._begin(now, self._led).ask_lead(lead)
 
     @property
+    def resource(self) -> str:
+        """See `Asker.resource`."""
+        return self._spec.resource
+
+    @property
+    def waited(self) -> float:
+        """Seconds since the call."""
+        return self._context.clock() - self._called_at
+
+    @property
     def crowded(self) -> bool:
         """See `Asker.crowded`."""
         return self._lines.crowded(self)
@@ -157,6 +169,7 @@ class Acquisition:
             if self._waker is not None:
                 self._waker.asked()
         context.counters.attempts += 1
+        self.attempts += 1
         kind = spec.kind
         if kind.fencing:
             self._proposed_us = context.wall_us()
@@ -313,12 +326,11 @@ class Acquisition:
             self.give_up(self._error(AcquireTimeout, f"still held by another after {self._blocking_timeout:g} s"))
 
     def _error(self, kind: type[LockNotAcquired], why: str) -> LockNotAcquired:
-        elapsed = self._context.clock() - self._called_at
         attempt = self.round
         if attempt is not None and attempt.open and self._before is not None and not any(attempt.replies):
             # Just asked again: what the nodes said the last time tells more.
             attempt = self._before
-        return not_acquired(kind, why, self._spec.resource, self._context, attempt, elapsed)
+        return not_acquired(kind, why, self._spec.resource, self._context, attempt, self.waited)
 
     def _stop(self) -> None:
         if self._waker is not None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._engine.wheel import Wheel
     from aioredlock_ng._nodes.fleet import Fleet
-    from aioredlock_ng.events import Event
+    from aioredlock_ng.events import EventSink
     from aioredlock_ng.options import Options
 
 __all__ = ["Context", "Counters", "Expiring"]
@@ -61,7 +61,9 @@ class Context:
         new_token: A fresh unguessable token; called once per attempt.
         timeouts: Ends rounds whose nodes do not answer.
         patience: Seconds after which it does.
-        emit: Takes events; must not raise.
+        emit: Takes what is rare and worth a line in a log: losses, trouble with nodes; must not raise.
+        tell: Takes every event of locks and leases, for those who count and trace; None where nobody listens: then no
+            event is made.
         fences: Proposes fences.
         wall_us: Microseconds of the wall clock, for fences only.
         doubt: Told when a node said that it is quarantined.
@@ -77,7 +79,8 @@ class Context:
     options: Options
     timeouts: Wheel[Expiring]
     patience: float
-    emit: Callable[[Event], None]
+    emit: EventSink
+    tell: EventSink | None
     wall_us: Callable[[], int]
     doubt: Callable[[], None]
     quarantine: Callable[[int], str]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.quorum import quorum_of
+from aioredlock_ng._core.votes import acquire_vote
 from aioredlock_ng._engine.acquire import Acquisition
 from aioredlock_ng._engine.cleanup import Releases, outlast_cancellation
 from aioredlock_ng._engine.context import Context, Expiring
@@ -19,6 +20,7 @@ from aioredlock_ng._engine.waiting import Lines
 from aioredlock_ng._engine.wheel import Wheel
 from aioredlock_ng._scripts.kinds import MARKER_KEY
 from aioredlock_ng.errors import RedlockClosed
+from aioredlock_ng.events import AcquireCancelled, AcquireFailed, LockAcquired
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
     from aioredlock_ng._nodes.fleet import Fleet
     from aioredlock_ng._nodes.port import NodeState
     from aioredlock_ng._scripts import Command
-    from aioredlock_ng.events import Event
+    from aioredlock_ng.errors import LockNotAcquired
+    from aioredlock_ng.events import Event, EventSink
     from aioredlock_ng.options import Options
 
 __all__ = ["Engine"]
@@ -41,7 +44,8 @@ class Engine:
     Args:
         fleet: The nodes; decided by majority.
         options: Settings.
-        emit: Takes events; must not raise.
+        emit: See `Context.emit`.
+        tell: See `Context.tell`.
         clock: Seconds; see `Context.clock`.
         wall_us: Microseconds of the wall clock, for fences only.
         draw: Uniform in [0, 1).
@@ -55,8 +59,9 @@ class Engine:
         self,
         fleet: Fleet,
         options: Options,
-        emit: Callable[[Event], None],
+        emit: EventSink,
         *,
+        tell: EventSink | None = None,
         clock: Callable[[], float],
         wall_us: Callable[[], int],
         draw: Callable[[], float],
@@ -80,6 +85,7 @@ class Engine:
             timeouts=timeouts,
             patience=options.node_timeout + TIMEOUT_WIDTH,
             emit=emit,
+            tell=tell,
             wall_us=wall_us,
             doubt=self._doubt,
             quarantine=lambda index: self.guard.refusal(index) if self.guard is not None else "",
@@ -166,6 +172,23 @@ class Engine:
         """The caller of `acquire` was cancelled: everything is undone when this returns."""
         self.context.counters.cancelled += 1
         acquisition.give_up(None)
+        if (tell := self.context.tell) is not None:
+            tell(AcquireCancelled(acquisition.resource, acquisition.waited, acquisition.attempts))
+
+    def tell_acquired(self, acquisition: Acquisition, holding: Holding) -> None:
+        """In the caller's own task: it has its lease."""
+        if (tell := self.context.tell) is not None:
+            pairs = zip(self.context.fleet.nodes, holding.granted, strict=True)
+            votes = tuple(acquire_vote(node.address, reply, "not waited for") for node, reply in pairs)
+            prefix = holding.token[:6].decode()
+            waited, attempts = acquisition.waited, acquisition.attempts
+            tell(LockAcquired(acquisition.resource, prefix, holding.fence, waited, attempts, votes))
+
+    def tell_failed(self, acquisition: Acquisition, error: LockNotAcquired) -> None:
+        """In the caller's own task: it is about to get this error."""
+        if (tell := self.context.tell) is not None:
+            waited, attempts = acquisition.waited, acquisition.attempts
+            tell(AcquireFailed(acquisition.resource, type(error).__name__, str(error), waited, attempts, error.votes))
 
     async def extend(self, holding: Holding, ttl: float) -> list[Reply] | None:
         """Renew one holding now.

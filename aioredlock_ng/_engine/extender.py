@@ -15,7 +15,7 @@ from aioredlock_ng._engine.repair import Repairs
 from aioredlock_ng._engine.watcher import Watcher
 from aioredlock_ng._engine.wheel import Wheel
 from aioredlock_ng._scripts import Command
-from aioredlock_ng.events import LeaseLost
+from aioredlock_ng.events import LeaseAbandoned, LeaseLost, LeaseReleased, LeasesRenewed, RenewalFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,14 +65,20 @@ class Extender:
             return None
         self._context.counters.released += 1
         holding.end(Phase.RELEASED)
-        return self._end(holding, now)
+        release = self._end(holding, now)
+        if (tell := self._context.tell) is not None:
+            tell(LeaseReleased(holding.spec.resource, holding.token_prefix, now - holding.since))
+        return release
 
     def abandon(self, holding: Holding) -> None:
         """Stop renewing; it expires by itself, and is not released."""
         if holding.phase is Phase.HELD:
             holding.end(Phase.ABANDONED)
             self._forget(holding)
-            self._lines.freed(holding, self._context.clock())
+            now = self._context.clock()
+            self._lines.freed(holding, now)
+            if (tell := self._context.tell) is not None:
+                tell(LeaseAbandoned(holding.spec.resource, holding.token_prefix, now - holding.since))
 
     def lose(self, holding: Holding, reason: str) -> None:
         """Declare it lost, once: tell the holder, release what may be left, let the next one try."""
@@ -85,8 +91,7 @@ class Extender:
         on_lost, holding.on_lost = holding.on_lost, None
         if on_lost is not None:
             on_lost()
-        prefix = holding.token[:6].decode()
-        context.emit(LeaseLost(holding.spec.resource, prefix, reason, context.clock() - holding.since))
+        context.emit(LeaseLost(holding.spec.resource, holding.token_prefix, reason, context.clock() - holding.since))
 
     def check(self, holding: Holding) -> None:
         """Declare the loss of a holding whose deadline has passed though its timer has not come round yet.
@@ -127,6 +132,8 @@ class Extender:
 
         def renewed(batch: Batch, confirmed: Sequence[Holding]) -> None:
             context.counters.renewals += len(confirmed)
+            if (tell := context.tell) is not None:
+                tell(LeasesRenewed(len(confirmed), context.clock() - started))
             at = renew_at(started, ttl, context.draw())
             newest = []
             for holding in confirmed:
@@ -172,6 +179,8 @@ class Extender:
     def _again(self, holding: Holding, share: float) -> None:
         self._context.counters.renewals_failed += 1
         now = self._context.clock()
+        if (tell := self._context.tell) is not None:
+            tell(RenewalFailed(holding.spec.resource, holding.remaining(now), silent=share == SILENT_SHARE))
         # Never in the slot that runs now: refusals come back at once, and would be answered in a hot loop.
         at = min(now + max(holding.ttl * share, 2 * RENEW_WIDTH), holding.deadline)
         self._put(holding, at if holding.spec.auto_extend else holding.deadline)

@@ -93,6 +93,11 @@ class Holding(LeaseState):
         self.watched = False
         self.changed_on = self.repairing = 0
 
+    @property
+    def token_prefix(self) -> str:
+        """What may be shown of the token."""
+        return self.token[:6].decode()
+
     def unschedule(self) -> None:
         """Stop renewing and watching."""
         if self.slot is not None:

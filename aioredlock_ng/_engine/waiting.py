@@ -6,6 +6,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
 from aioredlock_ng._core.turns import STAND_BACK, Turns
+from aioredlock_ng.events import LockHandedOn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -146,6 +147,8 @@ class Lines:
             elif line.queue:
                 self._context.counters.handoffs += 1
                 self._next(line)
+                if (tell := self._context.tell) is not None:
+                    tell(LockHandedOn(holding.spec.resource))
         if self._wide:
             for other in list(self._touching(keys)):
                 if other is not line and other.holder is None and other.contender is not None:

@@ -5,10 +5,11 @@ It never asks by itself. Most acquisitions are granted at once and have none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from aioredlock_ng._core.backoff import quorum_free_in, split_delay, unreachable_delay, wake_delay
 from aioredlock_ng._core.votes import is_granted
+from aioredlock_ng.events import WaiterWoken
 
 if TYPE_CHECKING:
     import asyncio
@@ -42,6 +43,10 @@ class Asker(Protocol):
 
     round: Round | None
     lead: int | None
+
+    @property
+    def resource(self) -> str:
+        """The lock's name."""
 
     @property
     def crowded(self) -> bool:
@@ -97,6 +102,7 @@ class Waker:
             context.counters.wakeups += 1
         else:
             context.counters.wakeups_local += 1
+        self._tell("told" if told else "local")
         self._in_vain = self._in_vain + 1 if context.clock() - attempt.started < QUICK else 0
         delay = 0.0
         if self._in_vain or self._splits:
@@ -172,7 +178,12 @@ class Waker:
             self._context.counters.wakeups_expiry += 1
         else:
             self._context.counters.wakeups_fallback += 1
+        self._tell("expiry" if over else "look")
         self._ask_again(lead_first=False)
+
+    def _tell(self, cause: Literal["told", "local", "expiry", "look"]) -> None:
+        if (tell := self._context.tell) is not None:
+            tell(WaiterWoken(self._asker.resource, cause))
 
     def _ask_in(self, delay: float, *, lead_first: bool) -> None:
         self.stop()
