@@ -219,6 +219,15 @@ class Lease:
         """For `Lock`: `task` is renewing this lease right now, and will be told a loss by an exception."""
         return self._holding.asking is task
 
+    def lose(self, reason: str) -> None:
+        """For `aioredlock_ng.testing`: lost from here on, as every lease that is lost; nothing when it is over already.
+
+        Raises:
+            RedlockClosed: The manager is closed or belongs to another loop.
+        """
+        self._engine.usable()
+        self._engine.extender.lose(self._holding, reason)
+
     def __eq__(self, other: object) -> bool:
         """Equal when they are the same grant."""
         return isinstance(other, Lease) and other._holding is self._holding
