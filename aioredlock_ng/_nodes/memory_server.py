@@ -13,7 +13,7 @@ from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._scripts.kinds import MARKER_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from aioredlock_ng._core.guard import Reading
     from aioredlock_ng._core.votes import Reply
@@ -40,16 +40,18 @@ class MemoryServer:
 
     Args:
         address: Its name in messages.
+        clock: Seconds in which its keys expire; None: the running loop's.
 
     Attributes:
         refuses: When set, every command is refused with these words, as a server would.
         counters: Its fence counters.
         up: False while nobody can connect.
-        skew: Seconds by which its wall clock differs from the loop's time.
+        skew: Seconds by which its wall clock differs from `clock`.
     """
 
-    def __init__(self, address: str = "memory") -> None:
+    def __init__(self, address: str = "memory", clock: Callable[[], float] | None = None) -> None:
         self.address = address
+        self._clock = clock or _loop_time
         self.refuses: str | None = None
         self.up = True
         self.skew = 0.0
@@ -64,17 +66,16 @@ class MemoryServer:
         held = self._keys.get(key)
         if held is None:
             return None
-        if held[1] <= asyncio.get_running_loop().time():
+        if held[1] <= self._clock():
             self.delete(key)
             return None
         return held[0]
 
     def set(self, key: bytes, value: bytes, ttl: float, by: Connection | None = None) -> None:
         """Set a key for `ttl` seconds, as any client could."""
-        loop = asyncio.get_running_loop()
-        self._keys[key] = (value, loop.time() + ttl)
+        self._keys[key] = (value, self._clock() + ttl)
         if ttl < math.inf:
-            loop.call_later(ttl, self.get, key)
+            asyncio.get_running_loop().call_later(ttl, self.get, key)
         self._tell(key, by)
 
     def delete(self, key: bytes, by: Connection | None = None) -> bool:
@@ -122,7 +123,7 @@ class MemoryServer:
         """Milliseconds that a key has left; -2 without one."""
         if self.get(key) is None:
             return -2
-        return max(0, round((self._keys[key][1] - asyncio.get_running_loop().time()) * 1000))
+        return max(0, round((self._keys[key][1] - self._clock()) * 1000))
 
     def execute(self, command: Command, by: Connection) -> Reply:
         """What the script of the same name does."""
@@ -243,7 +244,7 @@ class MemoryServer:
         return read_marker(self.get(MARKER_KEY) or b"", self._now_ms(), vouch, 0.0, 0.0)
 
     def _now_ms(self) -> int:
-        return int((asyncio.get_running_loop().time() + self.skew) * 1000)
+        return int((self._clock() + self.skew) * 1000)
 
     def _track(self, key: bytes, by: Connection) -> None:
         self._trackers.setdefault(key, set()).add(by)
@@ -285,3 +286,7 @@ class MemoryServer:
 
 def _bytes(value: bytes | int) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode()
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()

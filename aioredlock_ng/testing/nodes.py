@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
+
+from aioredlock_ng import Redlock
 
 from .servers import LocalServer
 
@@ -60,6 +62,14 @@ class LocalNodes:
     def urls(self) -> list[str]:
         """The URL of each node, in order."""
         return [server.url for server in self._servers]
+
+    def redlock(self, **options: Any) -> Redlock:
+        """Make a manager of these nodes, not yet open.
+
+        Args:
+            options: Of `Redlock`.
+        """
+        return Redlock(self.urls, **options)
 
     def start(self) -> Self:
         """Start all servers at the same time; when one cannot start, the others are stopped and its error is raised."""

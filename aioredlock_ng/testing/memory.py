@@ -1,0 +1,242 @@
+"""Nodes that live in this process, for tests of code that takes locks; never a server, never shared between processes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from aioredlock_ng import ConfigurationError, Redlock
+from aioredlock_ng._nodes.memory import MemoryNode, MemoryServer
+from aioredlock_ng.events import NodeDown, NodeUp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from aioredlock_ng._nodes.port import NodeListener
+
+__all__ = ["MemoryNodes"]
+
+_FAULT_SECONDS = 5.0
+"""A fault from another thread waits for the event loop so long: a loop that is busy for longer hangs."""
+
+
+class MemoryNodes:
+    """`count` independent nodes in memory that keep the same contract as real servers; the nodes of a Redlock in a test.
+
+    ```python
+    nodes = MemoryNodes(3)
+    async with nodes.redlock() as redlock, nodes.redlock() as another:
+        nodes.pause(0)      # hangs
+        nodes.crash(1)      # gone
+    ```
+
+    Every `Redlock` that is made of them, by `redlock()` or by `Redlock(nodes)`, has connections of its own: such managers
+    exclude and wake each other as those of several processes do. All that are open at one time must be on one event
+    loop. The faults have the names and meanings that `LocalNodes` gives them, and take effect before they return; they may be
+    called from any thread.
+
+    Args:
+        count: How many nodes.
+        latency: Seconds that each way of each command takes, at least 0.
+        appendonly: Keep the keys over `crash` and `restart`.
+
+    Raises:
+        ConfigurationError: An argument is unusable.
+    """
+
+    def __init__(self, count: int = 3, *, latency: float = 0.0, appendonly: bool = False) -> None:
+        if count < 1:
+            raise ConfigurationError(f"count must be at least 1, not {count}")
+        if not latency >= 0:
+            raise ConfigurationError(f"latency must be at least 0 seconds, not {latency}")
+        # What belongs to a node is found by its index; connections are found by the nodes, so that faults reach all of them.
+        self._servers = [MemoryServer(f"memory-{index}", self.clock) for index in range(count)]
+        self._latency = latency
+        self._appendonly = appendonly
+        self._paused: set[int] = set()
+        self._open: list[_Connection] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ahead = 0.0
+
+    def redlock(self, **options: Any) -> Redlock:
+        """Make one more manager of these nodes, not yet open, whose clock is theirs.
+
+        Args:
+            options: Of `Redlock`.
+        """
+        return Redlock(self, **{"clock": self.clock} | options)
+
+    def clock(self) -> float:
+        """Seconds as these nodes count them: the event loop's time, and what `advance` added. For `Redlock(clock=…)`."""
+        loop = self._loop or _running_loop()
+        return (time.monotonic() if loop is None else loop.time()) + self._ahead
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass for the nodes and for every manager that has their `clock`, as if all had stood still for so long.
+
+        Keys whose time is over expire. A holder whose deadline has passed learns it as after any standstill: at once when
+        it asks its lease, within half a second when it does not.
+
+        Raises:
+            ConfigurationError: `seconds` is negative; time does not go back.
+        """
+        if not seconds >= 0:
+            raise ConfigurationError(f"seconds must be at least 0, not {seconds}: time does not go back")
+        self._do(partial(self._advance, seconds))
+
+    def pause(self, index: int) -> None:
+        """Hang one node: it keeps its connections and answers nothing."""
+        self._running(index)
+        self._do(partial(self._pause, index))
+
+    def resume(self, index: int) -> None:
+        """Let a hung node run on; it then does what was asked meanwhile."""
+        self._do(partial(self._resume, index))
+
+    def crash(self, index: int) -> None:
+        """Kill one node: its connections are lost, and its keys unless `appendonly`."""
+        self._running(index)
+        self._do(partial(self._crash, index))
+
+    def restart(self, index: int) -> None:
+        """Bring one node back, empty unless `appendonly`; one that runs is stopped before."""
+        self._do(partial(self._restart, index))
+
+    def wipe(self, index: int | None = None) -> None:
+        """Delete every key of one node, or of all."""
+        wiped = self._servers if index is None else [self._servers[index]]
+        self._do(lambda: [server.flush() for server in wiped])
+
+    def restore(self) -> None:
+        """Make all nodes run and answer again, whatever was done to them; keys stay."""
+        for index, server in enumerate(self._servers):
+            if server.up:
+                self.resume(index)
+            else:
+                self.restart(index)
+
+    def __len__(self) -> int:
+        return len(self._servers)
+
+    def __iter__(self) -> Iterator[MemoryNode]:
+        """One new connection to each node: what a `Redlock` is made of."""
+        return (_Connection(self, index) for index in range(len(self._servers)))
+
+    def __repr__(self) -> str:
+        down = [index for index, server in enumerate(self._servers) if not server.up]
+        return f"<MemoryNodes {len(self)} paused={sorted(self._paused)} down={down}>"
+
+    def _opening(self, connection: _Connection) -> None:
+        """A connection is about to be made, on the running loop."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not None and self._loop.is_closed():
+            # A manager that was never closed, of an earlier test: nobody is there to be told anything.
+            for left in self._open:
+                left.server.detach(left)
+            self._open.clear()
+        if self._open and loop is not self._loop:
+            raise ConfigurationError(
+                "these MemoryNodes are in use on another event loop; close the Redlock there first, or make others"
+            )
+        self._loop = loop
+        self._open.append(connection)
+        if connection.place in self._paused:
+            connection.hang()
+
+    def _closed(self, connection: _Connection) -> None:
+        if connection in self._open:
+            self._open.remove(connection)
+        if not self._open:
+            self._loop = None
+
+    def _running(self, index: int) -> None:
+        if not self._servers[index].up:
+            raise RuntimeError(f"node {index} is not running; restart({index}) brings it back")
+
+    def _connections(self, index: int) -> list[_Connection]:
+        return [connection for connection in self._open if connection.place == index]
+
+    def _advance(self, seconds: float) -> None:
+        self._ahead += seconds
+        for server in self._servers:
+            # To look is to expire what is over, and to tell who waits for it.
+            server.keys()
+
+    def _pause(self, index: int) -> None:
+        self._paused.add(index)
+        for connection in self._connections(index):
+            connection.hang()
+
+    def _resume(self, index: int) -> None:
+        self._paused.discard(index)
+        for connection in self._connections(index):
+            connection.resume()
+
+    def _crash(self, index: int) -> None:
+        self._servers[index].up = False
+        for connection in self._connections(index):
+            connection.disconnect()
+        self._resume(index)
+        self._servers[index].restart(forget=not self._appendonly)
+
+    def _restart(self, index: int) -> None:
+        if self._servers[index].up:
+            self._crash(index)
+        self._servers[index].up = True
+        for connection in self._connections(index):
+            connection.connect()
+
+    def _do(self, fault: Callable[[], object]) -> None:
+        """Do it where the managers are: connections belong to their event loop."""
+        loop = self._loop
+        if loop is None or loop.is_closed() or loop is _running_loop():
+            fault()
+        elif loop.is_running():
+            asyncio.run_coroutine_threadsafe(_done(fault), loop).result(_FAULT_SECONDS)
+        else:
+            # Between two runs of a loop, in a fixture perhaps: the first thing that the next run does.
+            loop.call_soon(fault)
+
+
+class _Connection(MemoryNode):
+    """One manager's connection to one of the nodes; tells that it is up or down as one to a server does."""
+
+    def __init__(self, nodes: MemoryNodes, place: int) -> None:
+        super().__init__(nodes._servers[place], lambda: nodes._latency)
+        self.place = place
+        self._nodes = nodes
+
+    async def open(self, index: int, listener: NodeListener, clock: Callable[[], float], node_timeout: float) -> None:
+        self._nodes._opening(self)
+        await super().open(index, listener, clock, node_timeout)
+
+    async def aclose(self, within: float) -> None:
+        try:
+            await super().aclose(within)
+        finally:
+            self._nodes._closed(self)
+
+    def connect(self) -> None:
+        before = self.ready
+        super().connect()
+        if self.ready and not before and self._listener is not None:
+            self._listener.emit(NodeUp(self.address, "memory"))
+
+    def disconnect(self) -> None:
+        before = self.ready
+        super().disconnect()
+        if before and self._listener is not None:
+            self._listener.emit(NodeDown(self.address, "connection cut"))
+
+
+async def _done(fault: Callable[[], object]) -> None:
+    fault()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
