@@ -25,6 +25,7 @@ __all__ = [
     "LeasesRenewed",
     "LockAcquired",
     "LockHandedOn",
+    "NodeAnswers",
     "NodeDegraded",
     "NodeDown",
     "NodeQuarantined",
@@ -89,7 +90,10 @@ class AcquireCancelled:
 
 @dataclass(frozen=True, slots=True)
 class LeaseReleased:
-    """A lease was given up by its holder; the release is on its way."""
+    """A lease was given up by its holder; the release is on its way.
+
+    Each lease that `LockAcquired` told of ends once, as released, abandoned or lost; nothing else is told to be released.
+    """
 
     resource: str
     token_prefix: str
@@ -179,6 +183,13 @@ class NodeSuspect:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeAnswers:
+    """A suspect node answers again, on the same connection."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeDegraded:
     """A node works, but something that it lacks makes waiting slower or checks weaker."""
 
@@ -226,6 +237,7 @@ Event = (
     | NodeUp
     | NodeDown
     | NodeSuspect
+    | NodeAnswers
     | NodeDegraded
     | NodeQuarantined
     | NodeTrusted

@@ -180,9 +180,9 @@ class Engine:
         if (tell := self.context.tell) is not None:
             pairs = zip(self.context.fleet.nodes, holding.granted, strict=True)
             votes = tuple(acquire_vote(node.address, reply, "not waited for") for node, reply in pairs)
-            prefix = holding.token[:6].decode()
+            holding.told = True
             waited, attempts = acquisition.waited, acquisition.attempts
-            tell(LockAcquired(acquisition.resource, prefix, holding.fence, waited, attempts, votes))
+            tell(LockAcquired(acquisition.resource, holding.token_prefix, holding.fence, waited, attempts, votes))
 
     def tell_failed(self, acquisition: Acquisition, error: LockNotAcquired) -> None:
         """In the caller's own task: it is about to get this error."""

@@ -66,7 +66,7 @@ class Extender:
         self._context.counters.released += 1
         holding.end(Phase.RELEASED)
         release = self._end(holding, now)
-        if (tell := self._context.tell) is not None:
+        if (tell := self._context.tell) is not None and holding.told:
             tell(LeaseReleased(holding.spec.resource, holding.token_prefix, now - holding.since))
         return release
 

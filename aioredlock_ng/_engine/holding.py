@@ -40,6 +40,7 @@ class Holding(LeaseState):
         timer: Set near the deadline.
         longest_ttl: The longest life that any node may have given its keys.
         watched: True once its keys are tracked.
+        told: True once its holder was told of it, where somebody listens: the end is told of those alone.
         changed_on: Bit per node that reported a change since all were last asked.
         repairing: Bit per node that a repair is under way to.
         slot: Where the extender has scheduled it.
@@ -60,6 +61,7 @@ class Holding(LeaseState):
         "task",
         "timer",
         "token",
+        "told",
         "waiters",
         "watched",
     )
@@ -90,7 +92,7 @@ class Holding(LeaseState):
         self.slot: set[Holding] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.longest_ttl = life.ttl
-        self.watched = False
+        self.watched = self.told = False
         self.changed_on = self.repairing = 0
 
     @property

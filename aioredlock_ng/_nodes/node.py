@@ -13,7 +13,7 @@ from aioredlock_ng._nodes.channel import Channel
 from aioredlock_ng._nodes.connect import ConnectFailed, Connector
 from aioredlock_ng._nodes.handshake import Greeting, greet
 from aioredlock_ng._nodes.port import NodeState
-from aioredlock_ng.events import NodeDegraded, NodeDown, NodeSuspect, NodeUp
+from aioredlock_ng.events import NodeAnswers, NodeDegraded, NodeDown, NodeSuspect, NodeUp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -285,6 +285,7 @@ class RedisNode:
         else:
             self._use(self._channel)
             self._state = "up"
+            self._listener.emit(NodeAnswers(self.address))
             self._listener.invalidated(self._index, None)
 
     async def _replace_dead(self, channel: Channel) -> None:

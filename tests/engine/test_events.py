@@ -155,6 +155,26 @@ async def test_renewals_are_told_in_batches_and_failed_ones_one_by_one(rig: Rig)
         await lease.release()
 
 
+async def test_a_lease_that_nobody_was_given_is_not_told_to_be_released(rig: Rig) -> None:
+    """What counts leases needs each end to have its beginning: here the caller is cancelled in the tick of the grant."""
+    heard: list[Event] = []
+    process = await rig.process(sinks=[heard.append])
+    task = asyncio.create_task(process.lock("a").acquire())
+    await asyncio.sleep(0)
+
+    def cancel() -> None:
+        assert process.redlock.leases
+        task.cancel()
+
+    loop = asyncio.get_running_loop()
+    # Behind the answers, in their tick: timers of one instant run in the order of their fractions.
+    loop.call_at(loop.time() + 2 * WAY + 1e-10, cancel)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [type(event) for event in heard] == [AcquireCancelled]
+    assert not process.redlock.leases
+
+
 async def test_an_abandoned_lease_is_told(rig: Rig) -> None:
     heard: list[Event] = []
     process = await rig.process(sinks=[heard.append])
