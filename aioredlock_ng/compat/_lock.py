@@ -1,0 +1,110 @@
+"""aioredlock's lock object over a lease of ours; it asks no node itself."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from aioredlock_ng import Lease
+    from aioredlock_ng.compat._manager import Aioredlock
+
+__all__ = ["Lock"]
+
+
+class Lock:
+    """What `Aioredlock.lock` returns; made by hand, it is a note without a lease.
+
+    Args:
+        lock_manager: Its manager.
+        resource: Its name.
+        id: Its identifier: the token that its keys hold, unless one was given to `lock()`.
+        lock_timeout: Seconds that it lives; None: until it is released.
+        valid: What `valid` says where there is no lease.
+
+    Attributes:
+        lock_manager: As given.
+        resource: As given.
+        id: As given.
+        lock_timeout: As given.
+        lease: The `aioredlock_ng.Lease` behind it, for what aioredlock has no name for: `remaining()`, `check()`,
+            `await wait_lost()`. None when the lock is not this manager's own.
+    """
+
+    def __init__(
+        self,
+        lock_manager: Aioredlock,
+        resource: Any,
+        id: Any,  # noqa: A002 - aioredlock's own name
+        lock_timeout: float | None = 10.0,
+        valid: bool = False,
+    ) -> None:
+        self.lock_manager = lock_manager
+        self.resource = resource
+        self.id = id
+        self.lock_timeout = lock_timeout
+        self.lease: Lease | None = None
+        self._until = math.inf if valid else 0.0
+
+    @property
+    def valid(self) -> bool:
+        """True while the lock may be relied on: False once it is released, lost, or over. No I/O.
+
+        A lock from `get_lock` that is not this manager's own counts down the life that the nodes said it had left.
+        """
+        return time.monotonic() < self._until if self.lease is None else self.lease.valid
+
+    def leased(self, lease: Lease | None) -> Self:
+        """For `Aioredlock`: from now on it is this lease."""
+        self.lease = lease
+        return self
+
+    def ending_in(self, seconds: float) -> Self:
+        """For `Aioredlock`: without a lease, it is valid for so long."""
+        self._until = time.monotonic() + seconds
+        return self
+
+    async def extend(self) -> None:
+        """See `Aioredlock.extend`."""
+        await self.lock_manager.extend(self)
+
+    async def release(self) -> None:
+        """See `Aioredlock.unlock`."""
+        await self.lock_manager.unlock(self)
+
+    async def is_locked(self) -> bool:
+        """See `Aioredlock.is_locked`."""
+        return await self.lock_manager.is_locked(self)
+
+    async def __aenter__(self) -> Self:
+        """Itself; the lock is held already."""
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """See `Aioredlock.unlock`. The body is not cancelled on loss, and nothing is raised here for one."""
+        await self.lock_manager.unlock(self)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal by manager, name and identifier."""
+        return isinstance(other, Lock) and other._key() == self._key()
+
+    def __hash__(self) -> int:
+        """By the same."""
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        """Name, state, and the beginning of the identifier."""
+        return (
+            f"Lock(resource={self.resource!r}, id='{str(self.id)[:6]}…', lock_timeout={self.lock_timeout}, valid={self.valid})"
+        )
+
+    def _key(self) -> tuple[int, Any, Any]:
+        return id(self.lock_manager), self.resource, self.id

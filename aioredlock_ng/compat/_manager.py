@@ -1,0 +1,248 @@
+"""aioredlock's lock manager over a `Redlock`; it takes no decision about a lock and has no connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from aioredlock_ng import LockReleased, QuorumUnreachable, Redlock
+from aioredlock_ng.compat._access import Access
+from aioredlock_ng.compat._connections import nodes_of, without_passwords
+from aioredlock_ng.compat._errors import LockAcquiringError, LockRuntimeError, in_words_of_aioredlock
+from aioredlock_ng.compat._lock import Lock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Aioredlock"]
+
+_ANY_TTL = 1e9
+"""aioredlock knows no longest timeout, and without the recovery guard no node has to wait for it."""
+
+_FORGET_FROM = 64
+
+
+class Aioredlock:
+    """Locks over N independent nodes, by aioredlock's names; it connects when it is first used.
+
+    On the nodes there is nothing but the lock's key, as with aioredlock: no fence, no marker of a node's memory.
+
+    Args:
+        redis_connections: dicts (`host`, `port`, `db`, `password`, `ssl`), (host, port) tuples, `redis://` and
+            `rediss://` URLs, paths of Unix sockets, `Sentinel` objects. Each a server of its own.
+        retry_count: How often it is tried at most, 1 or more. Tries are not spaced out any more: `lock()` is woken when
+            the lock is free, and gives up after the time that so many tries would have taken on average.
+        retry_delay_min: Seconds between two tries at least.
+        retry_delay_max: Seconds between two tries at most.
+        internal_lock_timeout: Life of a lock without renewal, seconds.
+        options: Options of `Redlock`, to take over more of it step by step: `fencing=True`, `recovery_guard="auto"`
+            with `max_ttl`, `node_timeout`.
+
+    Raises:
+        ValueError: An argument is unusable; says which, and what to do.
+    """
+
+    def __init__(
+        self,
+        redis_connections: Iterable[Any] = ({"host": "localhost", "port": 6379},),
+        retry_count: int = 3,
+        retry_delay_min: float = 0.1,
+        retry_delay_max: float = 0.3,
+        internal_lock_timeout: float = 10.0,
+        **options: Any,
+    ) -> None:
+        warnings.warn(
+            "aioredlock_ng.compat.aioredlock is for moving over; use aioredlock_ng.Redlock in its place:"
+            " `async with redlock.lock(name)` also cancels the body when the lock is lost (docs/migrating.md)",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        self.redis_connections = redis_connections
+        self.retry_count = int(retry_count)
+        self.retry_delay_min = float(retry_delay_min)
+        self.retry_delay_max = float(retry_delay_max)
+        self.internal_lock_timeout = float(internal_lock_timeout)
+        if self.retry_count < 1:
+            raise ValueError("retry_count must be 1 or more")
+        for name in ("retry_delay_min", "retry_delay_max", "internal_lock_timeout"):
+            _positive(name, getattr(self, name))
+        settings: dict[str, Any] = {"fencing": False, "recovery_guard": None} | options
+        settings.setdefault("max_ttl", _ANY_TTL if settings["recovery_guard"] is None else 60.0)
+        self._access = Access(Redlock(nodes_of(self.redis_connections), ttl=self.internal_lock_timeout, **settings))
+        self._locks: dict[Any, Lock] = {}
+        self._forget_at = _FORGET_FROM
+
+    async def lock(self, resource: str, lock_timeout: float | None = None, lock_identifier: str | None = None) -> Lock:
+        """Acquire a lock.
+
+        Args:
+            resource: Its name, which is its key on the nodes.
+            lock_timeout: Seconds that it lives; None: `internal_lock_timeout`, renewed until it is released.
+            lock_identifier: What `lock.id` shall be; known to this manager only, for `get_lock` and for asking again:
+                the nodes hold a token that is fresh for every attempt.
+
+        Raises:
+            LockAcquiringError: Another has it.
+            LockRuntimeError: No majority of the nodes could be asked, or the manager is destroyed.
+            ValueError: An argument is unusable.
+
+        Safety: as `aioredlock_ng.Lock.acquire`: returns a lock, or raises and has undone the attempt.
+        """
+        if lock_timeout is not None:
+            _positive("lock_timeout", lock_timeout)
+        held = self._locks.get(resource)
+        if lock_identifier and held is not None and held.id == lock_identifier and held.valid:
+            await self.extend(held, lock_timeout)
+            return Lock(self, resource, lock_identifier, lock_timeout).leased(held.lease)
+        redlock = await self._access.redlock()
+        with in_words_of_aioredlock():
+            wanted = redlock.lock(
+                resource,
+                ttl=lock_timeout or self.internal_lock_timeout,
+                blocking_timeout=(self.retry_count - 1) * (self.retry_delay_min + self.retry_delay_max) / 2,
+                auto_extend=lock_timeout is None,
+                on_lost="flag",
+            )
+            lease = await wanted.acquire()
+        lock = Lock(self, resource, lock_identifier or lease.token, lock_timeout).leased(lease)
+        self._remember(lock)
+        return lock
+
+    async def extend(self, lock: Lock, lock_timeout: float | None = None) -> None:
+        """Give a lock its whole life again, or another one.
+
+        Args:
+            lock: One of this manager's.
+            lock_timeout: Seconds from now, kept by later renewals; None: the lock's own.
+
+        Raises:
+            RuntimeError: It is not valid any more.
+            LockAcquiringError: It was found to be lost.
+            LockRuntimeError: No majority confirmed it in `retry_count` tries; the lock goes on until its end.
+            ValueError: The timeout is unusable.
+
+        Safety: as `aioredlock_ng.Lease.extend`.
+        """
+        if not lock.valid:
+            raise RuntimeError(f"the lock {lock.resource!r} is not valid; acquire it anew")
+        if lock_timeout is not None:
+            _positive("lock_timeout", lock_timeout)
+        if lock.lease is None:
+            raise LockRuntimeError(f"the lock {lock.resource!r} is another manager's; only who acquired it can extend it")
+        ttl = lock_timeout or lock.lock_timeout or self.internal_lock_timeout
+        with in_words_of_aioredlock():
+            for tries_left in reversed(range(self.retry_count)):
+                try:
+                    await lock.lease.extend(ttl)
+                    break
+                except QuorumUnreachable:
+                    if not tries_left or not lock.valid:
+                        raise
+                except LockReleased:
+                    raise RuntimeError(f"the lock {lock.resource!r} was released meanwhile") from None
+                await asyncio.sleep(random.uniform(self.retry_delay_min, self.retry_delay_max))  # noqa: S311
+
+    async def unlock(self, lock: Lock) -> None:
+        """Release a lock; it is not valid any more, whatever comes of this.
+
+        Raises:
+            LockAcquiringError: It was lost before, and another has it now.
+            LockRuntimeError: It was lost before, and no majority could be asked whether another has it; or it is held, but
+                by another manager.
+
+        Safety: as `aioredlock_ng.Lease.release`. Nodes that do not answer execute it later; that is no error here.
+        """
+        lease = lock.ending_in(0.0).lease
+        with in_words_of_aioredlock():
+            if lease is not None:
+                if self._locks.get(lock.resource) == lock:
+                    del self._locks[lock.resource]
+                if await lease.release():
+                    return
+        if self._access.destroyed:
+            return
+        token = lock.id if lease is None else lease.token
+        info = await self._access.inspect(lock.resource)
+        others = sum(answer.token not in (None, token) for answer in info.answers)
+        if 2 * (info.total - others) <= info.total:
+            raise LockAcquiringError(f"the lock {lock.resource!r} was lost, another has it now")
+        if lease is None and info.held:
+            raise LockRuntimeError(f"the lock {lock.resource!r} is another manager's; only who acquired it can release it")
+
+    async def is_locked(self, resource_or_lock: str | Lock) -> bool:
+        """True when a majority of the nodes has the key, whoever set it; False as well when no majority answers.
+
+        Raises:
+            TypeError: Neither a name nor a lock.
+
+        Safety: cancelled, nothing has changed.
+        """
+        if not isinstance(resource_or_lock, (str, Lock)):
+            raise TypeError(f"is_locked() takes the name of a resource or a Lock, not {type(resource_or_lock).__name__}")
+        resource = resource_or_lock.resource if isinstance(resource_or_lock, Lock) else resource_or_lock
+        try:
+            info = await self._access.inspect(resource)
+        except LockRuntimeError:
+            return False
+        return 2 * sum(answer.token is not None for answer in info.answers) > info.total
+
+    async def get_lock(self, resource: str, lock_identifier: str) -> Lock:
+        """The lock that is held by this identifier.
+
+        Of a lock that is not this manager's own it gives a note: `valid` counts down, `is_locked()` asks, but it can be
+        extended and released only by the manager that acquired it.
+
+        Raises:
+            LockAcquiringError: It is not held, or by another identifier.
+            LockRuntimeError: No majority of the nodes could be asked.
+
+        Safety: cancelled, nothing has changed.
+        """
+        own = self._locks.get(resource)
+        lease = own.lease if own is not None and own.id == lock_identifier else None
+        info = await self._access.inspect(resource)
+        if not info.held or info.token != (lock_identifier if lease is None else lease.token):
+            raise LockAcquiringError(f"the lock {resource!r} is not held by this identifier")
+        timeout = round(info.remaining) if math.isfinite(info.remaining) else None
+        return Lock(self, resource, lock_identifier, timeout).leased(lease).ending_in(info.remaining)
+
+    async def get_active_locks(self) -> list[Lock]:
+        """The locks of this manager that are valid and that the nodes have.
+
+        Safety: cancelled, nothing has changed.
+        """
+        return [lock for lock in list(self._locks.values()) if lock.valid and await lock.is_locked()]
+
+    async def destroy(self) -> None:
+        """Release all locks and disconnect, for good. Idempotent.
+
+        Raises:
+            LockRuntimeError: Called from another event loop or a forked process.
+
+        Safety: as `aioredlock_ng.Redlock.aclose`.
+        """
+        await self._access.destroy()
+        self._locks.clear()
+
+    def __repr__(self) -> str:
+        """Settings, without passwords."""
+        return (
+            f"Aioredlock(redis_connections={without_passwords(self.redis_connections)}, retry_count={self.retry_count},"
+            f" retry_delay_min={self.retry_delay_min}, retry_delay_max={self.retry_delay_max},"
+            f" internal_lock_timeout={self.internal_lock_timeout})"
+        )
+
+    def _remember(self, lock: Lock) -> None:
+        # Locks with a timeout need not be released by anybody.
+        if len(self._locks) >= self._forget_at:
+            self._locks = {name: one for name, one in self._locks.items() if one.valid}
+            self._forget_at = max(_FORGET_FROM, 2 * len(self._locks))
+        self._locks[lock.resource] = lock
+
+
+def _positive(name: str, value: float) -> None:
+    if value <= 0:
+        raise ValueError(f"{name} must be more than 0 seconds, got {value!r}")

@@ -1,0 +1,90 @@
+"""A service that Sentinels watch, named as aioredlock names it; it connects to nothing."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+from aioredlock_ng.compat._errors import SentinelConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Sentinel"]
+
+_URL = re.compile(r"^rediss?://.*:\d+/\d?\??.*$")
+
+_PORT = 26379
+
+
+class Sentinel:
+    """One node of an `Aioredlock`: the primary of a service, asked of the Sentinels at each connect.
+
+    Args:
+        connection: Where they are: a dict with `host`, maybe `port`, `master`, `password`, `db`, `ssl`; a URL such as
+            `redis://:password@host:26379/0?master=name`; a (host, port) tuple; or a list of such tuples.
+        master: Name of the service; wins over the one in `connection`, as do the others.
+        password: The primary's.
+        db: Its database.
+        ssl_context: TLS to the primary: an `ssl.SSLContext`, or True for the system's authorities.
+
+    Raises:
+        SentinelConfigError: No address or no service is named.
+    """
+
+    def __init__(
+        self,
+        connection: Mapping[str, Any] | str | tuple[str, int] | Sequence[tuple[str, int]],
+        master: str | None = None,
+        password: str | None = None,
+        db: int | None = None,
+        ssl_context: ssl.SSLContext | bool | None = None,
+    ) -> None:
+        addresses, settings = _parsed(connection)
+        self.connection: list[tuple[str, int]] = addresses
+        found = master or settings.get("master")
+        if found is None:
+            raise SentinelConfigError("Sentinel needs the name of the service: pass master='name'")
+        self.master = str(found)
+        self.password: str | None = settings.get("password") if password is None else password
+        self.db = int(settings.get("db") or 0) if db is None else db
+        self.ssl: ssl.SSLContext | bool | None = settings.get("ssl") if ssl_context is None else ssl_context
+        self.timeout = float(settings.get("timeout") or 0.2)
+
+    def __repr__(self) -> str:
+        """Service and addresses, without the password."""
+        return f"<Sentinel {self.master!r} at {', '.join(f'{host}:{port}' for host, port in self.connection)}>"
+
+
+def _parsed(connection: object) -> tuple[list[tuple[str, int]], dict[str, Any]]:
+    if isinstance(connection, dict):
+        if "host" not in connection:
+            raise SentinelConfigError("a Sentinel named by a dict needs 'host'")
+        return [(connection["host"], int(connection.get("port", _PORT)))], dict(connection)
+    if isinstance(connection, str) and _URL.match(connection):
+        url = urlsplit(connection)
+        query: dict[str, Any] = {key: values[0] for key, values in parse_qs(url.query).items()}
+        path = url.path.strip("/")
+        settings: dict[str, Any] = {"db": int(path) if path.isdecimal() else 0, "password": url.password}
+        if url.scheme == "rediss":
+            settings["ssl"] = _context(query.pop("ssl_cert_reqs", ""))
+        return [(url.hostname or "localhost", url.port or _PORT)], settings | query
+    if isinstance(connection, tuple):
+        return [connection], {}
+    if isinstance(connection, list) and connection:
+        return [(host, int(port)) for host, port in connection], {}
+    raise SentinelConfigError(
+        "Sentinel takes a dict with 'host', a URL with port and database (redis://host:26379/0?master=name),"
+        " a (host, port) tuple or a list of those"
+    )
+
+
+def _context(verify_mode: str) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    modes = {mode.name: mode for mode in ssl.VerifyMode}
+    if (mode := modes.get(verify_mode.upper())) is not None:
+        context.check_hostname = context.check_hostname and mode is not ssl.CERT_NONE
+        context.verify_mode = mode
+    return context

@@ -1,0 +1,27 @@
+"""Managers by aioredlock's names, over the nodes of a test."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioredlock_ng.compat.aioredlock import Aioredlock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+
+@pytest.fixture
+async def manager_of() -> AsyncIterator[Callable[..., Aioredlock]]:
+    """Make managers with these arguments; they are destroyed when the test ends."""
+    made: list[Aioredlock] = []
+
+    def make(*args: Any, **settings: Any) -> Aioredlock:
+        with pytest.deprecated_call():
+            made.append(Aioredlock(*args, **settings))
+        return made[-1]
+
+    yield make
+    for manager in made:
+        await manager.destroy()

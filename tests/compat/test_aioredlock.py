@@ -1,0 +1,387 @@
+"""aioredlock's names mean what they mean in aioredlock 0.7.3, and `valid` tells the truth; on real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioredlock_ng import Redlock
+from aioredlock_ng.compat import aioredlock
+from aioredlock_ng.compat.aioredlock import Aioredlock, Lock, LockAcquiringError, LockError, LockRuntimeError
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.node_set import NodeSet
+
+    Make = Callable[..., Aioredlock]
+
+
+def test_every_public_name_of_aioredlock_is_here() -> None:
+    wanted = {"Aioredlock", "Lock", "LockError", "LockAcquiringError", "LockRuntimeError", "Sentinel"}
+    assert wanted <= set(aioredlock.__all__)
+    assert issubclass(LockAcquiringError, LockError)
+    assert issubclass(LockRuntimeError, LockError)
+    assert issubclass(LockError, aioredlock.AioredlockError)
+
+
+def test_making_one_warns_at_the_line_that_makes_it() -> None:
+    with pytest.warns(DeprecationWarning, match=r"use aioredlock_ng\.Redlock") as caught:
+        Aioredlock()
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("name", ["retry_count", "retry_delay_min", "retry_delay_max", "internal_lock_timeout"])
+@pytest.mark.parametrize(("value", "error"), [(-1, ValueError), (0, ValueError), ("word", ValueError), (None, TypeError)])
+def test_unusable_settings_are_refused(name: str, value: object, error: type[Exception]) -> None:
+    with pytest.deprecated_call(), pytest.raises(error):
+        Aioredlock(**{name: value})  # type: ignore[arg-type]
+
+
+async def test_a_lock_is_taken_extended_and_released(three_nodes: NodeSet, manager_of: Make) -> None:
+    manager = manager_of(three_nodes.urls)
+    assert await manager.is_locked("order") is False
+    lock = await manager.lock("order")
+    assert lock.valid is True
+    assert (lock.resource, lock.lock_timeout, lock.lock_manager) == ("order", None, manager)
+    assert await manager.is_locked("order") is True
+    await manager.extend(lock)
+    await lock.extend()
+    assert lock.valid is True
+    assert await lock.is_locked() is True
+    await manager.unlock(lock)
+    assert lock.valid is False
+    assert await manager.is_locked(lock) is False
+
+
+async def test_the_keys_are_those_of_aioredlock_and_nothing_else_is_on_the_nodes(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
+    for node in three_nodes:
+        node.command("FLUSHALL")
+    lock = await manager_of(three_nodes.urls).lock("order", lock_timeout=30)
+    for node in three_nodes:
+        assert node.command("GET", "order").decode() == lock.id
+        assert 20_000 < int(node.command("PTTL", "order")) <= 30_000
+        assert node.command("DBSIZE") == b"1"
+    await lock.release()
+
+
+async def test_locks_of_two_resources_do_not_meet(three_nodes: NodeSet, manager_of: Make) -> None:
+    manager = manager_of(three_nodes.urls)
+    first, second = await manager.lock("one"), await manager.lock("two")
+    await manager.unlock(first)
+    assert (first.valid, second.valid) == (False, True)
+    await manager.unlock(second)
+    assert (await manager.is_locked("one"), await manager.is_locked("two")) == (False, False)
+
+
+async def test_a_held_lock_is_an_ordinary_refusal_after_the_time_of_its_tries(three_nodes: NodeSet, manager_of: Make) -> None:
+    holder, other = manager_of(three_nodes.urls), manager_of(three_nodes.urls, retry_count=3)
+    lock = await holder.lock("order")
+    await other.is_locked("order")
+    for manager in (holder, other):
+        began = time.monotonic()
+        with pytest.raises(LockAcquiringError, match="order"):
+            await manager.lock("order")
+        assert 0.35 < time.monotonic() - began < 2
+    assert lock.valid
+    await lock.release()
+
+
+async def test_one_try_does_not_wait(three_nodes: NodeSet, manager_of: Make) -> None:
+    lock = await manager_of(three_nodes.urls).lock("order")
+    with pytest.raises(LockAcquiringError):
+        await manager_of(three_nodes.urls, retry_count=1).lock("order")
+    await lock.release()
+
+
+async def test_a_waiting_lock_is_woken_by_the_release(three_nodes: NodeSet, manager_of: Make) -> None:
+    holder, waiter = manager_of(three_nodes.urls), manager_of(three_nodes.urls, retry_count=100)
+    lock = await holder.lock("order")
+    waiting = asyncio.create_task(waiter.lock("order"))
+    await eventually(lambda: waiter._access._redlock.stats().waiting if waiter._access._open else 0)
+    await holder.unlock(lock)
+    assert (await waiting).valid
+    await waiter.unlock(waiting.result())
+
+
+async def test_a_cancelled_lock_leaves_no_key(three_nodes: NodeSet, manager_of: Make) -> None:
+    holder, waiter = manager_of(three_nodes.urls), manager_of(three_nodes.urls, retry_count=100)
+    lock = await holder.lock("order")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(waiter.lock("order"), 0.1)
+    await holder.unlock(lock)
+    assert await holder.is_locked("order") is False
+
+
+async def test_no_majority_is_the_other_kind_of_error(three_nodes: NodeSet, manager_of: Make) -> None:
+    manager = manager_of(three_nodes.urls, retry_count=2)
+    lock = await manager.lock("order")
+    lapsing = await manager.lock("lapsing", lock_timeout=1)
+    three_nodes.pause(0)
+    three_nodes.pause(1)
+    try:
+        with pytest.raises(LockRuntimeError, match="another"):
+            await manager.lock("another")
+        with pytest.raises(LockRuntimeError):
+            await manager.extend(lock)
+        assert lock.valid, "a renewal that nobody confirmed is no loss"
+        assert await manager.is_locked("order") is False
+        with pytest.raises(LockRuntimeError):
+            await manager.get_lock("order", lock.id)
+        await eventually(lambda: not lapsing.valid)
+        with pytest.raises(LockRuntimeError):
+            await manager.unlock(lapsing)
+    finally:
+        three_nodes.restore()
+    await manager.unlock(lock)
+
+
+@pytest.mark.faults
+async def test_a_minority_that_is_gone_stops_nobody(three_nodes: NodeSet, manager_of: Make) -> None:
+    three_nodes.crash(0)
+    manager = manager_of(three_nodes.urls)
+    async with await manager.lock("order") as lock:
+        await lock.extend()
+        assert await manager.is_locked("order")
+    assert not lock.valid
+
+
+async def test_valid_turns_false_when_the_keys_are_gone(three_nodes: NodeSet, manager_of: Make) -> None:
+    manager = manager_of(three_nodes.urls)
+    watched, timed = await manager.lock("watched"), await manager.lock("timed", lock_timeout=30)
+    assert watched.valid
+    assert timed.valid
+    for node in three_nodes:
+        node.command("DEL", "watched", "timed")
+    await eventually(lambda: not watched.valid and not timed.valid, within=2)
+    with pytest.raises(RuntimeError, match="not valid"):
+        await manager.extend(watched)
+    await manager.unlock(watched)
+    await timed.release()
+
+
+async def test_valid_turns_false_when_the_timeout_is_over(three_nodes: NodeSet, manager_of: Make) -> None:
+    manager = manager_of(three_nodes.urls)
+    lock = await manager.lock("order", lock_timeout=0.5)
+    assert lock.lock_timeout == 0.5
+    await eventually(lambda: not lock.valid)
+    with pytest.raises(RuntimeError):
+        await lock.extend()
+    await manager.unlock(lock)
+
+
+async def test_a_lock_without_timeout_outlives_it(three_nodes: NodeSet, manager_of: Make) -> None:
+    manager = manager_of(three_nodes.urls, internal_lock_timeout=1)
+    lock = await manager.lock("order")
+    stats = manager._access._redlock.stats
+    await eventually(lambda: stats().renewals >= 4, within=20)
+    assert lock.valid
+    assert await manager.is_locked("order")
+    await manager.unlock(lock)
+
+
+async def test_extending_gives_another_life(three_nodes: NodeSet, manager_of: Make) -> None:
+    manager = manager_of(three_nodes.urls)
+    lock = await manager.lock("order", lock_timeout=20)
+    await manager.extend(lock, lock_timeout=50)
+    assert int(three_nodes[0].command("PTTL", "order")) > 40_000
+    await lock.extend()
+    assert 10_000 < int(three_nodes[0].command("PTTL", "order")) <= 20_000
+    for bad in (0, -1):
+        with pytest.raises(ValueError, match="more than 0"):
+            await manager.extend(lock, bad)
+        with pytest.raises(ValueError, match="more than 0"):
+            await manager.lock("another", bad)
+    await manager.unlock(lock)
+
+
+async def test_unlocking_what_another_has_now_is_refused_and_leaves_it_alone(three_nodes: NodeSet, manager_of: Make) -> None:
+    old, new = manager_of(three_nodes.urls), manager_of(three_nodes.urls, retry_count=20)
+    lost = await old.lock("order", lock_timeout=0.5)
+    taken = await new.lock("order")
+    with pytest.raises(LockAcquiringError, match="another has it"):
+        await old.unlock(lost)
+    assert taken.valid
+    assert await new.is_locked("order")
+    await new.unlock(taken)
+    await old.unlock(lost)
+    await old.unlock(lost)
+
+
+async def test_leaving_the_context_releases_also_after_an_error(three_nodes: NodeSet, manager_of: Make) -> None:
+    manager, locks = manager_of(three_nodes.urls), []
+
+    async def fails() -> None:
+        async with await manager.lock("order") as lock:
+            locks.append(lock)
+            raise KeyError(lock.valid)
+
+    with pytest.raises(KeyError, match="True"):
+        await fails()
+    assert not locks[0].valid
+    assert not await manager.is_locked("order")
+
+
+async def test_is_locked_takes_names_and_locks_only(three_nodes: NodeSet, manager_of: Make) -> None:
+    manager = manager_of(three_nodes.urls)
+    with pytest.raises(TypeError, match="not int"):
+        await manager.is_locked(12345)  # type: ignore[arg-type]
+    three_nodes[0].command("SET", "order", "someone's")
+    assert not await manager.is_locked("order")
+    three_nodes[1].command("SET", "order", "another's")
+    assert await manager.is_locked("order")
+
+
+async def test_an_identifier_finds_its_lock_again(three_nodes: NodeSet, manager_of: Make) -> None:
+    manager, other = manager_of(three_nodes.urls), manager_of(three_nodes.urls, retry_count=1)
+    lock = await manager.lock("order", lock_timeout=20, lock_identifier="worker-7")
+    assert lock.id == "worker-7"
+    again = await manager.get_lock("order", "worker-7")
+    assert again == lock
+    assert again.valid
+    assert 15 <= again.lock_timeout <= 20
+    asked = await manager.lock("order", lock_timeout=40, lock_identifier="worker-7")
+    assert int(three_nodes[0].command("PTTL", "order")) > 30_000
+    for wrong in ("worker-8", ""):
+        with pytest.raises(LockAcquiringError):
+            await manager.get_lock("order", wrong)
+    with pytest.raises(LockAcquiringError):
+        await other.lock("order", lock_identifier="worker-7")
+    await again.release()
+    assert not any(one.valid for one in (lock, again, asked))
+    with pytest.raises(LockAcquiringError):
+        await manager.get_lock("order", "worker-7")
+
+
+async def test_a_lock_of_another_manager_is_a_note(three_nodes: NodeSet, manager_of: Make) -> None:
+    manager, other = manager_of(three_nodes.urls), manager_of(three_nodes.urls)
+    lock = await manager.lock("order", lock_timeout=30)
+    note = await other.get_lock("order", lock.id)
+    assert note.valid
+    assert note.lease is None
+    assert await note.is_locked()
+    with pytest.raises(LockRuntimeError, match="another manager's"):
+        await note.extend()
+    with pytest.raises(LockRuntimeError, match="another manager's"):
+        await note.release()
+    assert not note.valid
+    assert lock.valid
+    await lock.release()
+    lock = await manager.lock("order", lock_timeout=1)
+    note = await other.get_lock("order", lock.id)
+    await eventually(lambda: not note.valid)
+    await eventually(lambda: three_nodes.keys() == [set()] * 3)
+    await other.unlock(note)
+    for node in three_nodes:
+        node.command("SET", "order", "forever")
+    note = await other.get_lock("order", "forever")
+    assert note.lock_timeout is None
+    assert note.valid
+
+
+async def test_active_locks_are_those_that_are_valid(three_nodes: NodeSet, manager_of: Make) -> None:
+    manager = manager_of(three_nodes.urls)
+    kept, released, over = [await manager.lock(name, lock_timeout=ttl) for name, ttl in (("a", 30), ("b", 30), ("c", 0.5))]
+    await released.release()
+    await eventually(lambda: not over.valid)
+    assert await manager.get_active_locks() == [kept]
+    for node in three_nodes:
+        node.command("DEL", "a")
+    assert await manager.get_active_locks() == []
+
+
+async def test_locks_that_nobody_releases_are_forgotten(three_nodes: NodeSet, manager_of: Make) -> None:
+    manager = manager_of(three_nodes.urls)
+    await asyncio.gather(*(manager.lock(f"short-{number}", lock_timeout=0.5) for number in range(60)))
+    short = list(manager._locks.values())
+    await eventually(lambda: not any(lock.valid for lock in short))
+    await asyncio.gather(*(manager.lock(f"long-{number}", lock_timeout=30) for number in range(10)))
+    assert len(manager._locks) < 60
+    assert len(await manager.get_active_locks()) == 10
+
+
+async def test_destroying_releases_everything_for_good(three_nodes: NodeSet, manager_of: Make) -> None:
+    manager = manager_of(three_nodes.urls)
+    locks = [await manager.lock("one"), await manager.lock("two", lock_timeout=30)]
+    await manager.destroy()
+    assert not any(lock.valid for lock in locks)
+    assert three_nodes.keys() == [set()] * 3
+    await manager.unlock(locks[0])
+    assert await manager.is_locked("one") is False
+    assert await manager.get_active_locks() == []
+    with pytest.raises(LockRuntimeError, match="destroyed"):
+        await manager.lock("one")
+    await manager.destroy()
+
+
+async def test_one_that_was_never_used_can_be_destroyed(manager_of: Make) -> None:
+    await manager_of().destroy()
+
+
+def test_another_event_loop_is_told_so(three_nodes: NodeSet) -> None:
+    with pytest.deprecated_call():
+        manager = Aioredlock(three_nodes.urls)
+    with asyncio.Runner() as runner:
+        runner.run(manager.lock("order"))
+
+        async def elsewhere() -> None:
+            with pytest.raises(LockRuntimeError, match="loop"):
+                await manager.lock("order")
+            with pytest.raises(LockRuntimeError, match="loop"):
+                await manager.destroy()
+
+        with asyncio.Runner() as other:
+            other.run(elsewhere())
+        runner.run(manager.destroy())
+    assert three_nodes.keys() == [set()] * 3
+
+
+async def test_many_that_begin_at_once_open_it_once(three_nodes: NodeSet, manager_of: Make) -> None:
+    manager = manager_of(three_nodes.urls)
+    locks = await asyncio.gather(*(manager.lock(f"order-{number}") for number in range(50)))
+    assert all(lock.valid for lock in locks)
+    await asyncio.gather(*(lock.release() for lock in locks))
+
+
+async def test_ours_by_its_own_name_and_by_theirs_exclude_each_other(three_nodes: NodeSet, manager_of: Make) -> None:
+    manager = manager_of(three_nodes.urls, retry_count=1)
+    async with Redlock(three_nodes.urls) as redlock:
+        lock = await manager.lock("order")
+        assert await redlock.lock("order").try_acquire() is None
+        await lock.release()
+        async with redlock.lock("order"):
+            with pytest.raises(LockAcquiringError):
+                await manager.lock("order")
+
+
+async def test_a_lock_with_fence_and_guard_when_asked_for(three_nodes: NodeSet, manager_of: Make) -> None:
+    manager = manager_of(three_nodes.urls, fencing=True, recovery_guard="auto")
+    async with await manager.lock("order") as lock:
+        assert lock.lease is not None
+        assert lock.lease.fence is not None
+    with pytest.raises(ValueError, match="max_ttl"):
+        await manager.lock("order", lock_timeout=61)
+
+
+async def test_a_lock_made_by_hand_says_what_it_was_given(manager_of: Make) -> None:
+    manager = manager_of()
+    lock = Lock(manager, "potato", 1, 1.0)
+    assert (lock.resource, lock.id, lock.lock_timeout, lock.valid) == ("potato", 1, 1.0, False)
+    assert Lock(manager, "potato", 1, valid=True).valid
+    assert lock == Lock(manager, "potato", 1)
+    assert lock != Lock(manager, "potato", 2)
+    assert lock != "potato"
+    assert len({lock, Lock(manager, "potato", 1)}) == 1
+
+
+async def test_no_repr_shows_a_whole_token_or_a_password(three_nodes: NodeSet, manager_of: Make) -> None:
+    lock = await manager_of(three_nodes.urls).lock("order")
+    assert str(lock.id) not in repr(lock)
+    assert "valid=True" in repr(lock)
+    await lock.release()
