@@ -1,0 +1,140 @@
+"""A pytest plugin: a manager and its nodes as fixtures; imports the library only when a test asks for one of them.
+
+`redlock_nodes` are nodes in memory, or real servers where a test, the command line or the settings say so; `redlock` is an
+open `Redlock` of them, on the event loop of the test, be it pytest-asyncio's (either mode) or that of anyio's plugin.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from aioredlock_ng import Redlock
+    from aioredlock_ng.testing import LocalNodes, MemoryNodes
+
+__all__ = ["redlock", "redlock_nodes"]
+
+_KINDS = ("memory", "local")
+_LOOP_SCOPES = ("function", "class", "module", "package", "session")
+
+_MARKER = (
+    "redlock(nodes='memory', count=3, **options): what the fixtures redlock_nodes and redlock are made of: "
+    "'memory' or 'local' (real servers), how many, and options of Redlock"
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer the choice of nodes on the command line and in the settings."""
+    told = "what the fixture redlock_nodes is: nodes in memory, or local servers"
+    parser.getgroup("aioredlock_ng").addoption("--redlock-nodes", choices=_KINDS, help=told)
+    parser.addini("redlock_nodes", f"{told} ({' or '.join(_KINDS)})", default="memory")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Describe the marker; make the fixtures of pytest-asyncio where that is there."""
+    config.addinivalue_line("markers", _MARKER)
+    if (kind := config.getini("redlock_nodes")) not in _KINDS:
+        raise pytest.UsageError(f"redlock_nodes must be {' or '.join(_KINDS)}, not {kind!r}")
+    if config.pluginmanager.hasplugin("asyncio"):
+        # Where this module is imported pytest-asyncio may not be there at all, or not be wanted.
+        fixtures = ModuleType(f"{__name__}.asyncio")
+        vars(fixtures).update({scope: _asyncio_fixture(scope) for scope in _LOOP_SCOPES})
+        config.pluginmanager.register(fixtures, fixtures.__name__)
+
+
+@pytest.fixture
+def redlock_nodes(request: pytest.FixtureRequest) -> Iterator[MemoryNodes | LocalNodes]:
+    """Three nodes of the test's own, in memory: `MemoryNodes`; or real servers: `LocalNodes`."""
+    from aioredlock_ng.testing import LocalNodes, MemoryNodes
+
+    wanted = _wanted(request)
+    count = wanted.get("count", 3)
+    config = request.config
+    kind = wanted.get("nodes") or config.getoption("redlock_nodes") or config.getini("redlock_nodes")
+    if kind == "memory":
+        yield MemoryNodes(count)
+    elif kind == "local":
+        with LocalNodes(count) as nodes:
+            yield nodes
+    else:
+        raise pytest.UsageError(f"the marker redlock has nodes={kind!r}; it must be {' or '.join(map(repr, _KINDS))}")
+
+
+@pytest.fixture
+def redlock(request: pytest.FixtureRequest) -> Redlock:
+    """A `Redlock` of `redlock_nodes`, open on the event loop of the test and closed after it."""
+    opened: Redlock = request.getfixturevalue(_on_its_loop(request))
+    return opened
+
+
+def _on_its_loop(request: pytest.FixtureRequest) -> str:
+    """The name of the fixture that opens a manager on the loop of the test."""
+    asyncio_mode = _asyncio_mode(request.config)
+    if "anyio_backend" in request.fixturenames:
+        backend = request.getfixturevalue("anyio_backend")
+        name = backend if isinstance(backend, str) else backend[0]
+        if name != "asyncio":
+            pytest.fail(f"the fixture redlock needs asyncio, not {name}: let anyio_backend be 'asyncio'", pytrace=False)
+        if asyncio_mode == "auto":
+            pytest.fail("pytest-asyncio takes the fixtures of tests for anyio, too: set asyncio_mode = strict", pytrace=False)
+        return "_redlock_under_anyio"
+    if not asyncio_mode:
+        pytest.fail(
+            "the fixture redlock needs an event loop: install pytest-asyncio, or mark the test with anyio", pytrace=False
+        )
+    return _name(_loop_scope(request))
+
+
+def _asyncio_mode(config: pytest.Config) -> str:
+    """That of pytest-asyncio; "" without it."""
+    if not config.pluginmanager.hasplugin("asyncio"):
+        return ""
+    return str(config.getoption("asyncio_mode") or config.getini("asyncio_mode"))
+
+
+# A fixture's loop is fixed where the fixture is made, and a manager must be on that of the test: so there is one for each.
+@pytest.fixture(name="_redlock_under_anyio")
+async def _under_anyio(request: pytest.FixtureRequest, redlock_nodes: MemoryNodes | LocalNodes) -> AsyncIterator[Redlock]:
+    async with redlock_nodes.redlock(**_options(request)) as manager:
+        yield manager
+
+
+def _asyncio_fixture(loop_scope: Any) -> object:
+    import pytest_asyncio
+
+    @pytest_asyncio.fixture(loop_scope=loop_scope, name=_name(loop_scope))
+    async def on_loop(request: pytest.FixtureRequest, redlock_nodes: MemoryNodes | LocalNodes) -> AsyncIterator[Redlock]:
+        async with redlock_nodes.redlock(**_options(request)) as manager:
+            yield manager
+
+    return on_loop
+
+
+def _name(loop_scope: str) -> str:
+    return f"_redlock_on_{loop_scope}_loop"
+
+
+def _loop_scope(request: pytest.FixtureRequest) -> str:
+    """Whose loop pytest-asyncio runs the test on."""
+    marker = request.node.get_closest_marker("asyncio")
+    named = {} if marker is None else marker.kwargs
+    return str(named.get("loop_scope") or request.config.getini("asyncio_default_test_loop_scope"))
+
+
+def _wanted(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """What the markers of the test say, the closest one last."""
+    wanted: dict[str, Any] = {}
+    for marker in reversed(list(request.node.iter_markers("redlock"))):
+        if marker.args:
+            raise pytest.UsageError(f"the marker redlock takes named arguments only, such as nodes='local'; got {marker.args}")
+        wanted |= marker.kwargs
+    return wanted
+
+
+def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return {name: value for name, value in _wanted(request).items() if name not in ("nodes", "count")}
