@@ -1,0 +1,160 @@
+"""What a FastAPI endpoint declares, and the values of it that a lock's name needs; it never reads a request's body."""
+
+from __future__ import annotations
+
+import inspect
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+
+from fastapi import params
+from fastapi.dependencies.utils import get_typed_signature
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from aioredlock_ng import ConfigurationError
+
+from ._template import Placeholder, is_textual
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from starlette.requests import HTTPConnection
+
+__all__ = ["Parameters"]
+
+_NONE = inspect.Parameter.empty
+
+
+class Parameters:
+    """The parameters of one endpoint, as FastAPI sees them.
+
+    Args:
+        endpoint: The function behind a route.
+    """
+
+    def __init__(self, endpoint: Callable[..., Any]) -> None:
+        self._called = f"{getattr(endpoint, '__name__', repr(endpoint))}()"
+        self._found = dict(get_typed_signature(endpoint).parameters)
+        self._adapters: dict[str, TypeAdapter[Any]] = {}
+
+    def check(self, placeholder: Placeholder, path: frozenset[str]) -> None:
+        """Make sure that a placeholder that `lock_for` does not declare is a value from the path or the query.
+
+        Raises:
+            ConfigurationError: It is something else, is nothing at all, or is of a type that has no one text.
+        """
+        name = placeholder.name
+        if name not in self._found:
+            if name in path and not placeholder.attributes:
+                return
+            raise self._missing(placeholder, path)
+        parameter = self._found[name]
+        plain = isinstance(_marker(parameter), params.Path | params.Query | None) and _textual(parameter.annotation)
+        if not plain or placeholder.attributes:
+            raise ConfigurationError(
+                f"{placeholder} of {self._called} is not a plain str, int, UUID, date or Enum from the path or the query;"
+                f" declare what it is, like lock_for(..., {name}={_remedy(parameter)})"
+            )
+
+    def agree(self, placeholder: Placeholder, declared: inspect.Parameter, path: frozenset[str]) -> None:
+        """Make sure that what `lock_for` declares is what the endpoint declares under that name, and has the attributes.
+
+        Raises:
+            ConfigurationError: It has not, or is of another type there; or the endpoint has no such parameter, and the lock
+                would ask clients for a value that nobody else asks for.
+        """
+        if isinstance(declared.default, params.Depends):
+            return
+        name, annotation = placeholder.name, declared.annotation
+        if name in self._found:
+            there = self._found[name].annotation
+            if _plain(there) != _plain(annotation):
+                raise ConfigurationError(f"{name} is {annotation!r} here, but {there!r} in {self._called}; declare the same")
+        elif name not in path and not isinstance(_marker(declared), params.Header | params.Cookie):
+            raise self._missing(placeholder, path)
+        for attribute in placeholder.attributes:
+            annotation = _plain(annotation)
+            if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+                return
+            if attribute not in annotation.model_fields:
+                if hasattr(annotation, attribute):
+                    return
+                there = ", ".join(annotation.model_fields)
+                raise ConfigurationError(f"{placeholder}: {annotation.__name__} has no {attribute}; it has: {there}")
+            annotation = annotation.model_fields[attribute].annotation
+        if not _textual(annotation):
+            raise ConfigurationError(f"{placeholder} must be a str, int, UUID, date or Enum, not {annotation!r}")
+
+    def read(self, names: Iterable[str], connection: HTTPConnection) -> dict[str, Any]:
+        """The values that the endpoint will get, from the path and the query.
+
+        Raises:
+            RequestValidationError: The request lacks one, or it is not of its type: 422.
+            ConfigurationError: The endpoint has no such parameter.
+        """
+        values: dict[str, Any] = {}
+        errors: list[Any] = []
+        for name in names:
+            where = "path" if name in connection.path_params else "query"
+            given = connection.path_params if where == "path" else connection.query_params
+            adapter = self._adapter(name, frozenset(connection.path_params))
+            alias = self._alias(name)
+            raw = given.get(alias, self._default(name))
+            if raw is _NONE:
+                errors.append({"type": "missing", "loc": (where, alias), "msg": "Field required", "input": None})
+                continue
+            try:
+                values[name] = adapter.validate_python(raw)
+            except ValidationError as error:
+                told = error.errors(include_url=False)
+                errors += [{**one, "loc": (where, alias, *one["loc"])} for one in told]
+        if errors:
+            raise RequestValidationError(errors)
+        return values
+
+    def _adapter(self, name: str, path: frozenset[str]) -> TypeAdapter[Any]:
+        if name not in self._adapters:
+            self.check(Placeholder(name), path)
+            annotation = self._found[name].annotation if name in self._found else _NONE
+            self._adapters[name] = TypeAdapter(str if annotation is _NONE else annotation)
+        return self._adapters[name]
+
+    def _alias(self, name: str) -> str:
+        alias = getattr(_marker(self._found[name]), "alias", None) if name in self._found else None
+        return alias if isinstance(alias, str) else name
+
+    def _default(self, name: str) -> Any:
+        default = self._found[name].default if name in self._found else _NONE
+        if isinstance(default, params.Param):
+            return _NONE if default.is_required() else default.get_default()
+        return default
+
+    def _missing(self, placeholder: Placeholder, path: frozenset[str]) -> ConfigurationError:
+        there = ", ".join(sorted(self._found.keys() | path)) or "none"
+        return ConfigurationError(f"{placeholder} is no parameter of {self._called}; there are: {there}")
+
+
+def _marker(parameter: inspect.Parameter) -> Any:
+    """What says where a parameter comes from: `Path()`, `Query()`, `Body()`, `Depends()`; None: FastAPI decides."""
+    given = (*getattr(parameter.annotation, "__metadata__", ()), parameter.default)
+    return next((one for one in reversed(given) if isinstance(one, params.Param | params.Body | params.Depends)), None)
+
+
+def _plain(annotation: Any) -> Any:
+    """The type without what `Annotated` adds."""
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+
+def _textual(annotation: Any) -> bool:
+    """Whether every value of this type has one text; without an annotation it is a str."""
+    plain = _plain(annotation)
+    if get_origin(plain) in (Union, UnionType):
+        return all(_textual(one) for one in get_args(plain))
+    return plain is _NONE or (isinstance(plain, type) and is_textual(plain))
+
+
+def _remedy(parameter: inspect.Parameter) -> str:
+    marker = _marker(parameter)
+    if isinstance(marker, params.Depends):
+        return f"Depends({getattr(marker.dependency, '__name__', '...')})"
+    return getattr(_plain(parameter.annotation), "__name__", "...")

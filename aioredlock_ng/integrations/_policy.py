@@ -1,0 +1,92 @@
+"""Which locks a request takes, and what is answered when it cannot have or keep them; it holds no lock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from aioredlock_ng import ConfigurationError, LockLost, QuorumUnreachable
+
+from ._template import Template, UnusableValue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aioredlock_ng import Lock, LockNotAcquired, Redlock
+
+    from ._template import Placeholder
+
+__all__ = ["UNAVAILABLE", "Answer", "Policy"]
+
+UNAVAILABLE: Final = 503
+"""Service Unavailable: no quorum of nodes, or the lock was lost."""
+
+_HELD: Final = (409, 423)
+"""Conflict, and Locked, which says exactly that and cannot be mistaken for a conflict of the application's own."""
+
+
+class Answer(NamedTuple):
+    """What the client is told: never which lock, which node, or whose."""
+
+    status: int
+    detail: str
+
+
+class Policy:
+    """What one `lock_for` or `locked` says.
+
+    Args:
+        templates: Names of the locks, which are taken together.
+        options: Arguments of `Redlock.lock`.
+        held_status: 409 or 423, when another holds the lock.
+        retry_after: Whole seconds for the Retry-After header.
+
+    Raises:
+        ConfigurationError: An argument is unusable.
+    """
+
+    def __init__(self, templates: tuple[str, ...], options: dict[str, Any], held_status: int, retry_after: int) -> None:
+        if not templates:
+            raise ConfigurationError("name at least one lock, like 'order:{order_id}'")
+        if held_status not in _HELD:
+            raise ConfigurationError(f"held_status must be 409 or 423, got {held_status!r}")
+        if type(retry_after) is not int or retry_after < 0:
+            raise ConfigurationError(f"retry_after must be whole seconds, 0 or more, got {retry_after!r}")
+        self.templates = tuple(Template(text) for text in templates)
+        self.held_status = held_status
+        self.headers = {"Retry-After": str(retry_after)}
+        self._options = options
+
+    @property
+    def placeholders(self) -> list[Placeholder]:
+        """What the templates need, in the order in which they are written."""
+        return [placeholder for template in self.templates for placeholder in template.placeholders]
+
+    def check(self, redlock: Redlock) -> None:
+        """Make sure that this manager accepts the options.
+
+        Raises:
+            ConfigurationError: It does not: a ttl above its `max_ttl`, a negative timeout.
+        """
+        redlock.lock("a name", **self._options)
+
+    def lock(self, redlock: Redlock, values: Mapping[str, object]) -> Lock:
+        """Describe the lock for a request's values; no I/O. Equal names count once.
+
+        Raises:
+            UnusableValue: The request's values make no name.
+            ConfigurationError: The template or an option is unusable whatever the values are.
+        """
+        names = dict.fromkeys(template.fill(values) for template in self.templates)
+        try:
+            return redlock.lock(*names, **self._options)
+        except ConfigurationError as error:
+            self.check(redlock)
+            raise UnusableValue(f"not possible as a lock's name: {error}") from error
+
+    def answer(self, error: LockNotAcquired | LockLost) -> Answer:
+        """What to answer for an error of the lock."""
+        if isinstance(error, LockLost):
+            return Answer(UNAVAILABLE, "the lock was lost; what was done is uncertain")
+        if isinstance(error, QuorumUnreachable):
+            return Answer(UNAVAILABLE, "locks are not available; try again")
+        return Answer(self.held_status, "locked by another request; try again")

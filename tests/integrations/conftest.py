@@ -1,0 +1,29 @@
+"""Nodes that the environment names, and a manager of the test's own beside those of the servers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioredlock_ng import Redlock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.support.node_set import NodeSet
+
+
+@pytest.fixture
+def nodes(three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> NodeSet:
+    """Three nodes, named in the environment of this process and of those that it starts."""
+    monkeypatch.setenv("AIOREDLOCK_NG_NODES", ",".join(three_nodes.urls))
+    monkeypatch.setenv("AIOREDLOCK_NG_NODE_TIMEOUT", "0.5")
+    return three_nodes
+
+
+@pytest.fixture
+async def elsewhere(nodes: NodeSet) -> AsyncIterator[Redlock]:
+    """A manager in no server: another process of the fleet."""
+    async with Redlock(nodes.urls, node_timeout=0.5) as redlock:
+        yield redlock
