@@ -1,0 +1,109 @@
+"""The locks of old articles, on one node: SETNX with a timestamp and GETSET, and SET NX EX with the time as value.
+
+Their known faults are part of them: who is late by the clock takes over, and a value that is a time names nobody.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from redis.asyncio import BlockingConnectionPool, Redis
+
+from . import LIFE
+from .waiting import Waiting
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from . import Guard
+
+__all__ = ["GetSetLock", "TimeValueLock", "opened"]
+
+_CONNECTIONS = 100
+
+
+class GetSetLock:
+    """Value: when the lock expires. Held and expired: GETSET, and it is taken by whom the old value is told.
+
+    Args:
+        redis: The one node.
+        name: The key.
+        life: Seconds.
+        clock: Seconds since 1970, as every client has its own.
+    """
+
+    def __init__(self, redis: Redis, name: str, life: float, clock: Callable[[], float] = time.time) -> None:
+        self._redis = redis
+        self._name = name
+        self._life = life
+        self._clock = clock
+        self._expires = 0.0
+
+    async def attempt(self) -> bool:
+        """Try once."""
+        self._expires = self._clock() + self._life
+        if await self._redis.setnx(self._name, repr(self._expires)):
+            return True
+        found = await self._redis.get(self._name)
+        if found is None or float(found) > self._clock():
+            return False
+        self._expires = self._clock() + self._life
+        before = await self._redis.getset(self._name, repr(self._expires))
+        return before is None or before == found
+
+    async def release(self) -> None:
+        """Delete the key unless its time is over: then it may be another's."""
+        if self._clock() < self._expires:
+            await self._redis.delete(self._name)
+
+
+class TimeValueLock:
+    """`SET name time NX EX life`; released when the key still holds that time.
+
+    Args:
+        redis: The one node.
+        name: The key.
+        life: Whole seconds.
+        clock: Seconds since 1970.
+    """
+
+    def __init__(self, redis: Redis, name: str, life: float, clock: Callable[[], float] = time.time) -> None:
+        self._redis = redis
+        self._name = name
+        self._life = int(life)
+        self._clock = clock
+        self._value = b""
+
+    async def attempt(self) -> bool:
+        """Try once."""
+        self._value = b"%d" % (self._clock() * 1000)
+        return bool(await self._redis.set(self._name, self._value, nx=True, ex=self._life))
+
+    async def release(self) -> None:
+        """Compare, then delete: two commands, and what happens between them is not seen."""
+        if await self._redis.get(self._name) == self._value:
+            await self._redis.delete(self._name)
+
+
+_KINDS = {"getset": GetSetLock, "setnx-ex": TimeValueLock}
+
+
+@asynccontextmanager
+async def opened(urls: Sequence[str], kind: str, **waiting: Any) -> AsyncIterator[Guard]:
+    """Give the guard of one kind; `waiting` is what `Waiting` takes."""
+    pool = BlockingConnectionPool.from_url(urls[0], max_connections=_CONNECTIONS, timeout=None)
+    redis, patience, make = Redis(connection_pool=pool), Waiting(**waiting), _KINDS[kind]
+
+    @asynccontextmanager
+    async def guard(name: str) -> AsyncIterator[None]:
+        lock = make(redis, name, LIFE)
+        await patience.until(lock.attempt)
+        try:
+            yield
+        finally:
+            await lock.release()
+
+    yield guard
+    await pool.disconnect()

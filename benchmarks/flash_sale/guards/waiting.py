@@ -1,0 +1,43 @@
+"""How a lock of the old kind asks again: at once, after a fixed sleep, or after a drawn one; it knows no lock."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+__all__ = ["Waiting"]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """When to ask again, and how often.
+
+    Attributes:
+        delay: Seconds between two tries; 0: at once.
+        drawn: Each sleep is drawn from [delay / 2, delay].
+        tries: How many tries in all; None: no limit.
+    """
+
+    delay: float = 0.0
+    drawn: bool = False
+    tries: int | None = None
+
+    async def until(self, attempt: Callable[[], Awaitable[bool]]) -> None:
+        """Try until `attempt` says yes.
+
+        Raises:
+            Refused: It never did within `tries`.
+        """
+        tried = 0
+        while not await attempt():
+            tried += 1
+            if tried == self.tries:
+                raise Refused(f"held by others at each of {tried} tries")
+            await asyncio.sleep(random.uniform(self.delay / 2, self.delay) if self.drawn else self.delay)

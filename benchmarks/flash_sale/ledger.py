@@ -1,0 +1,112 @@
+"""What Redis servers say of their work: commands by name, those that came over the wire told from those of scripts, and CPU.
+
+A server counts a script's own commands like those that clients send (`total_commands_processed`, `commandstats`). Which
+names are a script's only is seen by watching the server (MONITOR marks them `lua`) while little happens.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+    from aioredlock_ng.testing import LocalServer
+
+__all__ = ["Reading", "Watch", "read"]
+
+# What we ourselves ask.
+_OURS: Final = {"info", "monitor", "ping"}
+_SEEN: Final = re.compile(rb'^\+[\d.]+ \[\d+ (\S+)\] "(\w+)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One server's counters, or the difference of two.
+
+    Attributes:
+        calls: By the command's name.
+        cpu: Seconds.
+    """
+
+    calls: Mapping[str, int]
+    cpu: float
+
+    def since(self, before: Reading) -> Reading:
+        """Return what came after another reading."""
+        grown = {name: count - before.calls.get(name, 0) for name, count in self.calls.items()}
+        return Reading({name: count for name, count in grown.items() if count}, self.cpu - before.cpu)
+
+    def sent(self, scripted: Iterable[str]) -> int:
+        """How many commands came over the wire, when the `scripted` ones never do."""
+        inner = set(scripted)
+        return sum(count for name, count in self.calls.items() if name not in inner)
+
+    @property
+    def all(self) -> int:
+        """How many commands ran, those of scripts included."""
+        return sum(self.calls.values())
+
+
+def read(server: LocalServer) -> Reading:
+    """Ask a server."""
+    info = server.info()
+    lines = server.command("INFO", "commandstats").decode().splitlines()
+    calls: dict[str, int] = {}
+    for line in lines:
+        if found := re.match(r"cmdstat_([^:|]+)[^:]*:calls=(\d+)", line):
+            calls[found[1]] = calls.get(found[1], 0) + int(found[2])
+    for name in _OURS:
+        calls.pop(name, None)
+    return Reading(calls, float(info["used_cpu_sys"]) + float(info["used_cpu_user"]))
+
+
+class Watch:
+    """Sees every command of a server while it is entered; costs that server so much that it never runs beside a measurement.
+
+    Args:
+        path: The server's Unix socket.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.connect(str(path))
+        self._lines = self._socket.makefile("rb")
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self.sent: set[str] = set()
+        self.inner: set[str] = set()
+
+    @property
+    def scripted(self) -> set[str]:
+        """Names that only scripts used."""
+        return self.inner - self.sent
+
+    @property
+    def both(self) -> set[str]:
+        """Names that clients sent and scripts used: they count as sent, each time."""
+        return self.inner & self.sent
+
+    def __enter__(self) -> Self:
+        self._socket.sendall(b"MONITOR\r\n")
+        assert self._lines.readline() == b"+OK\r\n"
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        # What the server wrote before is read to its end.
+        self._socket.shutdown(socket.SHUT_WR)
+        self._thread.join(10.0)
+        self._lines.close()
+        self._socket.close()
+
+    def _look(self) -> None:
+        for line in self._lines:
+            if (found := _SEEN.match(line)) and (name := found[2].decode().lower()) not in _OURS:
+                (self.inner if found[1] == b"lua" else self.sent).add(name)

@@ -1,0 +1,78 @@
+"""The figures as docs/flash-sale.md shows them, between its marks; it computes nothing."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from .summary import COLUMNS, cells
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from benchmarks.outcome import Bar
+
+__all__ = ["parts", "shown", "write"]
+
+
+def parts(document: dict[str, Any], rows: Sequence[dict[str, Any]], bars: Sequence[Bar]) -> dict[str, str]:
+    """Markdown by the name of its mark."""
+    return {"machine": _machine(document), "tables": _tables(rows), "bars": _bars(bars)}
+
+
+def shown(page: Path, name: str) -> str:
+    """What the page has between two marks.
+
+    Raises:
+        ValueError: It has no such marks.
+    """
+    text = page.read_text(encoding="utf-8")
+    found = re.search(rf"(<!-- flash-sale:{name}:begin -->\n)(.*?)(\n<!-- flash-sale:{name}:end -->)", text, re.DOTALL)
+    if found is None:
+        raise ValueError(f"{page.name} has no marks for {name}")
+    return found[2]
+
+
+def write(page: Path, new: dict[str, str]) -> None:
+    """Replace what is between the marks.
+
+    Raises:
+        ValueError: A mark is missing.
+    """
+    for name, part in new.items():
+        old, text = shown(page, name), page.read_text(encoding="utf-8")
+        begin = f"<!-- flash-sale:{name}:begin -->\n"
+        page.write_text(text.replace(f"{begin}{old}\n", f"{begin}{part}\n"), encoding="utf-8")
+
+
+def _machine(document: dict[str, Any]) -> str:
+    machine, sale = document["machine"], document["sales"][0]
+    rounds = 1 + max(turn["round"] for turn in document["turns"])
+    return (
+        f"{machine['cores']} cores ({machine['cpu']}), {machine['system']}, CPython {machine['python']}, "
+        f"{machine['server'].partition(' sha=')[0]}; {document['started'][:10]}, "
+        f"load before it {machine['load_average'][0]:g}; "
+        f"{sale['workers']} workers, {sale['buyers']} buyers at once who hang up after {sale['patience']:g} s; "
+        f"medians of {rounds} alternating round{'s' if rounds > 1 else ''}; timeouts, errors and oversold items are sums."
+    )
+
+
+def _tables(rows: Sequence[dict[str, Any]]) -> str:
+    tables = []
+    for sale in dict.fromkeys(row["sale"] for row in rows):
+        head = [f"{sale}", *COLUMNS[1:]]
+        body = [cells(row) for row in rows if row["sale"] == sale]
+        lines = [head, ["---", *("---:" for _ in head[1:])], *body]
+        tables.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+    return "\n\n".join(tables)
+
+
+def _bars(bars: Sequence[Bar]) -> str:
+    lines = ["| bar | measured | must be | |", "| --- | ---: | ---: | --- |"]
+    for bar in bars:
+        value = "nothing" if bar.value is None else f"{bar.value:,.3g}"
+        lines.append(
+            f"| {bar.text} | {value} | {'≥' if bar.least else '≤'} {bar.limit:g} | {'kept' if bar.kept else '**missed**'} |"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,99 @@
+"""The stock: one plain number on a Redis server of its own, read and written by two commands; it knows no lock.
+
+A bare connection instead of a client library: it is the same for every contestant, whatever client that one needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlsplit
+
+import hiredis
+
+if TYPE_CHECKING:
+    from typing import Self
+
+__all__ = ["KEY", "Till"]
+
+KEY: Final = "stock"
+
+_GET: Final = b"*2\r\n$3\r\nGET\r\n$5\r\nstock\r\n"
+
+
+class Till(asyncio.Protocol):
+    """One connection to the server of the stock; made by `connect`."""
+
+    def __init__(self) -> None:
+        self._reader = hiredis.Reader()
+        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+
+    @classmethod
+    async def connect(cls, url: str) -> Self:
+        """Connect to `redis://host:port`.
+
+        Raises:
+            OSError: Nobody listens there.
+        """
+        parts = urlsplit(url)
+        _, till = await asyncio.get_running_loop().create_connection(cls, parts.hostname, parts.port)
+        return till
+
+    async def left(self) -> int:
+        """How many items there are.
+
+        Raises:
+            ConnectionError: The server is gone.
+            hiredis.HiredisError: It refused.
+        """
+        return int(await self._ask(_GET) or 0)
+
+    async def put(self, left: int) -> None:
+        """Write how many items are left.
+
+        Raises:
+            ConnectionError: The server is gone.
+            hiredis.HiredisError: It refused.
+
+        Safety: cancelled, it may have been written all the same.
+        """
+        text = b"%d" % left
+        await self._ask(b"*3\r\n$3\r\nSET\r\n$5\r\nstock\r\n$%d\r\n%b\r\n" % (len(text), text))
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's is none of asyncio's classes.
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        while (reply := self._reader.gets()) is not False:
+            future = self._waiting.popleft()
+            if future.done():
+                continue
+            if isinstance(reply, hiredis.HiredisError):
+                future.set_exception(reply)
+            else:
+                future.set_result(reply)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_exception(ConnectionError("the server of the stock is gone"))
+
+    def _ask(self, command: bytes) -> asyncio.Future[Any]:
+        if self._transport is None:
+            raise ConnectionError("the server of the stock is gone")
+        future = self._loop.create_future()
+        self._waiting.append(future)
+        self._transport.write(command)
+        return future

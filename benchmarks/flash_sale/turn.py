@@ -1,0 +1,130 @@
+"""One turn: fresh servers, a fresh shop, a crowd; and the figures of it. It judges nothing and compares with nobody."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from aioredlock_ng.testing import LocalNodes, LocalServer
+from benchmarks.process import Driver, DriverFailed
+
+from .field import ALL, python, variables
+from .ledger import Reading, Watch, read
+from .shop import FAILED, REFUSED, SOLD, SOLD_OUT
+from .till import KEY
+from .web import ShopFailed, Web
+
+if TYPE_CHECKING:
+    from .field import Contestant
+
+__all__ = ["Sale", "take_turn"]
+
+_BUYERS: Final = Path(__file__).with_name("buyers.py")
+_WARM_SECONDS: Final = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sale:
+    """What is to be sold, and to whom.
+
+    Attributes:
+        name: As in the figures.
+        stock: Items.
+        requests: How many in all; None: as many as the time allows.
+        seconds: The end at the latest.
+        patience: Seconds after which a buyer hangs up.
+        buyers: How many ask at once.
+        workers: The shop's processes.
+    """
+
+    name: str
+    stock: int
+    requests: int | None
+    seconds: float
+    patience: float = 10.0
+    buyers: int = 100
+    workers: int = 2
+
+
+def take_turn(contestant: Contestant, sale: Sale, *, here: bool = False) -> dict[str, Any]:
+    """Run one sale; `here`: in the running Python's environment instead of the contestant's own.
+
+    Returns:
+        Its figures, or `{"failed": why}`: who cannot run is a finding, not the end of the run.
+    """
+    try:
+        with ExitStack() as stack:
+            return _turn(stack, contestant, sale, here)
+    except (DriverFailed, ShopFailed) as failure:
+        return {"failed": str(failure)}
+
+
+def _turn(stack: ExitStack, contestant: Contestant, sale: Sale, here: bool) -> dict[str, Any]:
+    till = stack.enter_context(LocalServer())
+    nodes: list[LocalServer] = []
+    if contestant.nodes:
+        nodes = list(stack.enter_context(LocalNodes(contestant.nodes)))
+    with ExitStack() as watching:
+        # While it starts, each worker uses its locks.
+        watches = [watching.enter_context(Watch(node.socket_path)) for node in nodes]
+        urls, shops, crowds = [node.url for node in nodes], python(contestant, here=here), python(ALL[0], here=here)
+        web = stack.enter_context(Web(contestant, urls, till.url, sale.workers, shops))
+    warm = {"path": "/nothing", "requests": 10 * sale.buyers, "seconds": _WARM_SECONDS, "patience": _WARM_SECONDS}
+    real = {"path": "/buy", "requests": sale.requests, "seconds": sale.seconds, "patience": sale.patience}
+    task = {"port": web.port, "connections": sale.buyers, "phases": [warm, real]}
+    buyers = stack.enter_context(Driver([str(crowds), str(_BUYERS)], variables(), task))
+    buyers.ready()
+    buyers.phase(_WARM_SECONDS)
+    scripted = {name for watch in watches for name in watch.scripted} - {name for watch in watches for name in watch.sent}
+
+    till.command("SET", KEY, str(sale.stock))
+    before, till_before, cpu = [read(node) for node in nodes], read(till), web.cpu_seconds()
+    figures = buyers.phase(sale.seconds)
+    after, till_after, cpu = [read(node) for node in nodes], read(till), web.cpu_seconds() - cpu
+    notes = web.stop()
+    work = [new.since(old) for new, old in zip(after, before, strict=True)]
+    total = read(till).since(till_before)
+    return _figures(sale, figures, work, scripted, till_after.since(till_before)) | {
+        "oversold": total.calls.get("set", 0) - (sale.stock - int(till.command("GET", KEY))),
+        "in_both": sorted({name for watch in watches for name in watch.both}),
+        "web_cpu": cpu,
+        "shares": [sum(note["answers"].values()) for note in notes if note],
+        "first_error": next((note["first_error"] for note in notes if note and note["first_error"]), ""),
+    }
+
+
+def _figures(sale: Sale, figures: dict[str, Any], work: list[Reading], scripted: set[str], stock: Reading) -> dict[str, Any]:
+    answers = {int(status): count for status, count in figures["answers"].items()}
+    sold, entered = stock.calls.get("set", 0), stock.calls.get("get", 0)
+    calls: dict[str, int] = {}
+    for reading in work:
+        for name, count in reading.calls.items():
+            calls[name] = calls.get(name, 0) + count
+    seconds = figures["sold_within"] if sale.requests else figures["seconds"]
+    return {
+        "sale": sale.name,
+        "seconds": figures["seconds"],
+        "sold": answers.get(SOLD, 0),
+        "sold_out": answers.get(SOLD_OUT, 0),
+        "refused": answers.get(REFUSED, 0),
+        "failed_requests": answers.get(FAILED, 0) + figures["broken"],
+        "timeouts": figures["timeouts"],
+        "unfinished": figures["unfinished"],
+        "requests_per_second": sum(answers.values()) / figures["seconds"],
+        "sales_per_second": answers.get(SOLD, 0) / seconds if seconds else 0.0,
+        "answer": figures["answer"],
+        "sale_latency": figures["sale"],
+        "sold_by_server": sold,
+        "entered": entered,
+        "commands_sent": sum(reading.sent(scripted) for reading in work),
+        "commands_all": sum(reading.all for reading in work),
+        "commands_sent_busiest": max((reading.sent(scripted) for reading in work), default=0),
+        "calls": dict(sorted(calls.items())),
+        "scripted": sorted(scripted),
+        "lock_cpu": sum(reading.cpu for reading in work),
+        "stock_commands": stock.all,
+        "stock_cpu": stock.cpu,
+        "buyers_cpu": figures["cpu_seconds"],
+    }

@@ -1,0 +1,126 @@
+"""The shop's processes: uvicorn with several workers, from its start to what each worker noted at its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from aioredlock_ng.testing import free_port
+
+from .field import variables
+from .shop import SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from .field import Contestant
+
+__all__ = ["ShopFailed", "Web"]
+
+_START_SECONDS: Final = 60.0
+_GRACE_SECONDS: Final = 3
+_STOP_SECONDS: Final = 20.0
+
+
+class ShopFailed(RuntimeError):
+    """The shop did not open, or closed early; the message ends with its last words."""
+
+
+class Web:
+    """A running shop, usable with `with`.
+
+    Args:
+        contestant: Whose guard it uses.
+        urls: The lock servers.
+        stock: The URL of the server that has the stock.
+        workers: Processes.
+        python: The interpreter that has what it needs.
+    """
+
+    def __init__(self, contestant: Contestant, urls: Sequence[str], stock: str, workers: int, python: Path) -> None:
+        self._workers = workers
+        self._folder = tempfile.TemporaryDirectory(prefix="flash-sale-")
+        self._log = Path(self._folder.name) / "log"
+        self._notes = Path(self._folder.name) / "notes"
+        self._notes.mkdir()
+        self.port = free_port()
+        wanted = {
+            "guard": contestant.guard,
+            "settings": contestant.settings,
+            "urls": list(urls),
+            "stock": stock,
+            "folder": str(self._notes),
+        }
+        options = {
+            "--workers": workers,
+            "--port": self.port,
+            "--lifespan": "on",
+            "--log-level": "warning",
+            "--timeout-graceful-shutdown": _GRACE_SECONDS,
+        }
+        words = [str(word) for pair in options.items() for word in pair]
+        shop = ["-m", "uvicorn", "--factory", "benchmarks.flash_sale.shop:create_app", "--no-access-log"]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [str(python), *shop, *words],
+                env=variables() | {SETTINGS: json.dumps(wanted)},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def cpu_seconds(self) -> float:
+        """CPU seconds of all workers since their start; on Linux only, else 0."""
+        return sum(_cpu_seconds(int(note.name)) for note in self._noted())
+
+    def stop(self) -> list[dict[str, Any]]:
+        """End the shop in good order and return what its workers noted."""
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            for note in self._noted():
+                _kill(int(note.name))
+            self._process.kill()
+            self._process.wait()
+        return [json.loads(note.read_text(encoding="utf-8")) for note in self._noted()]
+
+    def __enter__(self) -> Self:
+        end = time.monotonic() + _START_SECONDS
+        while len(self._noted()) < self._workers:
+            if self._process.poll() is not None or time.monotonic() > end:
+                words = self._log.read_text(errors="replace").strip()[-1500:]
+                self.__exit__(None, None, None)
+                raise ShopFailed(f"the shop did not open: {words}")
+            time.sleep(0.02)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._process.poll() is None:
+            self.stop()
+        self._folder.cleanup()
+
+    def _noted(self) -> list[Path]:
+        return sorted(note for note in self._notes.iterdir() if note.suffix != ".new")
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, 9)
+
+
+def _cpu_seconds(pid: int) -> float:
+    try:
+        # The name, in brackets, may hold anything.
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,52 @@
+"""The command sells with real servers, a real web server and a real crowd, and judges what it saw; the page shows it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.flash_sale.__main__ import main
+from benchmarks.flash_sale.field import ALL, named
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.once
+
+SMALL = ("--here", "--no-plots", "--rounds", "1", "--buyers", "8", "--seconds", "0.5", "--patience", "30")
+
+
+def test_the_command_runs_in_its_small_size(tmp_path: Path) -> None:
+    assert main([*SMALL, "--only", "no lock", "ours, 5 nodes", "--out", str(tmp_path)]) == 0
+    document = json.loads((tmp_path / "flash_sale.json").read_text())
+    nobody, _, ours, endless = document["turns"]
+    assert (ours["sold"], ours["sold_out"], ours["entered"]) == (800, 200, 1000)
+    assert (ours["oversold"], ours["timeouts"], ours["refused"], ours["failed_requests"]) == (0, 0, 0, 0)
+    assert ours["stock_commands"] == 1800
+    # An acquire and a release on each of five nodes; a hand-over to the other process takes some more.
+    assert 10 * 900 <= ours["commands_sent"] <= 20 * 1000
+    assert ours["commands_sent"] < ours["commands_all"]
+    assert {"evalsha"} <= set(ours["calls"]) - set(ours["scripted"])
+    assert ours["in_both"] == []
+    assert (endless["oversold"], endless["timeouts"], endless["sold_out"]) == (0, 0, 0)
+    assert endless["sold"] > 0
+    assert nobody["sold"] + nobody["sold_out"] == 1000
+    assert nobody["commands_sent"] == 0
+    assert all(len(turn["shares"]) == 2 and sum(turn["shares"]) >= turn["sold"] for turn in document["turns"])
+    assert main([*SMALL, "--from-results", "--out", str(tmp_path)]) == 0
+
+
+def test_a_shop_that_cannot_open_is_a_finding_and_not_the_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # pottery is not in this environment.
+    main([*SMALL, "--only", "pottery", "--out", str(tmp_path)])
+    document = json.loads((tmp_path / "flash_sale.json").read_text())
+    assert all("No module named 'pottery'" in turn["failed"] for turn in document["turns"])
+    assert "pottery" in capsys.readouterr().out
+
+
+def test_contestants_are_called_by_the_beginning_of_their_names() -> None:
+    assert [each.name for each in named(["ours", "no"])] == ["no lock", "ours, 1 node", "ours, 3 nodes", "ours, 5 nodes"]
+    assert len({each.name for each in ALL}) == len(ALL)
+    with pytest.raises(ValueError, match="redlock-py"):
+        named(["redlock-py"])
