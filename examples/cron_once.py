@@ -1,6 +1,9 @@
-"""The same crontab on every host, and each run happens on one of them.
+"""The same crontab on every host, and each run happens on one of them, though their clocks are apart.
 
 * * * * *  AIOREDLOCK_NG_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3 python cron_once.py
+
+At most one host at a time, and a run that succeeded is not done again, as long as no two clocks are more than 30 s apart
+(KEEP - LATE). Not: that it is done at all. When its host dies, this run is left out; examples/cron_recorded.py makes it up.
 """
 
 import asyncio
@@ -11,20 +14,35 @@ from datetime import UTC, datetime
 from aioredlock_ng import LockHeld, Redlock
 
 KEEP = 45.0
-"""Seconds that a finished run stays taken, less a third at most: hosts must start it within half a minute of each other."""
+"""Seconds that a run stays taken after it was done; at most the `max_ttl` of the manager."""
+
+LATE = 15.0
+"""Seconds after its time in which a host may still begin a run; one that was held up for longer leaves it to the others."""
 
 
-async def once(redlock: Redlock, run: str, job: Callable[[], Awaitable[None]]) -> bool:
-    """Do `job` unless another host does it or has just done it; True when it was done here."""
+async def once(redlock: Redlock, job: str, slot: datetime, do: Callable[[], Awaitable[None]]) -> bool:
+    """Do the run of `job` that is due at `slot`, unless another host does it or did; True when it was done here."""
     try:
-        async with redlock.lock(f"cron:{run}", ttl=KEEP, blocking_timeout=0) as lease:
-            await job()
-            # Not given back but left to expire: a host that comes a little later finds the run taken. When the job
-            # fails, this line is not reached, the lock is released, and another host may try.
+        async with redlock.lock(f"cron:{job}:{slot:%Y-%m-%dT%H:%M}", blocking_timeout=0) as lease:
+            # Under the lock: nobody begins later than this, however long it took to get here.
+            if not 0 <= (now() - slot).total_seconds() <= LATE:
+                return False
+            await do()
+            # Not given back, but left to expire: a host that comes a little later finds the run taken. When do() fails,
+            # this is not reached, the lock is given back, and a host that comes a little later tries again.
+            await lease.extend(ttl=KEEP)
             lease.abandon()
     except LockHeld:
         return False
     return True
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def this_minute() -> datetime:
+    return now().replace(second=0, microsecond=0)
 
 
 async def report() -> None:
@@ -32,11 +50,12 @@ async def report() -> None:
     print("the report is written")
 
 
-async def main(run: str) -> None:
+async def main(slot: datetime) -> None:
     async with Redlock.from_env() as redlock:
-        if not await once(redlock, run, report):
-            print("another host has this run")
+        if not await once(redlock, "report", slot, report):
+            print("left to another host")
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else f"report:{datetime.now(UTC):%Y-%m-%dT%H:%M}"))
+    # The time first, before anything that takes time.
+    asyncio.run(main(datetime.fromisoformat(sys.argv[1]) if len(sys.argv) > 1 else this_minute()))

@@ -1,0 +1,96 @@
+"""The example of recorded runs: a host that is killed in the middle, and one that was overtaken without knowing."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioredlock_ng import Redlock
+from aioredlock_ng.fencing import StaleFence
+from examples import cron_recorded
+
+from .conftest import EXAMPLES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.node_set import NodeSet
+
+SLOTS = 40
+"""Due when a test begins: enough to kill a host in the middle of them."""
+
+
+@pytest.fixture
+def first() -> datetime:
+    """The last of them is due at this moment, and the next one a minute later, when the test is over."""
+    return datetime.now(UTC) - SLOTS * cron_recorded.PERIOD
+
+
+@pytest.mark.once
+async def test_runs_of_a_killed_host_are_made_up_and_none_is_done_twice(
+    nodes: NodeSet, tmp_path: Path, first: datetime
+) -> None:
+    reports = tmp_path / "reports.sqlite"
+    with closing(cron_recorded.connect(reports, first)) as db:
+
+        async def start() -> asyncio.subprocess.Process:
+            command = (sys.executable, EXAMPLES / "cron_recorded.py", reports)
+            return await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+
+        killed = await start()
+        assert killed.stdout is not None
+        assert await killed.stdout.readline()
+        killed.kill()
+        await killed.wait()
+        (done,) = db.execute("SELECT count(*) FROM report").fetchone()
+        assert 1 <= done < SLOTS
+
+        # What cron starts while the dead host's key lives leaves it alone.
+        refused = await start()
+        assert (await refused.communicate())[0] == b""
+        async with Redlock.from_env() as redlock:
+            await redlock.force_release("cron:report")  # instead of waiting for the ttl
+        hosts = [await start() for _ in range(2)]
+        told = b"".join([(await host.communicate())[0] for host in hosts])
+        assert told.count(b"done") == SLOTS - done
+        slots = [datetime.fromisoformat(slot) for (slot,) in db.execute("SELECT slot FROM report ORDER BY slot")]
+    assert slots == [first + number * cron_recorded.PERIOD for number in range(SLOTS)]
+
+
+async def test_a_host_that_was_overtaken_changes_nothing(
+    nodes: NodeSet, tmp_path: Path, first: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    write_report = cron_recorded.write_report
+
+    async def slow(slot: datetime) -> str:
+        monkeypatch.setattr(cron_recorded, "write_report", quick)
+        begun.set()
+        while not go_on.is_set():
+            try:
+                await go_on.wait()
+            except asyncio.CancelledError:
+                # As if this host had stood still: it does not hear that its lock is lost.
+                continue
+        return await write_report(slot)
+
+    async def quick(slot: datetime) -> str:
+        return f"quickly at {slot:%H:%M}"
+
+    monkeypatch.setattr(cron_recorded, "write_report", slow)
+    reports = tmp_path / "reports.sqlite"
+    async with Redlock.from_env() as one, Redlock.from_env() as other:
+        with closing(cron_recorded.connect(reports, first)) as db, closing(cron_recorded.connect(reports, first)) as too:
+            late = asyncio.create_task(cron_recorded.catch_up(one, db))
+            await begun.wait()
+            await other.force_release("cron:report")
+            assert await cron_recorded.catch_up(other, too) == SLOTS
+            go_on.set()
+            with pytest.raises(StaleFence):
+                await late
+            assert {words[:7] for (words,) in db.execute("SELECT words FROM report")} == {"quickly"}
