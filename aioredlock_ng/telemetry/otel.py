@@ -1,0 +1,194 @@
+"""Events as OpenTelemetry spans and metrics, by its API alone; it exports nothing and never imports the SDK."""
+
+from __future__ import annotations
+
+from time import time_ns
+from typing import TYPE_CHECKING, Any
+
+from aioredlock_ng import __version__
+from aioredlock_ng.events import (
+    AcquireCancelled,
+    AcquireFailed,
+    LeaseAbandoned,
+    LeaseLost,
+    LeaseReleased,
+    LeasesRenewed,
+    LockAcquired,
+    LockHandedOn,
+    NodeAnswers,
+    NodeDown,
+    NodeQuarantined,
+    NodeSuspect,
+    NodeTrusted,
+    NodeUp,
+    RenewalFailed,
+    WaiterWoken,
+)
+from aioredlock_ng.telemetry.buckets import HOLDS, ROUNDS, WAITS
+from aioredlock_ng.telemetry.nodes import NodeStates
+
+try:
+    from opentelemetry import metrics, trace
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        'aioredlock_ng.telemetry.otel needs opentelemetry-api: pip install "aioredlock-ng[otel]"', name=missing.name
+    ) from missing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioredlock_ng import Vote
+    from aioredlock_ng.events import Event
+    from aioredlock_ng.telemetry.nodes import NodeEvent
+
+__all__ = ["OpenTelemetrySink"]
+
+_PREFIX = "aioredlock_ng."
+
+
+class OpenTelemetrySink:
+    """Traces and counts events: `Redlock(nodes, sinks=[OpenTelemetrySink()])`.
+
+    Each call of `acquire` becomes a span "lock acquire" from the call to its outcome, a child of the span that is current
+    where it was called, with one event per vote. The lock's name is on spans and never on metrics; a token is nowhere whole.
+    One sink serves every manager of a process.
+
+    Args:
+        tracer_provider: Who makes spans; None: the global one, also if that is set later.
+        meter_provider: Who makes metrics; None: the global one, also if that is set later.
+    """
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: trace.TracerProvider | None = None,
+        meter_provider: metrics.MeterProvider | None = None,
+    ) -> None:
+        self._tracer = trace.get_tracer("aioredlock_ng", __version__, tracer_provider)
+        meter = metrics.get_meter("aioredlock_ng", __version__, meter_provider)
+        self._nodes = NodeStates()
+        self._addresses: dict[str, dict[str, str | int]] = {}
+
+        def counter(name: str, unit: str, text: str) -> metrics.Counter:
+            return meter.create_counter(_PREFIX + name, unit, text)
+
+        def histogram(name: str, text: str, bounds: tuple[float, ...]) -> metrics.Histogram:
+            return meter.create_histogram(_PREFIX + name, "s", text, explicit_bucket_boundaries_advisory=bounds)
+
+        self._wait = histogram("acquire.wait", "From the call to the lease.", WAITS)
+        self._failures = counter("acquire.failures", "{failure}", "Callers that were given an error instead of a lease.")
+        self._cancellations = counter("acquire.cancellations", "{cancellation}", "Callers cancelled while they waited.")
+        self._hold = histogram("lease.hold", "From the beginning of a lease to its end, however it ends.", HOLDS)
+        self._lost = counter("leases.lost", "{lease}", "Leases that ended without being released.")
+        self._held = meter.create_up_down_counter(_PREFIX + "leases.held", "{lease}", "Leases held now.")
+        self._round = histogram("renewal.round", "One question that renewed leases, to the deciding answer.", ROUNDS)
+        self._renewed = counter("leases.renewed", "{lease}", "Leases that a quorum renewed.")
+        self._unrenewed = counter("renewal.failures", "{lease}", "Leases that no quorum renewed that time.")
+        self._handoffs = counter("handoffs", "{handoff}", "Leases handed on to the next waiter of the same process.")
+        self._wakeups = counter("wakeups", "{wakeup}", "Waiters that asked again, by what woke them.")
+        self._outages = counter("node.outages", "{outage}", "Connections lost, and nodes that could not be connected.")
+        self._quarantines = counter("node.quarantines", "{quarantine}", "Times a node may have forgotten locks.")
+        self._state = meter.create_up_down_counter(_PREFIX + "node.state", "{node}", "1 for the state that a node is in.")
+
+        self._takers: dict[type[Event], Callable[[Any], None]] = {
+            LockAcquired: self._acquired,
+            AcquireFailed: self._failed,
+            AcquireCancelled: self._cancelled,
+            LeaseReleased: self._ended,
+            LeaseAbandoned: self._ended,
+            LeaseLost: self._lose,
+            LeasesRenewed: self._renew,
+            RenewalFailed: lambda _: self._unrenewed.add(1),
+            LockHandedOn: lambda _: self._handoffs.add(1),
+            WaiterWoken: lambda event: self._wakeups.add(1, {_PREFIX + "cause": event.cause}),
+            NodeUp: self._node,
+            NodeDown: self._node,
+            NodeSuspect: self._node,
+            NodeAnswers: self._node,
+            NodeQuarantined: self._node,
+            NodeTrusted: self._node,
+        }
+
+    def __call__(self, event: Event) -> None:
+        """Trace and count one event. Kinds that mean nothing here are passed over."""
+        take = self._takers.get(type(event))
+        if take is not None:
+            take(event)
+
+    def _acquired(self, event: LockAcquired) -> None:
+        self._wait.record(event.waited)
+        self._held.add(1)
+        about: dict[str, str | int] = {_PREFIX + "token_prefix": event.token_prefix}
+        if event.fence is not None:
+            about[_PREFIX + "fence"] = event.fence
+        self._span(event, "acquired", about, event.votes)
+
+    def _failed(self, event: AcquireFailed) -> None:
+        self._failures.add(1, {"error.type": event.error})
+        status = trace.Status(trace.StatusCode.ERROR, event.reason)
+        self._span(event, "failed", {"error.type": event.error}, event.votes, status)
+
+    def _cancelled(self, event: AcquireCancelled) -> None:
+        self._cancellations.add(1)
+        self._span(event, "cancelled", {}, ())
+
+    def _span(
+        self,
+        event: LockAcquired | AcquireFailed | AcquireCancelled,
+        outcome: str,
+        about: dict[str, str | int],
+        votes: tuple[Vote, ...],
+        status: trace.Status | None = None,
+    ) -> None:
+        """One span, begun in the past: what it tells is only known at its end."""
+        now = time_ns()
+        about[_PREFIX + "resource"] = event.resource
+        about[_PREFIX + "outcome"] = outcome
+        about[_PREFIX + "attempts"] = event.attempts
+        span = self._tracer.start_span("lock acquire", attributes=about, start_time=now - int(event.waited * 1e9))
+        if span.is_recording():
+            for vote in votes:
+                said: dict[str, str | int | float] = {**self._address(vote.node), _PREFIX + "vote": vote.outcome.value}
+                if vote.remaining is not None:
+                    said[_PREFIX + "remaining"] = vote.remaining
+                if vote.detail:
+                    said[_PREFIX + "detail"] = vote.detail
+                span.add_event(_PREFIX + "vote", said, now)
+            if status is not None:
+                span.set_status(status)
+        span.end(now)
+
+    def _ended(self, event: LeaseReleased | LeaseAbandoned | LeaseLost) -> None:
+        self._hold.record(event.held_for)
+        self._held.add(-1)
+
+    def _lose(self, event: LeaseLost) -> None:
+        self._lost.add(1)
+        self._ended(event)
+
+    def _renew(self, event: LeasesRenewed) -> None:
+        self._round.record(event.took)
+        self._renewed.add(event.leases)
+
+    def _node(self, event: NodeEvent) -> None:
+        node, before, after = self._nodes.take(event)
+        address = self._address(node)
+        if isinstance(event, NodeDown):
+            self._outages.add(1, address)
+        elif isinstance(event, NodeQuarantined):
+            self._quarantines.add(1, address)
+        if after != before:
+            if before is not None:
+                self._state.add(-1, {**address, _PREFIX + "state": before})
+            self._state.add(1, {**address, _PREFIX + "state": after})
+
+    def _address(self, node: str) -> dict[str, str | int]:
+        """By the conventions for servers; one dict per node, for as long as the sink lives."""
+        address = self._addresses.get(node)
+        if address is None:
+            host, _, rest = node.rpartition(":")
+            port = rest.partition("/")[0]
+            address = self._addresses[node] = {"server.address": node}
+            if host and port.isdecimal():
+                address |= {"server.address": host.strip("[]"), "server.port": int(port)}
+        return address

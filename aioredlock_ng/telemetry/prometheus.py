@@ -1,0 +1,179 @@
+"""Events as Prometheus metrics, in a registry of the application's; it serves nothing, and no lock's name is in a label."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aioredlock_ng.errors import ConfigurationError
+from aioredlock_ng.events import (
+    AcquireCancelled,
+    AcquireFailed,
+    LeaseAbandoned,
+    LeaseLost,
+    LeaseReleased,
+    LeasesRenewed,
+    LockAcquired,
+    LockHandedOn,
+    NodeAnswers,
+    NodeDown,
+    NodeQuarantined,
+    NodeSuspect,
+    NodeTrusted,
+    NodeUp,
+    RenewalFailed,
+    WaiterWoken,
+)
+from aioredlock_ng.telemetry.buckets import HOLDS, ROUNDS, WAITS
+from aioredlock_ng.telemetry.nodes import STATES, NodeStates
+
+try:
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+    from prometheus_client.registry import Collector
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        'aioredlock_ng.telemetry.prometheus needs prometheus_client: pip install "aioredlock-ng[prometheus]"',
+        name=missing.name,
+    ) from missing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from prometheus_client.metrics_core import Metric
+
+    from aioredlock_ng.events import Event
+    from aioredlock_ng.telemetry.nodes import NodeEvent
+
+__all__ = ["PrometheusSink"]
+
+_M = TypeVar("_M", Counter, Gauge, Histogram)
+
+_ERRORS = ("LockHeld", "AcquireTimeout", "QuorumUnreachable")
+_CAUSES = ("told", "local", "expiry", "look")
+
+
+class PrometheusSink(Collector):
+    """Counts events: `Redlock(nodes, sinks=[PrometheusSink()])`; docs/telemetry.md has the table of its metrics.
+
+    One sink serves every manager of a process. In prometheus_client's multiprocess mode the
+    counters and histograms of all processes add up, so do held leases of those alive, and a node is in each state in
+    which any live process sees it; `mark_process_dead` is the application's to call, as for any gauge.
+
+    Args:
+        registry: Where its metrics are registered.
+
+    Raises:
+        ConfigurationError: `registry` is none, or has metrics of these names already.
+    """
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        if not callable(getattr(registry, "register", None)):
+            kind = type(registry).__name__
+            raise ConfigurationError(f"registry must be a prometheus_client.CollectorRegistry, not {kind}")
+        self._metrics: list[Counter | Gauge | Histogram] = []
+        self._nodes = NodeStates()
+
+        self._wait = self._histogram("acquire_wait_seconds", "From the call to the lease.", WAITS)
+        failures = self._counter("acquire_failures", "Callers that were given an error instead of a lease.", "error")
+        self._failures = {error: failures.labels(error) for error in _ERRORS}
+        self._cancellations = self._counter("acquire_cancellations", "Callers that were cancelled while they waited.")
+        self._hold = self._histogram("lease_hold_seconds", "From the beginning of a lease to its end, however it ends.", HOLDS)
+        self._lost = self._counter("leases_lost", "Leases that ended without being released.")
+        self._held = self._gauge("leases_held", "Leases held now.", "livesum")
+        self._round = self._histogram(
+            "renewal_round_seconds", "One question that renewed leases, to the deciding answer.", ROUNDS
+        )
+        self._renewed = self._counter("leases_renewed", "Leases that a quorum renewed.")
+        self._unrenewed = self._counter(
+            "renewal_failures", "Leases that no quorum renewed that time; tried again until the end."
+        )
+        self._handoffs = self._counter("handoffs", "Leases handed on to the next waiter of the same process.")
+        wakeups = self._counter("wakeups", "Waiters that asked again, by what woke them.", "cause")
+        self._wakeups = {cause: wakeups.labels(cause) for cause in _CAUSES}
+        self._outages = self._counter("node_outages", "Connections lost, and nodes that could not be connected.", "node")
+        self._quarantines = self._counter("node_quarantines", "Times a node may have forgotten locks.", "node")
+        self._state = self._gauge(
+            "node_state", "1 for the state that a node is in, 0 for the others.", "livemax", "node", "state"
+        )
+
+        self._takers: dict[type[Event], Callable[[Any], None]] = {
+            LockAcquired: self._acquired,
+            AcquireFailed: lambda event: self._failures[event.error].inc(),
+            AcquireCancelled: lambda _: self._cancellations.inc(),
+            LeaseReleased: self._ended,
+            LeaseAbandoned: self._ended,
+            LeaseLost: self._lose,
+            LeasesRenewed: self._renew,
+            RenewalFailed: lambda _: self._unrenewed.inc(),
+            LockHandedOn: lambda _: self._handoffs.inc(),
+            WaiterWoken: lambda event: self._wakeups[event.cause].inc(),
+            NodeUp: self._node,
+            NodeDown: self._node,
+            NodeSuspect: self._node,
+            NodeAnswers: self._node,
+            NodeQuarantined: self._node,
+            NodeTrusted: self._node,
+        }
+        try:
+            registry.register(self)
+        except ValueError:
+            raise ConfigurationError(
+                "registry has metrics named aioredlock_ng_… already: give the sink that made them to every Redlock of this"
+                " process, or this one a registry of its own"
+            ) from None
+
+    def __call__(self, event: Event) -> None:
+        """Count one event. Kinds that are not counted are passed over."""
+        take = self._takers.get(type(event))
+        if take is not None:
+            take(event)
+
+    def collect(self) -> Iterator[Metric]:
+        """What the registry asks for at each scrape, on any thread."""
+        for metric in self._metrics:
+            yield from metric.collect()
+
+    def describe(self) -> Iterator[Metric]:
+        """What the registry compares with what it has: either all of a sink's metrics are registered or none."""
+        for metric in self._metrics:
+            yield from metric.describe()
+
+    def _acquired(self, event: LockAcquired) -> None:
+        self._wait.observe(event.waited)
+        self._held.inc()
+
+    def _ended(self, event: LeaseReleased | LeaseAbandoned | LeaseLost) -> None:
+        self._hold.observe(event.held_for)
+        self._held.dec()
+
+    def _lose(self, event: LeaseLost) -> None:
+        self._lost.inc()
+        self._ended(event)
+
+    def _renew(self, event: LeasesRenewed) -> None:
+        self._round.observe(event.took)
+        self._renewed.inc(event.leases)
+
+    def _node(self, event: NodeEvent) -> None:
+        node, before, after = self._nodes.take(event)
+        # A counter that begins with its first event shows no increase for it.
+        outages, quarantines = self._outages.labels(node), self._quarantines.labels(node)
+        if isinstance(event, NodeDown):
+            outages.inc()
+        elif isinstance(event, NodeQuarantined):
+            quarantines.inc()
+        if after != before:
+            for state in STATES:
+                self._state.labels(node, state).set(state == after)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return self._kept(Counter(f"aioredlock_ng_{name}", text, labels, registry=None))
+
+    def _gauge(self, name: str, text: str, mode: Any, *labels: str) -> Gauge:
+        return self._kept(Gauge(f"aioredlock_ng_{name}", text, labels, registry=None, multiprocess_mode=mode))
+
+    def _histogram(self, name: str, text: str, bounds: tuple[float, ...]) -> Histogram:
+        return self._kept(Histogram(f"aioredlock_ng_{name}", text, registry=None, buckets=bounds))
+
+    def _kept(self, metric: _M) -> _M:
+        self._metrics.append(metric)
+        return metric
