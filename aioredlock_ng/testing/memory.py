@@ -51,12 +51,8 @@ class MemoryNodes:
             raise ConfigurationError(f"count must be at least 1, not {count}")
         if not latency >= 0:
             raise ConfigurationError(f"latency must be at least 0 seconds, not {latency}")
-        # What belongs to a node is found by its index; connections are found by the nodes, so that faults reach all of them.
-        self._servers = [MemoryServer(f"memory-{index}", self.clock) for index in range(count)]
+        self._nodes = [_Node(MemoryServer(f"memory-{index}", self.clock), appendonly) for index in range(count)]
         self._latency = latency
-        self._appendonly = appendonly
-        self._paused: set[int] = set()
-        self._open: list[_Connection] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ahead = 0.0
 
@@ -89,104 +85,74 @@ class MemoryNodes:
     def pause(self, index: int) -> None:
         """Hang one node: it keeps its connections and answers nothing."""
         self._running(index)
-        self._do(partial(self._pause, index))
+        self._do(self._nodes[index].pause)
 
     def resume(self, index: int) -> None:
         """Let a hung node run on; it then does what was asked meanwhile."""
-        self._do(partial(self._resume, index))
+        self._do(self._nodes[index].resume)
 
     def crash(self, index: int) -> None:
         """Kill one node: its connections are lost, and its keys unless `appendonly`."""
         self._running(index)
-        self._do(partial(self._crash, index))
+        self._do(self._nodes[index].crash)
 
     def restart(self, index: int) -> None:
         """Bring one node back, empty unless `appendonly`; one that runs is stopped before."""
-        self._do(partial(self._restart, index))
+        self._do(self._nodes[index].restart)
 
     def wipe(self, index: int | None = None) -> None:
         """Delete every key of one node, or of all."""
-        wiped = self._servers if index is None else [self._servers[index]]
-        self._do(lambda: [server.flush() for server in wiped])
+        for node in self._nodes if index is None else [self._nodes[index]]:
+            self._do(node.server.flush)
 
     def restore(self) -> None:
         """Make all nodes run and answer again, whatever was done to them; keys stay."""
-        for index, server in enumerate(self._servers):
-            if server.up:
-                self.resume(index)
-            else:
-                self.restart(index)
+        for node in self._nodes:
+            self._do(node.resume if node.server.up else node.restart)
 
     def __len__(self) -> int:
-        return len(self._servers)
+        return len(self._nodes)
 
     def __iter__(self) -> Iterator[MemoryNode]:
         """One new connection to each node: what a `Redlock` is made of."""
-        return (_Connection(self, index) for index in range(len(self._servers)))
+        return (_Connection(self, node) for node in self._nodes)
 
     def __repr__(self) -> str:
-        down = [index for index, server in enumerate(self._servers) if not server.up]
-        return f"<MemoryNodes {len(self)} paused={sorted(self._paused)} down={down}>"
+        paused = [index for index, node in enumerate(self._nodes) if node.paused]
+        down = [index for index, node in enumerate(self._nodes) if not node.server.up]
+        return f"<MemoryNodes {len(self)} paused={paused} down={down}>"
 
     def _opening(self, connection: _Connection) -> None:
         """A connection is about to be made, on the running loop."""
         loop = asyncio.get_running_loop()
         if self._loop is not None and self._loop.is_closed():
-            # A manager that was never closed, of an earlier test: nobody is there to be told anything.
-            for left in self._open:
-                left.server.detach(left)
-            self._open.clear()
-        if self._open and loop is not self._loop:
+            # Managers that were never closed, of an earlier test: nobody is there to be told anything.
+            for node in self._nodes:
+                node.forget_connections()
+        elif self._loop is not None and self._loop is not loop:
             raise ConfigurationError(
                 "these MemoryNodes are in use on another event loop; close the Redlock there first, or make others"
             )
         self._loop = loop
-        self._open.append(connection)
-        if connection.place in self._paused:
+        connection.place.connections.append(connection)
+        if connection.place.paused:
             connection.hang()
 
     def _closed(self, connection: _Connection) -> None:
-        if connection in self._open:
-            self._open.remove(connection)
-        if not self._open:
+        if connection in connection.place.connections:
+            connection.place.connections.remove(connection)
+        if not any(node.connections for node in self._nodes):
             self._loop = None
 
     def _running(self, index: int) -> None:
-        if not self._servers[index].up:
+        if not self._nodes[index].server.up:
             raise RuntimeError(f"node {index} is not running; restart({index}) brings it back")
-
-    def _connections(self, index: int) -> list[_Connection]:
-        return [connection for connection in self._open if connection.place == index]
 
     def _advance(self, seconds: float) -> None:
         self._ahead += seconds
-        for server in self._servers:
+        for node in self._nodes:
             # To look is to expire what is over, and to tell who waits for it.
-            server.keys()
-
-    def _pause(self, index: int) -> None:
-        self._paused.add(index)
-        for connection in self._connections(index):
-            connection.hang()
-
-    def _resume(self, index: int) -> None:
-        self._paused.discard(index)
-        for connection in self._connections(index):
-            connection.resume()
-
-    def _crash(self, index: int) -> None:
-        self._servers[index].up = False
-        for connection in self._connections(index):
-            connection.disconnect()
-        self._resume(index)
-        self._servers[index].restart(forget=not self._appendonly)
-
-    def _restart(self, index: int) -> None:
-        if self._servers[index].up:
-            self._crash(index)
-        self._servers[index].up = True
-        for connection in self._connections(index):
-            connection.connect()
+            node.server.keys()
 
     def _do(self, fault: Callable[[], object]) -> None:
         """Do it where the managers are: connections belong to their event loop."""
@@ -200,11 +166,50 @@ class MemoryNodes:
             loop.call_soon(fault)
 
 
+class _Node:
+    """The memory of one node, and every connection that is open to it."""
+
+    def __init__(self, server: MemoryServer, appendonly: bool) -> None:
+        self.server = server
+        self.connections: list[_Connection] = []
+        self.paused = False
+        self._appendonly = appendonly
+
+    def pause(self) -> None:
+        self.paused = True
+        for connection in self.connections:
+            connection.hang()
+
+    def resume(self) -> None:
+        self.paused = False
+        for connection in self.connections:
+            connection.resume()
+
+    def crash(self) -> None:
+        self.server.up = False
+        for connection in self.connections:
+            connection.disconnect()
+        self.resume()
+        self.server.restart(forget=not self._appendonly)
+
+    def restart(self) -> None:
+        if self.server.up:
+            self.crash()
+        self.server.up = True
+        for connection in self.connections:
+            connection.connect()
+
+    def forget_connections(self) -> None:
+        for connection in self.connections:
+            self.server.detach(connection)
+        self.connections.clear()
+
+
 class _Connection(MemoryNode):
     """One manager's connection to one of the nodes; tells that it is up or down as one to a server does."""
 
-    def __init__(self, nodes: MemoryNodes, place: int) -> None:
-        super().__init__(nodes._servers[place], lambda: nodes._latency)
+    def __init__(self, nodes: MemoryNodes, place: _Node) -> None:
+        super().__init__(place.server, lambda: nodes._latency)
         self.place = place
         self._nodes = nodes
 

@@ -1,0 +1,323 @@
+"""A lease that is lost on purpose is lost as any other, at the chosen point, on nodes in memory and on real servers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioredlock_ng import ConfigurationError, LockLost, LockReleased, QuorumUnreachable, Redlock
+from aioredlock_ng.events import LeaseLost
+from aioredlock_ng.testing import MemoryNodes, lose, lose_at, lose_lock
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aioredlock_ng import Lease
+    from tests.support.node_set import NodeSet
+
+ON_PURPOSE = "on purpose"
+
+
+@pytest.fixture
+async def redlock() -> AsyncIterator[Redlock]:
+    async with MemoryNodes(3).redlock() as redlock:
+        yield redlock
+
+
+async def test_a_body_is_cancelled_where_it_loses() -> None:
+    told: list[Any] = []
+    done: list[str] = []
+    leases: list[Lease] = []
+
+    async def hold(redlock: Redlock) -> None:
+        async with redlock.lock("a") as lease:
+            leases.append(lease)
+            try:
+                await lose(lease)
+                done.append("went on")
+            finally:
+                await asyncio.sleep(0)
+                done.append("cleaned up")
+
+    async with MemoryNodes(3).redlock(sinks=[told.append]) as redlock:
+        with pytest.raises(LockLost, match=ON_PURPOSE) as caught:
+            await hold(redlock)
+        assert done == ["cleaned up"]
+        assert caught.value.resource == "a"
+        assert leases[0].lost
+        assert redlock.stats().lost == 1
+        (loss,) = [event for event in told if isinstance(event, LeaseLost)]
+        assert (loss.resource, loss.token_prefix) == ("a", leases[0].token[:6])
+        assert not await redlock.locked("a")
+
+
+async def test_others_are_told_and_the_next_in_line_gets_the_lock(redlock: Redlock) -> None:
+    lease = await redlock.lock("a").acquire()
+    lost, waiting = asyncio.create_task(lease.wait_lost()), asyncio.create_task(redlock.lock("a").acquire())
+    await eventually(lambda: redlock.stats().waiting == 1)
+    await lose(lease)
+    assert lease.lost
+    await lost
+    newer = await waiting
+    assert newer.fence is not None
+    assert lease.fence is not None
+    assert newer.fence > lease.fence
+    await newer.release()
+
+
+async def test_a_body_in_another_task_is_cancelled(redlock: Redlock) -> None:
+    inside: asyncio.Queue[Lease] = asyncio.Queue()
+
+    async def hold() -> None:
+        async with redlock.lock("a") as lease:
+            inside.put_nowait(lease)
+            await asyncio.get_running_loop().create_future()
+
+    holder = asyncio.create_task(hold())
+    await lose(await inside.get())
+    with pytest.raises(LockLost, match=ON_PURPOSE):
+        await holder
+
+
+async def test_with_on_lost_flag_the_body_goes_on_and_learns_it_when_it_asks(redlock: Redlock) -> None:
+    asked: list[bool] = []
+
+    async def hold() -> None:
+        async with redlock.lock("a", on_lost="flag") as lease:
+            await lose(lease)
+            asked.append(lease.lost)
+
+    with pytest.raises(LockLost, match=ON_PURPOSE):
+        await hold()
+    assert asked == [True]
+
+
+async def test_what_is_over_cannot_be_lost(redlock: Redlock) -> None:
+    async with redlock.lock("a") as lease:
+        pass
+    with pytest.raises(ConfigurationError, match="over already"):
+        await lose(lease)
+    with pytest.raises(ConfigurationError, match="nobody holds the lock 'a'"):
+        await lose_lock(redlock, "a")
+
+
+@pytest.mark.parametrize("name", ["a", b"a"])
+async def test_by_name_the_managers_own_holder_loses_at_once(redlock: Redlock, name: str | bytes) -> None:
+    lease = await redlock.lock("a", "b").acquire()
+    other = await redlock.lock("c").acquire()
+    await lose_lock(redlock, name)
+    assert lease.lost
+    assert other.valid
+    assert not await redlock.locked("b")
+
+
+async def test_by_name_a_body_is_cancelled_by_the_call(redlock: Redlock) -> None:
+    async def hold() -> None:
+        async with redlock.lock("a"):
+            await lose_lock(redlock, "a")
+            pytest.fail("it went on")
+
+    with pytest.raises(LockLost, match=ON_PURPOSE):
+        await hold()
+    assert not await redlock.locked("a")
+
+
+@pytest.mark.parametrize("age", [0.0, 0.2])
+async def test_by_name_a_holder_in_another_manager_learns_it_from_the_nodes(five_nodes: NodeSet, age: float) -> None:
+    async def hold() -> None:
+        async with asyncio.timeout(20), holder.lock("a"):
+            await asyncio.sleep(age)
+            await lose_lock(test, "a")
+            await asyncio.get_running_loop().create_future()
+
+    async with Redlock(five_nodes.urls) as holder, Redlock(five_nodes.urls) as test:
+        with pytest.raises(LockLost, match="no longer holds"):
+            await hold()
+        assert not await test.locked("a")
+
+
+async def test_by_name_without_a_quorum_the_own_holder_still_loses() -> None:
+    nodes = MemoryNodes(3)
+    async with nodes.redlock() as redlock:
+        lease = await redlock.lock("a").acquire()
+        nodes.crash(0)
+        nodes.crash(1)
+        with pytest.raises(QuorumUnreachable):
+            await lose_lock(redlock, "a")
+        assert lease.lost
+
+
+async def handler(redlock: Redlock, steps: list[str], *, check: bool = False) -> None:
+    """What users write: read, think, write."""
+    async with redlock.lock("order:42") as lease:
+        await asyncio.sleep(0)
+        steps.append("read")
+        if check:
+            lease.check()
+        await asyncio.sleep(0)
+        steps.append("wrote")
+
+
+async def test_lost_as_soon_as_acquired_the_body_ends_at_its_first_await(redlock: Redlock) -> None:
+    steps: list[str] = []
+    with lose_at("order:42", "acquired"), pytest.raises(LockLost, match=ON_PURPOSE):
+        await handler(redlock, steps)
+    assert steps == []
+    await handler(redlock, steps)
+    assert steps == ["read", "wrote"]
+
+
+async def test_lost_where_it_checks_the_check_raises(redlock: Redlock) -> None:
+    steps: list[str] = []
+    with lose_at("order:42", "checked"), pytest.raises(LockLost, match=ON_PURPOSE):
+        await handler(redlock, steps, check=True)
+    assert steps == ["read"]
+
+
+async def test_lost_at_the_very_end_everything_was_done_and_it_raises(redlock: Redlock) -> None:
+    steps: list[str] = []
+    with lose_at("order:42", "released"), pytest.raises(LockLost, match=ON_PURPOSE):
+        await handler(redlock, steps)
+    assert steps == ["read", "wrote"]
+
+
+async def test_a_lease_without_async_with_is_lost_at_the_same_points(redlock: Redlock) -> None:
+    lock = redlock.lock("a")
+    with lose_at("a", "acquired"):
+        lease = await lock.acquire()
+        await asyncio.sleep(0)
+        assert lease.lost
+    with lose_at("a", "checked"):
+        taken = await lock.try_acquire()
+        assert taken is not None
+        with pytest.raises(LockLost):
+            await taken.extend()
+    with lose_at("a", "released"):
+        lease = await lock.acquire()
+        assert await lease.release() is False
+        assert lease.lost
+    async with lock as lease:
+        lease.check()
+
+
+async def test_the_nth_time_is_chosen_and_other_names_do_not_count(redlock: Redlock) -> None:
+    lease, other = await redlock.lock("a", "x").acquire(), await redlock.lock("b").acquire()
+    with lose_at(b"a", "checked", nth=2):
+        lease.check()
+        other.check()
+        assert lease.valid
+        with pytest.raises(LockLost):
+            lease.check()
+        assert other.valid
+
+
+async def test_the_nth_holder_is_chosen(redlock: Redlock) -> None:
+    for point in ("acquired", "released"):
+        with lose_at("order:42", point, nth=3):  # type: ignore[arg-type]
+            for _ in range(2):
+                await handler(redlock, [])
+            with pytest.raises(LockLost):
+                await handler(redlock, [])
+            await handler(redlock, [])
+
+
+async def test_it_finds_whichever_manager_the_code_has() -> None:
+    nodes = MemoryNodes(3)
+
+    async def service() -> None:
+        async with Redlock(nodes) as redlock:
+            await handler(redlock, [])
+
+    with lose_at("order:42", "acquired"), pytest.raises(LockLost):
+        await service()
+
+
+async def test_a_guarded_coroutine_loses_its_lock_too(redlock: Redlock) -> None:
+    @redlock.guard("order:{number}")
+    async def change(number: int) -> None:
+        await asyncio.sleep(0)
+        pytest.fail("it went on")
+
+    with lose_at("order:42", "acquired"), pytest.raises(LockLost):
+        await change(42)
+
+
+async def test_a_check_in_a_thread_loses_it_before_it_returns(redlock: Redlock) -> None:
+    steps: list[str] = []
+
+    def work(lease: Lease) -> None:
+        steps.append("read")
+        lease.check()
+        steps.append("wrote")
+
+    with lose_at("order:42", "checked"), pytest.raises(LockLost):
+        async with redlock.lock("order:42", on_lost="flag") as lease:
+            await asyncio.to_thread(work, lease)
+    assert steps == ["read"]
+
+
+def test_a_check_in_a_thread_without_a_loop_of_the_block_finds_that_of_the_lease() -> None:
+    async def main() -> None:
+        async with MemoryNodes(1).redlock() as redlock:
+            lease = await redlock.lock("a").acquire()
+            with pytest.raises(LockLost):
+                await asyncio.to_thread(lease.check)
+
+    with lose_at("a", "checked"):
+        asyncio.run(main())
+
+
+def test_a_check_in_a_thread_of_a_lease_on_an_unknown_loop_says_what_to_do() -> None:
+    async def main() -> None:
+        async with MemoryNodes(1).redlock() as redlock:
+            lease = await redlock.lock("a").acquire()
+
+            def in_thread() -> None:
+                with lose_at("a", "checked"), pytest.raises(RuntimeError, match=r"enter lose_at\(\) on the event loop"):
+                    lease.check()
+                raise LookupError
+
+            with pytest.raises(AssertionError):
+                await asyncio.to_thread(in_thread)
+
+    asyncio.run(main())
+
+
+async def test_a_block_in_which_nothing_is_lost_fails(redlock: Redlock) -> None:
+    with pytest.raises(AssertionError, match="was checked"), lose_at("order:42", "checked"):
+        await handler(redlock, [])
+    with pytest.raises(AssertionError, match="1 more to come"), lose_at("order:42", "released", nth=2):
+        await handler(redlock, [])
+    with pytest.raises(AssertionError, match="was over before its holder waited"), lose_at("order:42", "acquired"):
+        await (await redlock.lock("order:42").acquire()).release()
+    with pytest.raises(LookupError), lose_at("order:42", "checked"):
+        raise LookupError
+
+
+async def test_after_the_block_nothing_is_lost(redlock: Redlock) -> None:
+    with pytest.raises(AssertionError), lose_at("a", "checked"):
+        pass
+    async with redlock.lock("a") as lease:
+        lease.check()
+    with pytest.raises(LockReleased):
+        lease.check()
+
+
+async def test_two_blocks_at_once_each_lose_their_own(redlock: Redlock) -> None:
+    with lose_at("a", "checked"), lose_at("b", "released"):
+        one, two = await redlock.lock("a").acquire(), await redlock.lock("b").acquire()
+        two.check()
+        with pytest.raises(LockLost):
+            one.check()
+        assert await two.release() is False
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"), [({"point": "extended"}, "acquired, checked, released"), ({"point": "checked", "nth": 0}, "nth")]
+)
+def test_what_cannot_be_is_refused_by_name(wrong: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigurationError, match=named), lose_at("a", **wrong):
+        pass
