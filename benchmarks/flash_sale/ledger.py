@@ -1,7 +1,7 @@
 """What Redis servers say of their work: commands by name, those that came over the wire told from those of scripts, and CPU.
 
 A server counts a script's own commands like those that clients send (`total_commands_processed`, `commandstats`). Which
-names are a script's only is seen by watching the server (MONITOR marks them `lua`) while little happens.
+are which is seen by watching the server while little happens: MONITOR marks those of scripts `lua`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
     from pathlib import Path
     from types import TracebackType
     from typing import Self
 
     from aioredlock_ng.testing import LocalServer
 
-__all__ = ["Reading", "Watch", "read"]
+__all__ = ["Reading", "Watch", "over_the_wire", "read"]
 
 # What we ourselves ask.
 _OURS: Final = {"info", "monitor", "ping"}
@@ -44,10 +44,9 @@ class Reading:
         grown = {name: count - before.calls.get(name, 0) for name, count in self.calls.items()}
         return Reading({name: count for name, count in grown.items() if count}, self.cpu - before.cpu)
 
-    def sent(self, scripted: Iterable[str]) -> int:
-        """How many commands came over the wire, when the `scripted` ones never do."""
-        inner = set(scripted)
-        return sum(count for name, count in self.calls.items() if name not in inner)
+    def sent(self, wire: Container[str] | None) -> int:
+        """How many commands came over the wire, when those named `wire` do and no others; None: all do."""
+        return sum(count for name, count in self.calls.items() if wire is None or name in wire)
 
     @property
     def all(self) -> int:
@@ -68,6 +67,12 @@ def read(server: LocalServer) -> Reading:
     return Reading(calls, float(info["used_cpu_sys"]) + float(info["used_cpu_user"]))
 
 
+def over_the_wire(watches: Iterable[Watch]) -> set[str] | None:
+    """Return the names of commands that clients were seen to send; None when no script ran, so that all were sent."""
+    seen = list(watches)
+    return set().union(*(watch.sent for watch in seen)) if any(watch.inner for watch in seen) else None
+
+
 class Watch:
     """Sees every command of a server while it is entered; costs that server so much that it never runs beside a measurement.
 
@@ -82,16 +87,6 @@ class Watch:
         self._thread = threading.Thread(target=self._look, daemon=True)
         self.sent: set[str] = set()
         self.inner: set[str] = set()
-
-    @property
-    def scripted(self) -> set[str]:
-        """Names that only scripts used."""
-        return self.inner - self.sent
-
-    @property
-    def both(self) -> set[str]:
-        """Names that clients sent and scripts used: they count as sent, each time."""
-        return self.inner & self.sent
 
     def __enter__(self) -> Self:
         self._socket.sendall(b"MONITOR\r\n")

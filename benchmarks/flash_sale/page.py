@@ -18,7 +18,7 @@ __all__ = ["parts", "shown", "write"]
 
 def parts(document: dict[str, Any], rows: Sequence[dict[str, Any]], bars: Sequence[Bar]) -> dict[str, str]:
     """Markdown by the name of its mark."""
-    return {"machine": _machine(document), "tables": _tables(rows), "bars": _bars(bars)}
+    return {"machine": _machine(document), "tables": _tables(rows), "bars": _bars(bars), "classic": _classic(rows)}
 
 
 def shown(page: Path, name: str) -> str:
@@ -75,4 +75,19 @@ def _bars(bars: Sequence[Bar]) -> str:
         lines.append(
             f"| {bar.text} | {value} | {'≥' if bar.least else '≤'} {bar.limit:g} | {'kept' if bar.kept else '**missed**'} |"
         )
+    return "\n".join(lines)
+
+
+def _classic(rows: Sequence[dict[str, Any]]) -> str:
+    sale = list(dict.fromkeys(row["sale"] for row in rows))[-1]
+    found = {row["contestant"]: row for row in rows if row["sale"] == sale}
+    wanted = {"GETSET, no sleep": "not sleeping", "GETSET, 0.1 s": "sleeping 0.1 s", "GETSET, 2 s": "sleeping 2 s"}
+    wanted |= {name: name for name in found if name.startswith("ours")}
+    head = [sale, "sales/s", "commands per sale", "lock servers, µs per sale", "p99, ms"]
+    lines = [f"| {' | '.join(head)} |", "| --- | ---: | ---: | ---: | ---: |"]
+    for name, words in wanted.items():
+        if name in found:
+            cell = dict(zip(COLUMNS, cells(found[name]), strict=True))
+            each = (cell["sales/s"], cell["commands/sale"], cell["lock servers µs/sale"], cell["p99, ms"])
+            lines.append(f"| {words} | {' | '.join(each)} |")
     return "\n".join(lines)

@@ -11,7 +11,7 @@ from aioredlock_ng.testing import LocalNodes, LocalServer
 from benchmarks.process import Driver, DriverFailed
 
 from .field import ALL, python, variables
-from .ledger import Reading, Watch, read
+from .ledger import Reading, Watch, over_the_wire, read
 from .shop import FAILED, REFUSED, SOLD, SOLD_OUT
 from .till import KEY
 from .web import ShopFailed, Web
@@ -77,7 +77,7 @@ def _turn(stack: ExitStack, contestant: Contestant, sale: Sale, here: bool) -> d
     buyers = stack.enter_context(Driver([str(crowds), str(_BUYERS)], variables(), task))
     buyers.ready()
     buyers.phase(_WARM_SECONDS)
-    scripted = {name for watch in watches for name in watch.scripted} - {name for watch in watches for name in watch.sent}
+    wire = over_the_wire(watches)
 
     till.command("SET", KEY, str(sale.stock))
     before, till_before, cpu = [read(node) for node in nodes], read(till), web.cpu_seconds()
@@ -86,16 +86,16 @@ def _turn(stack: ExitStack, contestant: Contestant, sale: Sale, here: bool) -> d
     notes = web.stop()
     work = [new.since(old) for new, old in zip(after, before, strict=True)]
     total = read(till).since(till_before)
-    return _figures(sale, figures, work, scripted, till_after.since(till_before)) | {
+    return _figures(sale, figures, work, wire, till_after.since(till_before)) | {
         "oversold": total.calls.get("set", 0) - (sale.stock - int(till.command("GET", KEY))),
-        "in_both": sorted({name for watch in watches for name in watch.both}),
+        "in_both": sorted({name for watch in watches for name in watch.sent & watch.inner}),
         "web_cpu": cpu,
         "shares": [sum(note["answers"].values()) for note in notes if note],
         "first_error": next((note["first_error"] for note in notes if note and note["first_error"]), ""),
     }
 
 
-def _figures(sale: Sale, figures: dict[str, Any], work: list[Reading], scripted: set[str], stock: Reading) -> dict[str, Any]:
+def _figures(sale: Sale, figures: dict[str, Any], work: list[Reading], wire: set[str] | None, stock: Reading) -> dict[str, Any]:
     answers = {int(status): count for status, count in figures["answers"].items()}
     sold, entered = stock.calls.get("set", 0), stock.calls.get("get", 0)
     calls: dict[str, int] = {}
@@ -112,17 +112,17 @@ def _figures(sale: Sale, figures: dict[str, Any], work: list[Reading], scripted:
         "failed_requests": answers.get(FAILED, 0) + figures["broken"],
         "timeouts": figures["timeouts"],
         "unfinished": figures["unfinished"],
-        "requests_per_second": sum(answers.values()) / figures["seconds"],
+        "requests_per_second": sum(answers.values()) / figures["seconds"] if answers else 0.0,
         "sales_per_second": answers.get(SOLD, 0) / seconds if seconds else 0.0,
         "answer": figures["answer"],
         "sale_latency": figures["sale"],
         "sold_by_server": sold,
         "entered": entered,
-        "commands_sent": sum(reading.sent(scripted) for reading in work),
+        "commands_sent": sum(reading.sent(wire) for reading in work),
         "commands_all": sum(reading.all for reading in work),
-        "commands_sent_busiest": max((reading.sent(scripted) for reading in work), default=0),
+        "commands_sent_busiest": max((reading.sent(wire) for reading in work), default=0),
         "calls": dict(sorted(calls.items())),
-        "scripted": sorted(scripted),
+        "wire": sorted(calls.keys() if wire is None else calls.keys() & wire),
         "lock_cpu": sum(reading.cpu for reading in work),
         "stock_commands": stock.all,
         "stock_cpu": stock.cpu,

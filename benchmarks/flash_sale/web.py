@@ -27,6 +27,7 @@ __all__ = ["ShopFailed", "Web"]
 
 _START_SECONDS: Final = 60.0
 _GRACE_SECONDS: Final = 3
+_HEALTH_SECONDS: Final = 60
 _STOP_SECONDS: Final = 20.0
 
 
@@ -65,6 +66,8 @@ class Web:
             "--lifespan": "on",
             "--log-level": "warning",
             "--timeout-graceful-shutdown": _GRACE_SECONDS,
+            # A worker that is busy asking for a lock is not to be taken for a dead one.
+            "--timeout-worker-healthcheck": _HEALTH_SECONDS,
         }
         words = [str(word) for pair in options.items() for word in pair]
         shop = ["-m", "uvicorn", "--factory", "benchmarks.flash_sale.shop:create_app", "--no-access-log"]
