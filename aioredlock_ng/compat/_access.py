@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from aioredlock_ng.compat._errors import LockRuntimeError, in_words_of_aioredlock
 
 if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
     from aioredlock_ng import LockInfo, Redlock
 
 __all__ = ["Access"]
@@ -16,12 +18,17 @@ __all__ = ["Access"]
 class Access:
     """The way of an `Aioredlock` to its nodes.
 
+    Args:
+        redlock: Over these nodes.
+        sentinels: Clients that are asked for them, to be closed with it.
+
     Attributes:
         destroyed: True once it is closed for good.
     """
 
-    def __init__(self, redlock: Redlock) -> None:
+    def __init__(self, redlock: Redlock, sentinels: list[Redis]) -> None:
         self._redlock = redlock
+        self._sentinels = sentinels
         self._opening = asyncio.Lock()
         self._open = False
         self.destroyed = False
@@ -64,4 +71,6 @@ class Access:
         async with self._opening:
             with in_words_of_aioredlock():
                 await self._redlock.aclose()
+            for client in self._sentinels:
+                await client.aclose()
             self.destroyed = True

@@ -9,13 +9,13 @@ from urllib.parse import parse_qsl, urlsplit
 from redis.asyncio import Connection, ConnectionPool, Redis, SSLConnection, UnixDomainSocketConnection
 from redis.asyncio import Sentinel as RedisSentinel
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import SentinelManagedSSLConnection
+from redis.asyncio.sentinel import SentinelConnectionPool, SentinelManagedSSLConnection
 from redis.backoff import NoBackoff
 
 from aioredlock_ng import ConfigurationError
 from aioredlock_ng.compat._sentinel import Sentinel
 
-__all__ = ["nodes_of", "without_passwords"]
+__all__ = ["nodes_of", "sentinels_of", "without_passwords"]
 
 _IGNORED = frozenset({"commands_factory", "encoding", "loop", "maxsize", "minsize", "parser", "timeout"})
 """Settings of aioredis's pools and replies: one connection per node serves all locks, and nothing is decoded."""
@@ -46,14 +46,20 @@ class _SentinelTLS(SentinelManagedSSLConnection):
 
 
 def nodes_of(connections: Any) -> list[Redis]:
-    """Clients that name the nodes; none of them ever connects, their settings are what counts.
+    """Clients that name the nodes: their settings are what counts. Those made here never connect.
 
     Raises:
         ConfigurationError: One of them cannot be used; says which form to give it.
     """
-    if isinstance(connections, (str, dict)) or not hasattr(connections, "__iter__"):
+    if not isinstance(connections, (list, tuple)):
         raise ConfigurationError(f"redis_connections must be a list of connections, not {type(connections).__name__}")
     return [_node_of(connection) for connection in connections]
+
+
+def sentinels_of(connections: Any, nodes: list[Redis]) -> list[Redis]:
+    """The clients that ask the Sentinels of these nodes, where they were made here; they are to be closed in the end."""
+    ours = [node.connection_pool for given, node in zip(connections, nodes, strict=True) if isinstance(given, Sentinel)]
+    return [client for pool in ours if isinstance(pool, SentinelConnectionPool) for client in pool.sentinel_manager.sentinels]
 
 
 def without_passwords(connections: Any) -> list[str]:
@@ -106,8 +112,7 @@ def _from_url(url: str) -> Redis:
     except ValueError:  # its words quote what may be the beginning of a password
         pass
     raise ConfigurationError(
-        f"connection {_shown(url)} is no URL of a Redis server; write redis://:password@host:6379/0, rediss:// or the path"
-        " of a socket"
+        f"connection {_shown(url)} is no URL of a Redis server; write redis://host:6379/0, rediss:// or the path of a socket"
     )
 
 

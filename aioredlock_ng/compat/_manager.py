@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng import LockReleased, QuorumUnreachable, Redlock
 from aioredlock_ng.compat._access import Access
-from aioredlock_ng.compat._connections import nodes_of, without_passwords
+from aioredlock_ng.compat._connections import nodes_of, sentinels_of, without_passwords
 from aioredlock_ng.compat._errors import LockAcquiringError, LockRuntimeError, in_words_of_aioredlock
 from aioredlock_ng.compat._lock import Lock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
 __all__ = ["Aioredlock"]
 
@@ -28,7 +28,7 @@ _FORGET_FROM = 64
 class Aioredlock:
     """Locks over N independent nodes, by aioredlock's names; it connects when it is first used.
 
-    On the nodes there is nothing but the lock's key, as with aioredlock: no fence, no marker of a node's memory.
+    On the nodes there is nothing but the lock's key, as with aioredlock.
 
     Args:
         redis_connections: dicts (`host`, `port`, `db`, `password`, `ssl`), (host, port) tuples, `redis://` and
@@ -47,7 +47,7 @@ class Aioredlock:
 
     def __init__(
         self,
-        redis_connections: Iterable[Any] = ({"host": "localhost", "port": 6379},),
+        redis_connections: Sequence[Any] = ({"host": "localhost", "port": 6379},),
         retry_count: int = 3,
         retry_delay_min: float = 0.1,
         retry_delay_max: float = 0.3,
@@ -71,7 +71,9 @@ class Aioredlock:
             _positive(name, getattr(self, name))
         settings: dict[str, Any] = {"fencing": False, "recovery_guard": None} | options
         settings.setdefault("max_ttl", _ANY_TTL if settings["recovery_guard"] is None else 60.0)
-        self._access = Access(Redlock(nodes_of(self.redis_connections), ttl=self.internal_lock_timeout, **settings))
+        nodes = nodes_of(redis_connections)
+        redlock = Redlock(nodes, ttl=self.internal_lock_timeout, **settings)
+        self._access = Access(redlock, sentinels_of(redis_connections, nodes))
         self._locks: dict[Any, Lock] = {}
         self._forget_at = _FORGET_FROM
 

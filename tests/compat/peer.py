@@ -1,0 +1,177 @@
+"""Drives one other library in an environment of its own, told what to do by lines of JSON; it never imports ours.
+
+`peer.py LIBRARY URL…` reads `{"do": "acquire", "name": …, "ttl": seconds}`, `{"do": "release"}` or `{"do": "value"}` and
+answers each with one line: whether it got the lock, None, or what the lock's keys shall hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from importlib import import_module
+from typing import Any
+
+
+class Peer:
+    """What is done by one library; its names and meanings are that library's own."""
+
+    def __init__(self, urls: list[str]) -> None:
+        self.urls = urls
+        self.lock: Any = None
+
+    async def acquire(self, name: str, ttl: float) -> bool:
+        """Try once."""
+        raise NotImplementedError
+
+    async def release(self) -> None:
+        """Give it up."""
+        raise NotImplementedError
+
+    def value(self) -> str:
+        """What the keys hold."""
+        raise NotImplementedError
+
+
+class Aioredlock(Peer):
+    """One manager over all nodes."""
+
+    def __init__(self, urls: list[str]) -> None:
+        super().__init__(urls)
+        self._module = import_module("aioredlock")
+        self._manager = self._module.Aioredlock(urls, retry_count=1)
+
+    async def acquire(self, name: str, ttl: float) -> bool:
+        try:
+            self.lock = await self._manager.lock(name, lock_timeout=ttl)
+        except self._module.LockAcquiringError:
+            return False
+        return True
+
+    async def release(self) -> None:
+        await self._manager.unlock(self.lock)
+
+    def value(self) -> str:
+        return str(self.lock.id)
+
+
+class RedisPy(Peer):
+    """On the first node only."""
+
+    def __init__(self, urls: list[str]) -> None:
+        super().__init__(urls)
+        self._client = import_module("redis.asyncio").Redis.from_url(urls[0])
+
+    async def acquire(self, name: str, ttl: float) -> bool:
+        self.lock = self._client.lock(name, timeout=ttl)
+        return bool(await self.lock.acquire(blocking=False))
+
+    async def release(self) -> None:
+        await self.lock.release()
+
+    def value(self) -> str:
+        return str(self.lock.local.token.decode())
+
+
+class Pottery(Peer):
+    """An object per lock."""
+
+    def __init__(self, urls: list[str]) -> None:
+        super().__init__(urls)
+        redis = import_module("redis.asyncio").Redis
+        self._masters = [redis.from_url(url) for url in urls]
+
+    async def acquire(self, name: str, ttl: float) -> bool:
+        made = import_module("pottery").AIORedlock
+        self.lock = made(key=name, masters=self._masters, auto_release_time=ttl)
+        return bool(await self.lock.acquire(blocking=False))
+
+    async def release(self) -> None:
+        await self.lock.release()
+
+    def value(self) -> str:
+        return str(self.lock._uuid)
+
+
+class RedlockNg(Peer):
+    """One client over all nodes."""
+
+    def __init__(self, urls: list[str]) -> None:
+        super().__init__(urls)
+        self._redlock = import_module("redlock").AsyncRedlock(urls, retry_count=0)
+
+    async def acquire(self, name: str, ttl: float) -> bool:
+        self.lock = await self._redlock.acquire(name, int(ttl * 1000))
+        return self.lock is not None
+
+    async def release(self) -> None:
+        await self._redlock.release(self.lock)
+
+    def value(self) -> str:
+        return str(self.lock.value)
+
+
+class RedlockPy(Peer):
+    """One client over all nodes; it blocks."""
+
+    def __init__(self, urls: list[str]) -> None:
+        super().__init__(urls)
+        self._redlock = import_module("redlock").Redlock(urls, retry_count=1)
+
+    async def acquire(self, name: str, ttl: float) -> bool:
+        self.lock = self._redlock.lock(name, int(ttl * 1000))
+        return bool(self.lock)
+
+    async def release(self) -> None:
+        self._redlock.unlock(self.lock)
+
+    def value(self) -> str:
+        return str(self.lock.key.decode())
+
+
+class PythonRedisLock(Peer):
+    """On the first node only; it blocks."""
+
+    def __init__(self, urls: list[str]) -> None:
+        super().__init__(urls)
+        self._client = import_module("redis").Redis.from_url(urls[0])
+
+    async def acquire(self, name: str, ttl: float) -> bool:
+        self.lock = import_module("redis_lock").Lock(self._client, name, expire=int(ttl))
+        return bool(self.lock.acquire(blocking=False))
+
+    async def release(self) -> None:
+        self.lock.release()
+
+    def value(self) -> str:
+        return str(self.lock.id)
+
+
+PEERS = {
+    "aioredlock": Aioredlock,
+    "redis-py": RedisPy,
+    "pottery": Pottery,
+    "redlock-ng": RedlockNg,
+    "redlock-py": RedlockPy,
+    "python-redis-lock": PythonRedisLock,
+}
+
+
+async def main(library: str, urls: list[str]) -> None:
+    """Do what the lines say until there are none."""
+    peer = PEERS[library](urls)
+    loop = asyncio.get_running_loop()
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        task = json.loads(line)
+        answer: object = None
+        if task["do"] == "acquire":
+            answer = await peer.acquire(task["name"], task["ttl"])
+        elif task["do"] == "release":
+            await peer.release()
+        else:
+            answer = peer.value()
+        print(json.dumps(answer), flush=True)  # noqa: T201 - its answer
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2:]))

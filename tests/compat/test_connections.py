@@ -1,0 +1,220 @@
+"""Every form of a connection that aioredlock takes, each against a real server, and those that cannot be taken."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from redis.asyncio import Redis
+
+from aioredlock_ng import ConfigurationError
+from aioredlock_ng.compat.aioredlock import Aioredlock, LockRuntimeError, Sentinel, SentinelConfigError
+from aioredlock_ng.testing import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioredlock_ng.testing import LocalServer, TLSFiles
+    from tests.support.node_set import NodeSet
+    from tests.support.sentinel import SentinelSet
+
+    Make = Callable[..., Aioredlock]
+
+SECRET = "p:w@d!?x"
+
+
+async def serves(manager: Aioredlock, client: Redis) -> None:
+    """A lock of the manager is where the client sees it."""
+    async with client:
+        lock = await manager.lock("order")
+        assert await client.get("order") == lock.id.encode()
+        await manager.unlock(lock)
+        assert not await client.exists("order")
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda host, port: {"host": host, "port": port},
+        lambda host, port: {"host": host, "port": str(port), "password": None, "minsize": 1, "maxsize": 5, "encoding": "utf-8"},
+        lambda host, port: (host, port),
+        lambda host, port: [host, port],
+        lambda host, port: f"redis://{host}:{port}",
+        lambda host, port: f"redis://{host}:{port}/0?encoding=utf-8&timeout=2",
+        lambda host, port: Redis(host=host, port=port),
+    ],
+    ids=["dict", "dict-with-pool-settings", "tuple", "list", "url", "url-with-encoding", "client-of-redis-py"],
+)
+async def test_an_address(form: Callable[[str, int], Any], start_server: Callable[..., LocalServer], manager_of: Make) -> None:
+    server = start_server()
+    connection = form("127.0.0.1", server.port)
+    await serves(manager_of([connection]), Redis.from_url(server.url))
+    if isinstance(connection, Redis):
+        await connection.aclose()
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda port: {"host": "127.0.0.1", "port": port, "db": 3},
+        lambda port: f"redis://127.0.0.1:{port}/3?encoding=utf-8",
+        lambda port: f"redis://127.0.0.1:{port}?db=3",
+    ],
+    ids=["dict", "path", "query"],
+)
+async def test_a_database(form: Callable[[int], Any], start_server: Callable[..., LocalServer], manager_of: Make) -> None:
+    server = start_server()
+    await serves(manager_of([form(server.port)]), Redis.from_url(f"{server.url}/3"))
+
+
+@pytest.mark.parametrize(
+    ("form", "word"),
+    [
+        (lambda port, word: {"host": "127.0.0.1", "port": port, "password": word}, SECRET),
+        (lambda port, word: f"redis://:{word}@127.0.0.1:{port}/0", "p%w@d!"),  # taken as it is written, as aioredis does
+        (lambda port, word: f"redis://127.0.0.1:{port}/0?password={word}", "p4ssw0rd"),
+    ],
+    ids=["dict", "url", "query"],
+)
+async def test_a_password_that_nobody_sees(
+    form: Callable[[int, str], Any], word: str, start_server: Callable[..., LocalServer], manager_of: Make
+) -> None:
+    server = start_server(password=word)
+    manager = manager_of([form(server.port, word)])
+    await serves(manager, Redis(port=server.port, password=word))
+    assert word not in repr(manager)
+    assert str(server.port) in repr(manager)
+
+
+@pytest.mark.parametrize("scheme", ["", "unix://"])
+async def test_a_unix_socket(scheme: str, start_server: Callable[..., LocalServer], manager_of: Make) -> None:
+    server = start_server(unix_socket=True)
+    await serves(manager_of([f"{scheme}{server.socket_path}"]), Redis.from_url(server.url))
+
+
+async def test_a_context_for_tls(tls_server: LocalServer, tls_files: TLSFiles, manager_of: Make) -> None:
+    context = ssl.create_default_context(cafile=str(tls_files.ca))
+    manager = manager_of([{"host": "localhost", "port": tls_server.port, "ssl": context}])
+    await serves(manager, Redis.from_url(tls_server.url))
+
+
+@pytest.mark.parametrize("form", ["rediss://localhost:{port}/0", "redis://localhost:{port}/0?ssl=true"])
+async def test_tls_of_a_url_trusts_the_authorities_of_the_system_only(
+    form: str, tls_server: LocalServer, manager_of: Make
+) -> None:
+    manager = manager_of([form.format(port=tls_server.port)], retry_count=1)
+    with pytest.raises(LockRuntimeError, match=r"(?i)certificate.verify.failed"):
+        await manager.lock("order")
+
+
+async def test_several_nodes_by_different_forms(three_nodes: NodeSet, manager_of: Make) -> None:
+    first, second, third = (url.partition("://")[2].split(":") for url in three_nodes.urls)
+    manager = manager_of(
+        [(first[0], int(first[1])), {"host": second[0], "port": int(second[1])}, f"redis://{':'.join(third)}/0"]
+    )
+    async with await manager.lock("order"):
+        assert three_nodes.keys() == [{"order"}] * 3
+    assert three_nodes.keys() == [set()] * 3
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("form", ["tuple", "url", "dict", "list"])
+async def test_a_sentinel_leads_to_the_primary(form: str, sentinel_set: SentinelSet, manager_of: Make) -> None:
+    host, port = sentinel_set.address
+    sentinel = {
+        "tuple": lambda: Sentinel((host, port), master="main", db=3),
+        "url": lambda: Sentinel(f"redis://{host}:{port}/3?master=main&encoding=utf-8&minsize=2"),
+        "dict": lambda: Sentinel({"host": host, "port": port, "db": 3, "master": "another"}, master="main"),
+        # One that is not there keeps nobody from asking the next.
+        "list": lambda: Sentinel([(host, free_port()), (host, port)], master="main", db=3),
+    }[form]()
+    await serves(manager_of([sentinel]), Redis.from_url(f"{sentinel_set.primary.url}/3"))
+
+
+@pytest.mark.once
+async def test_after_a_failover_it_is_the_new_primary(sentinel_set: SentinelSet, manager_of: Make) -> None:
+    manager = manager_of([Sentinel(sentinel_set.address, master="main")], retry_count=100)
+    async with await manager.lock("before"):
+        assert sentinel_set.primary.command("EXISTS", "before") == b"1"
+    sentinel_set.failover()
+    lock = await manager.lock("after")
+    assert sentinel_set.replica.command("GET", "after").decode() == lock.id
+    await lock.release()
+
+
+async def test_tls_to_a_primary_takes_the_context(tls_server: LocalServer, tls_files: TLSFiles, manager_of: Make) -> None:
+    """By a stand-in for the Sentinel: what it would say is not what is tested here."""
+    context = ssl.create_default_context(cafile=str(tls_files.ca))
+    sentinel = Sentinel(("127.0.0.1", free_port()), master="main", ssl_context=context)
+    manager = manager_of([sentinel])
+    pool = manager._access._redlock._given[0]._node.connection_pool  # type: ignore[attr-defined]
+
+    async def found() -> tuple[str, int]:
+        return "localhost", tls_server.port
+
+    pool.get_master_address = found
+    await serves(manager, Redis.from_url(tls_server.url))
+
+
+@pytest.mark.parametrize("given", [(), [], {}, {"port": 1}, "redis://localhost", "localhost", 7, None, {"host": "here"}])
+def test_what_names_no_sentinel_or_no_service_is_refused(given: Any) -> None:
+    with pytest.raises(SentinelConfigError):
+        Sentinel(given)
+
+
+def test_settings_of_a_sentinel_win_over_what_the_connection_says() -> None:
+    url = "rediss://:{}@localhost:12345/2?master=whatever&ssl_cert_reqs={}"
+    sentinel = Sentinel(url.format("old", "CERT_NONE"), master="everything", password="new", db=3)
+    assert (sentinel.master, sentinel.password, sentinel.db, sentinel.connection) == (
+        "everything",
+        "new",
+        3,
+        [("localhost", 12345)],
+    )
+    assert isinstance(sentinel.ssl, ssl.SSLContext)
+    assert (sentinel.ssl.verify_mode, sentinel.ssl.check_hostname) == (ssl.CERT_NONE, False)
+    plain = Sentinel(url.format("old", "unknown"), ssl_context=False)
+    assert (plain.master, plain.password, plain.db, plain.ssl) == ("whatever", "old", 2, False)
+    optional = Sentinel(url.format("old", "CERT_OPTIONAL"))
+    assert isinstance(optional.ssl, ssl.SSLContext)
+    assert (optional.ssl.verify_mode, optional.ssl.check_hostname) == (ssl.CERT_OPTIONAL, True)
+    assert "old" not in repr(optional)
+    assert "new" not in repr(sentinel)
+
+
+# What a pool of aioredis 1.3.1 is to who only looks at it.
+Pool = type("Redis", (), {"__module__": "aioredis.commands"})
+
+
+@pytest.mark.parametrize(
+    ("connections", "words"),
+    [
+        ([Pool()], "pool of aioredis.*what it was made from"),
+        ([object()], "must be a dict.*not object"),
+        ([7], "not int"),
+        ([("localhost",)], "not tuple"),
+        ("redis://localhost", "must be a list"),
+        ({"host": "localhost"}, "must be a list"),
+        ([], "nodes is empty"),
+        (["http://localhost"], "no URL of a Redis server"),
+        (["redis://:word@localhost:x"], "no URL of a Redis server"),
+        (["redis://localhost/word"], "database 'word' is no number"),
+        ([{"host": "localhost", "nothing": 1}], "unknown settings.*nothing"),
+        ([{"host": "localhost", "ssl": "yes"}], "'ssl' must be"),
+        (["unix:///run/redis.sock?ssl=true"], "TLS over a Unix socket"),
+        ([{"host": "localhost", "db": n} for n in (0, 1, 2)], "the same server twice"),
+        (["redis://localhost:6379/0", ("localhost", 6379)], "the same server twice"),
+    ],
+)
+def test_what_cannot_be_a_node_is_refused_when_the_manager_is_made(connections: Any, words: str) -> None:
+    with pytest.deprecated_call(), pytest.raises(ConfigurationError, match=f"(?s){words}") as caught:
+        Aioredlock(connections)
+    assert "word@" not in str(caught.value)
+
+
+async def test_one_server_by_two_names_is_refused_when_it_is_seen(one_node: NodeSet, manager_of: Make) -> None:
+    port = one_node.urls[0].rpartition(":")[2]
+    manager = manager_of([("127.0.0.1", int(port)), ("localhost", int(port))])
+    with pytest.raises(ConfigurationError, match="are the same server"):
+        await manager.lock("order")
