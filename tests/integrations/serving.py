@@ -31,9 +31,9 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def fastapi_client(app: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def fastapi_client(app: Any, **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
     """An HTTP client of the app, which uvicorn serves."""
-    server = _Server(uvicorn.Config(app, host="127.0.0.1", port=0, lifespan="on", log_config=None))
+    server = _Server(uvicorn.Config(app, host="127.0.0.1", port=0, lifespan="on", log_config=None, **settings))
     serving = asyncio.create_task(server.serve())
     await eventually(lambda: server.started or serving.done(), within=PATIENCE)
     assert server.started, "the app did not start"
