@@ -23,7 +23,7 @@ LATE = 15.0
 async def once(redlock: Redlock, job: str, slot: datetime, do: Callable[[], Awaitable[None]]) -> bool:
     """Do the run of `job` that is due at `slot`, unless another host does it or did; True when it was done here."""
     try:
-        async with redlock.lock(f"cron:{job}:{slot:%Y-%m-%dT%H:%M}", blocking_timeout=0) as lease:
+        async with redlock.lock(f"cron:{job}:{slot:%Y-%m-%dT%H:%M:%S}", blocking_timeout=0) as lease:
             # Under the lock: nobody begins later than this, however long it took to get here.
             if not 0 <= (now() - slot).total_seconds() <= LATE:
                 return False

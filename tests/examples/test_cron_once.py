@@ -49,7 +49,7 @@ async def test_a_finished_run_stays_taken_and_the_next_is_free(nodes: NodeSet, m
     async with Redlock.from_env() as one, Redlock.from_env() as other:
         assert await cron_once.once(one, "report", TEN, do)
         assert not await cron_once.once(other, "report", TEN, do)
-        assert (await other.inspect("cron:report:2026-11-21T10:00")).remaining > cron_once.KEEP - 5
+        assert (await other.inspect("cron:report:2026-11-21T10:00:00")).remaining > cron_once.KEEP - 5
         assert await cron_once.once(other, "another", TEN, do)
         monkeypatch.setattr(cron_once, "now", lambda: TEN + MINUTE)
         assert await cron_once.once(other, "report", TEN + MINUTE, do)

@@ -1,0 +1,53 @@
+"""The arq example: real workers on a real queue, beside the oldest redis-py that we work with, which is the newest for arq."""
+
+from __future__ import annotations
+
+import asyncio
+import tomllib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioredlock_ng import Redlock
+
+from .conftest import EXAMPLES
+from .queues import Workers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from aioredlock_ng.testing import LocalServer
+    from tests.support.node_set import NodeSet
+
+ROOT = EXAMPLES.parent
+
+
+@pytest.fixture(scope="session")
+def python() -> Path:
+    """The interpreter of an environment with arq and what this package needs; the package itself is the checkout's."""
+    from benchmarks.environments import python_with
+
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return python_with("arq", ["arq==0.28.0", *settings["project"]["dependencies"]])
+
+
+@pytest.mark.once
+@pytest.mark.timeout(180)  # the environment is made when it is not there
+async def test_no_deposit_of_many_workers_is_lost(
+    python: Path, nodes: NodeSet, start_server: Callable[..., LocalServer], tmp_path: Path
+) -> None:
+    worker = (python, "-m", "arq", "examples.arq_app.WorkerSettings")
+    async with Workers([worker] * 2, start_server().url, tmp_path, "Starting worker") as workers:
+        producer = (python, "-m", "examples.arq_app")
+        await asyncio.gather(workers.produce(*producer, "ann", "20"), workers.produce(*producer, "bob", "10"))
+        await workers.balance("ann", 20)
+        await workers.balance("bob", 10)
+
+        # A lock that somebody else keeps for too long: the job goes back into the queue.
+        async with Redlock.from_env() as elsewhere, elsewhere.lock("account:cid"):
+            await workers.produce(*producer, "cid", "1")
+            await workers.says("deposit retrying job in 0.10s")
+            assert not (tmp_path / "cid").exists()
+        await workers.balance("cid", 1)
+    assert nodes.keys() == [set()] * 3

@@ -1,0 +1,64 @@
+"""The taskiq example: real workers on a real queue; and what a task's own timeout leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from taskiq import InMemoryBroker
+
+from aioredlock_ng import Redlock
+
+from .queues import Workers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from aioredlock_ng.testing import LocalServer
+    from tests.support.node_set import NodeSet
+
+
+@pytest.mark.once
+async def test_no_deposit_of_many_workers_is_lost(
+    nodes: NodeSet, start_server: Callable[..., LocalServer], tmp_path: Path
+) -> None:
+    worker = (sys.executable, "-m", "taskiq", "worker", "examples.taskiq_app:broker", "--workers", "2")
+    async with Workers([worker], start_server().url, tmp_path, "Listening started.") as workers:
+        producer = (sys.executable, "-m", "examples.taskiq_app")
+        await asyncio.gather(workers.produce(*producer, "ann", "30"), workers.produce(*producer, "bob", "10"))
+        await workers.balance("ann", 30)
+        await workers.balance("bob", 10)
+
+        # A lock that somebody else keeps for too long: the task goes back into the queue.
+        async with Redlock.from_env() as elsewhere, elsewhere.lock("account:cid"):
+            await workers.produce(*producer, "cid", "1")
+            await workers.says("Task 'deposit' invocation failed. Retrying.")
+            assert not (tmp_path / "cid").exists()
+        await workers.balance("cid", 1)
+    assert nodes.keys() == [set()] * 3
+
+
+async def test_a_task_that_times_out_gives_its_lock_back(nodes: NodeSet) -> None:
+    broker = InMemoryBroker()
+    async with Redlock.from_env() as redlock:
+
+        @broker.task(timeout=0.2)
+        @redlock.guard("job:{number}")
+        async def job(number: int, seconds: float) -> str:
+            assert await redlock.locked(f"job:{number}")
+            await asyncio.sleep(seconds)
+            return "done"
+
+        late = await (await job.kiq(1, 40)).wait_result()
+        assert isinstance(late.error, TimeoutError)
+        assert nodes.keys() == [set()] * 3
+        # One that waits for its lock for too long, too.
+        async with redlock.lock("job:1"):
+            waiting = await (await job.kiq(1, 0)).wait_result()
+            assert isinstance(waiting.error, TimeoutError)
+        assert (await (await job.kiq(1, 0)).wait_result()).return_value == "done"
+        assert nodes.keys() == [set()] * 3
+    await broker.shutdown()
