@@ -1,0 +1,40 @@
+"""Registries and servers for sinks; rules are judged by Prometheus' own tool where that is at hand."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from tests.support.rig import Rig
+from tests.telemetry.exposition import served
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+# Debian's package "prometheus" has it, and no package index does.
+collect_ignore = [] if shutil.which("promtool") else ["test_promtool.py"]
+if not (Path(__file__).parents[2] / "docs").exists():
+    collect_ignore += ["test_files.py", "test_page.py", "test_promtool.py"]
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    """Three servers in memory; for tests on the virtual clock."""
+    async with Rig() as rig:
+        yield rig
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def metrics_url(registry: CollectorRegistry) -> Iterator[str]:
+    """Where prometheus_client's own server serves `registry`."""
+    with served(registry) as url:
+        yield url

@@ -1,0 +1,311 @@
+"""The OpenTelemetry sink under the real SDK: spans in the caller's trace, metrics without names."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.trace import SpanKind, StatusCode
+
+from aioredlock_ng import AcquireTimeout, LockHeld, Outcome, QuorumUnreachable, Redlock, Vote
+from aioredlock_ng.events import LeaseLost, LockAcquired, NodeDown, NodeQuarantined, NodeUp
+from aioredlock_ng.telemetry.buckets import HOLDS, WAITS
+from aioredlock_ng.telemetry.otel import OpenTelemetrySink
+from tests.support.rig import WAY
+from tests.telemetry.doings import NAME, do_everything
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from opentelemetry.sdk.trace import ReadableSpan
+
+    from tests.support.node_set import NodeSet
+    from tests.support.rig import Rig
+
+
+class Listener:
+    """An SDK that keeps everything in memory, and a sink for it."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.exporter = InMemorySpanExporter()
+        self.reader = InMemoryMetricReader()
+        self.tracers = TracerProvider(**settings)
+        self.tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.meters = MeterProvider([self.reader])
+        self.sink = OpenTelemetrySink(tracer_provider=self.tracers, meter_provider=self.meters)
+
+    def spans(self) -> list[ReadableSpan]:
+        return [span for span in self.exporter.get_finished_spans() if span.name == "lock acquire"]
+
+    def metrics(self) -> dict[str, Any]:
+        data = self.reader.get_metrics_data()
+        return {
+            metric.name.removeprefix("aioredlock_ng."): metric
+            for resource in (data.resource_metrics if data else ())
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+        }
+
+    def points(self, name: str) -> list[Any]:
+        return list(self.metrics()[name].data.data_points)
+
+    def total(self, name: str, **attributes: str) -> float:
+        wanted = {key.replace("__", "."): value for key, value in attributes.items()}
+        return sum(p.value for p in self.points(name) if wanted.items() <= dict(p.attributes).items())
+
+    def close(self) -> None:
+        self.tracers.shutdown()
+        self.meters.shutdown()
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    listener = Listener()
+    yield listener
+    listener.close()
+
+
+def attributes(span: ReadableSpan) -> dict[str, Any]:
+    return dict(span.attributes or {})
+
+
+async def test_an_acquire_is_a_span_below_that_of_its_caller(three_nodes: NodeSet, listener: Listener) -> None:
+    tracer = listener.tracers.get_tracer("application")
+    async with Redlock(three_nodes.urls, sinks=[listener.sink]) as redlock:
+        before = time.time_ns()
+        with tracer.start_as_current_span("request") as request:
+            lease = await redlock.lock(NAME).acquire()
+        after = time.time_ns()
+        await lease.release()
+    (span,) = listener.spans()
+    assert span.parent == request.get_span_context()
+    assert span.kind is SpanKind.INTERNAL
+    assert span.status.status_code is StatusCode.UNSET
+    assert span.start_time is not None
+    assert span.end_time is not None
+    assert before <= span.start_time < span.end_time <= after
+    assert attributes(span) == {
+        "aioredlock_ng.resource": NAME,
+        "aioredlock_ng.outcome": "acquired",
+        "aioredlock_ng.attempts": 1,
+        "aioredlock_ng.fence": lease.fence,
+        "aioredlock_ng.token_prefix": lease.token[:6],
+    }
+    assert span.instrumentation_scope is not None
+    assert span.instrumentation_scope.name == "aioredlock_ng"
+    votes = [dict(event.attributes or {}) for event in span.events]
+    assert {event.name for event in span.events} == {"aioredlock_ng.vote"}
+    told = [f"redis://{vote['server.address']}:{vote['server.port']}" for vote in votes]
+    assert told == three_nodes.urls
+    assert [vote["aioredlock_ng.vote"] for vote in votes].count("granted") >= 2
+    assert lease.token not in span.to_json()
+
+
+async def test_tasks_side_by_side_each_have_their_span(three_nodes: NodeSet, listener: Listener) -> None:
+    """The span belongs to the task that asked, and not to the one that released or to the loop."""
+    tracer = listener.tracers.get_tracer("application")
+
+    async def request(number: int) -> tuple[int, int]:
+        with tracer.start_as_current_span(f"request {number}") as span:
+            async with redlock.lock("a"):
+                await asyncio.sleep(0)
+            return span.get_span_context().trace_id, span.get_span_context().span_id
+
+    async with Redlock(three_nodes.urls, sinks=[listener.sink]) as redlock:
+        parents = await asyncio.gather(*map(request, range(20)))
+    spans = listener.spans()
+    assert sorted((s.parent.trace_id, s.parent.span_id) for s in spans if s.parent) == sorted(parents)
+    assert len({attributes(span)["aioredlock_ng.fence"] for span in spans}) == 20
+
+
+@pytest.mark.virtual_time
+async def test_a_span_is_as_long_as_the_wait(rig: Rig, listener: Listener) -> None:
+    holder, process = await rig.process(), await rig.process(sinks=[listener.sink])
+    lease = await holder.lock("a").acquire()
+    waiting = asyncio.create_task(process.lock("a").acquire())
+    await asyncio.sleep(0.3)
+    await lease.release()
+    await (await waiting).release()
+    (span,) = listener.spans()
+    assert span.start_time is not None
+    assert span.end_time is not None
+    assert (span.end_time - span.start_time) / 1e9 == pytest.approx(0.3, abs=10 * WAY)
+    assert attributes(span)["aioredlock_ng.attempts"] == 2
+    assert listener.total("wakeups", aioredlock_ng__cause="told") == 1
+    (wait,) = listener.points("acquire.wait")
+    assert wait.sum == pytest.approx(0.3, abs=10 * WAY)
+
+
+@pytest.mark.virtual_time
+async def test_a_failed_acquire_is_an_error_and_says_which(rig: Rig, listener: Listener) -> None:
+    process = await rig.process(sinks=[listener.sink])
+    rig.occupy(b"a", ttl=5)
+    with pytest.raises(LockHeld):
+        await process.lock("a", blocking_timeout=0).acquire()
+    with pytest.raises(AcquireTimeout):
+        await process.lock("a", blocking_timeout=0.2).acquire()
+    rig.disconnect(0, 1)
+    with pytest.raises(QuorumUnreachable):
+        await process.lock("b", blocking_timeout=0).acquire()
+    spans = listener.spans()
+    errors = ["LockHeld", "AcquireTimeout", "QuorumUnreachable"]
+    assert [attributes(span)["error.type"] for span in spans] == errors
+    assert {attributes(span)["aioredlock_ng.outcome"] for span in spans} == {"failed"}
+    assert {span.status.status_code for span in spans} == {StatusCode.ERROR}
+    assert "held by another" in (spans[0].status.description or "")
+    (held, *_) = [dict(event.attributes or {}) for event in spans[0].events]
+    assert held["server.address"] == "memory-0"
+    assert held["aioredlock_ng.vote"] == "held"
+    assert held["aioredlock_ng.remaining"] == pytest.approx(5, abs=0.1)
+    (away, *_) = [dict(event.attributes or {}) for event in spans[2].events]
+    assert away["aioredlock_ng.detail"]
+    assert [listener.total("acquire.failures", error__type=error) for error in errors] == [1, 1, 1]
+    assert "acquire.wait" not in listener.metrics()
+
+
+@pytest.mark.virtual_time
+async def test_a_cancelled_acquire_is_no_error(rig: Rig, listener: Listener) -> None:
+    process = await rig.process(sinks=[listener.sink])
+    rig.occupy(b"a")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await process.lock("a").acquire()
+    (span,) = listener.spans()
+    assert span.status.status_code is StatusCode.UNSET
+    assert attributes(span)["aioredlock_ng.outcome"] == "cancelled"
+    assert listener.total("acquire.cancellations") == 1
+
+
+async def test_metrics_agree_with_the_manager_and_name_no_lock(three_nodes: NodeSet, listener: Listener) -> None:
+    stats = await do_everything(three_nodes, listener.sink)
+    (wait,) = listener.points("acquire.wait")
+    (hold,) = listener.points("lease.hold")
+    (round_,) = listener.points("renewal.round")
+    assert wait.count == hold.count == stats.acquired
+    assert tuple(wait.explicit_bounds) == WAITS
+    assert tuple(hold.explicit_bounds) == HOLDS
+    assert listener.total("leases.renewed") == stats.renewals >= round_.count >= 1
+    assert listener.total("leases.held") == 0
+    assert listener.total("leases.lost") == stats.lost == 1
+    assert listener.total("handoffs") == stats.handoffs
+    assert listener.total("wakeups", aioredlock_ng__cause="told") == stats.wakeups
+    assert listener.total("acquire.failures", error__type="AcquireTimeout") == stats.timeouts == 1
+    assert listener.total("acquire.cancellations") == 1
+    assert listener.total("node.state", aioredlock_ng__state="up") == 3
+    data = listener.reader.get_metrics_data()
+    assert data is not None
+    assert NAME not in data.to_json()
+    units = {name: metric.unit for name, metric in listener.metrics().items()}
+    assert {units[name] for name in ("acquire.wait", "lease.hold", "renewal.round")} == {"s"}
+    assert units["leases.lost"] == "{lease}"
+
+
+def test_nodes_are_told_by_the_conventions_for_servers(listener: Listener) -> None:
+    for node in ("10.0.0.1:6379", "[fd00::1]:6379/2", "/run/redis.sock", "orders@sentinel"):
+        listener.sink(NodeDown(node, "why"))
+    assert [dict(point.attributes) for point in listener.points("node.outages")] == [
+        {"server.address": "10.0.0.1", "server.port": 6379},
+        {"server.address": "fd00::1", "server.port": 6379},
+        {"server.address": "/run/redis.sock"},
+        {"server.address": "orders@sentinel"},
+    ]
+
+
+def test_a_node_leaves_its_former_state(listener: Listener) -> None:
+    for event in (NodeUp("n", ""), NodeQuarantined("n", 61, ""), NodeDown("n", "")):
+        listener.sink(event)
+    assert {dict(p.attributes)["aioredlock_ng.state"]: p.value for p in listener.points("node.state")} == {
+        "up": 0,
+        "quarantined": 0,
+        "down": 1,
+    }
+    assert listener.total("node.quarantines") == 1
+
+
+def test_votes_are_not_formatted_for_a_span_that_is_not_recorded() -> None:
+    class Asked(tuple[Vote, ...]):
+        def __iter__(self) -> Any:
+            raise AssertionError("nobody listens")
+
+    listener = Listener(sampler=ALWAYS_OFF)
+    listener.sink(LockAcquired("a", "abc123", 1, 0.1, 1, Asked([Vote("n", Outcome.GRANTED)])))
+    assert listener.spans() == []
+    assert listener.points("acquire.wait")[0].count == 1
+    listener.close()
+
+
+def test_a_span_of_nobodys_is_a_trace_of_its_own(listener: Listener) -> None:
+    assert not trace.get_current_span().get_span_context().is_valid
+    listener.sink(LockAcquired("a", "abc123", None, 0.1, 1, ()))
+    (span,) = listener.spans()
+    assert span.parent is None
+    assert "aioredlock_ng.fence" not in attributes(span)
+
+
+def run(code: str) -> str:
+    told = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False, timeout=50)
+    assert told.returncode == 0, told.stderr
+    return told.stdout
+
+
+@pytest.mark.once
+def test_without_an_sdk_it_does_nothing() -> None:
+    code = """
+import sys
+sys.modules["opentelemetry.sdk"] = None
+from aioredlock_ng.events import *
+from aioredlock_ng.telemetry.otel import OpenTelemetrySink
+sink = OpenTelemetrySink()
+for event in (LockAcquired("a", "abc123", 1, 0.1, 1, ()), LeaseLost("a", "abc123", "", 0.1), NodeUp("n:1", "")):
+    sink(event)
+print("done")
+"""
+    assert run(code) == "done\n"
+
+
+@pytest.mark.once
+def test_global_providers_may_be_set_after_the_sink_is_made() -> None:
+    code = """
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from aioredlock_ng.events import *
+from aioredlock_ng.telemetry.otel import OpenTelemetrySink
+sink = OpenTelemetrySink()
+exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
+trace.set_tracer_provider(TracerProvider())
+trace.get_tracer_provider().add_span_processor(SimpleSpanProcessor(exporter))
+metrics.set_meter_provider(MeterProvider([reader]))
+sink(LockAcquired("a", "abc123", 1, 0.1, 1, ()))
+print([span.name for span in exporter.get_finished_spans()])
+scope = reader.get_metrics_data().resource_metrics[0].scope_metrics[0]
+print(sorted(metric.name for metric in scope.metrics))
+"""
+    assert run(code) == "['lock acquire']\n['aioredlock_ng.acquire.wait', 'aioredlock_ng.leases.held']\n"
+
+
+def test_without_the_library_it_says_what_to_install() -> None:
+    code = "import sys; sys.modules['opentelemetry'] = None; import aioredlock_ng.telemetry.otel"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert 'pip install "aioredlock-ng[otel]"' in told.stderr
+
+
+def test_a_loss_ends_the_hold(listener: Listener) -> None:
+    listener.sink(LockAcquired("a", "abc123", None, 0.1, 1, ()))
+    listener.sink(LeaseLost("a", "abc123", "gone", 2.0))
+    assert listener.total("leases.held") == 0
+    assert listener.points("lease.hold")[0].sum == 2.0

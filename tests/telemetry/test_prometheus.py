@@ -1,0 +1,270 @@
+"""The Prometheus sink: what a scrape shows after what happened, in which registry, and never a lock's name."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from aioredlock_ng import ConfigurationError, LockNotAcquired, Redlock
+from aioredlock_ng.events import (
+    AcquireFailed,
+    LeaseLost,
+    NodeAnswers,
+    NodeDown,
+    NodeQuarantined,
+    NodeSuspect,
+    NodeTrusted,
+    NodeUp,
+)
+from aioredlock_ng.telemetry.prometheus import PrometheusSink
+from tests.support.eventually import eventually
+from tests.support.rig import WAY
+from tests.telemetry.doings import NAME, do_everything
+from tests.telemetry.exposition import exposed, scraped
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aioredlock_ng.events import Event
+    from tests.support.node_set import NodeSet
+    from tests.support.rig import Rig
+
+
+async def test_a_scrape_shows_what_happened(three_nodes: NodeSet, registry: CollectorRegistry, metrics_url: str) -> None:
+    stats = await do_everything(three_nodes, PrometheusSink(registry))
+    seen = await asyncio.to_thread(scraped, metrics_url)
+    assert seen.value("acquire_wait_seconds_count") == stats.acquired
+    assert seen.value("acquire_failures_total", error="LockHeld") == 1
+    assert seen.value("acquire_failures_total", error="AcquireTimeout") == stats.timeouts == 1
+    assert seen.value("acquire_failures_total", error="QuorumUnreachable") == 0
+    assert seen.value("acquire_cancellations_total") == stats.cancelled == 1
+    assert seen.value("lease_hold_seconds_count") == stats.acquired
+    assert seen.value("leases_lost_total") == stats.lost == 1
+    assert seen.value("leases_held") == stats.held == 0
+    assert seen.value("leases_renewed_total") == stats.renewals >= seen.value("renewal_round_seconds_count") >= 1
+    assert seen.value("handoffs_total") == stats.handoffs >= 1
+    assert seen.value("wakeups_total", cause="told") == stats.wakeups >= 1
+    assert seen.value("wakeups_total", cause="local") == stats.wakeups_local
+    assert {seen.state(url.removeprefix("redis://")) for url in three_nodes.urls} == {"up"}
+    assert NAME not in seen.text
+
+
+@pytest.mark.virtual_time
+async def test_waits_holds_and_wake_ups_are_measured(rig: Rig, registry: CollectorRegistry) -> None:
+    sink = PrometheusSink(registry)
+    holder, process = await rig.process(), await rig.process(sinks=[sink])
+    lease = await holder.lock("a").acquire()
+    waiting = asyncio.create_task(process.lock("a").acquire())
+    await asyncio.sleep(0.2)
+    await lease.release()
+    lease = await waiting
+    assert exposed(registry).value("leases_held") == 1
+    await asyncio.sleep(3)
+    await lease.release()
+    seen = exposed(registry)
+    assert seen.value("acquire_wait_seconds_sum") == pytest.approx(0.2, abs=10 * WAY)
+    assert seen.value("lease_hold_seconds_sum") == pytest.approx(3.0, abs=10 * WAY)
+    assert [seen.value("wakeups_total", cause=cause) for cause in ("told", "local", "expiry", "look")] == [1, 0, 0, 0]
+
+
+@pytest.mark.virtual_time
+async def test_failed_renewals_and_losses_are_counted(rig: Rig, registry: CollectorRegistry) -> None:
+    process = await rig.process(sinks=[PrometheusSink(registry)], ttl=3.0)
+    lease = await process.lock("a").acquire()
+    rig.hang(0, 1)
+    await lease.wait_lost()
+    seen = exposed(registry)
+    assert seen.value("renewal_failures_total") >= 1
+    assert seen.value("leases_lost_total") == 1
+    assert seen.value("leases_held") == 0
+
+
+@pytest.mark.virtual_time
+async def test_leases_that_were_never_given_do_not_make_the_gauge_negative(rig: Rig, registry: CollectorRegistry) -> None:
+    """Cancelled at every instant of an acquire and a release, the gauge ends at 0."""
+    process = await rig.process(sinks=[PrometheusSink(registry)])
+
+    async def cycle() -> None:
+        async with process.lock("a"):
+            await asyncio.sleep(WAY)
+
+    loop = asyncio.get_running_loop()
+    for step in range(60):
+        task = asyncio.create_task(cycle())
+        await asyncio.sleep(0)
+        # Timers of one instant run in the order of their fractions: behind the answers of the nodes, in their tick.
+        loop.call_at(loop.time() + step * WAY / 10 + 1e-10, task.cancel)
+        await asyncio.wait([task])
+        await asyncio.sleep(10 * WAY)
+        assert exposed(registry).value("leases_held") == 0, step
+
+
+@pytest.mark.faults
+@pytest.mark.once
+async def test_the_state_of_a_node_follows_its_faults(three_nodes: NodeSet, registry: CollectorRegistry) -> None:
+    node = three_nodes.urls[0].removeprefix("redis://")
+    # With these a node that forgot votes again after two seconds.
+    async with Redlock(three_nodes.urls, sinks=[PrometheusSink(registry)], node_timeout=0.05, ttl=1.0, max_ttl=1.0) as redlock:
+
+        async def shows(state: str) -> bool:
+            async with redlock.lock("a"):
+                return exposed(registry).state(node) == state
+
+        await eventually(lambda: shows("up"))
+        three_nodes.pause(0)
+        await eventually(lambda: shows("suspect"))
+        three_nodes.resume(0)
+        await eventually(lambda: shows("up"))
+        three_nodes.crash(0)
+        await eventually(lambda: shows("down"))
+        await asyncio.to_thread(three_nodes.restart, 0)
+        await eventually(lambda: shows("quarantined"))
+        await eventually(lambda: shows("up"), 10)
+        seen = exposed(registry)
+        assert seen.value("node_outages_total", node=node) == 1
+        assert seen.value("node_quarantines_total", node=node) == 1
+        assert seen.value("leases_held") == 0
+
+
+@pytest.mark.parametrize(
+    ("events", "state"),
+    [
+        ([NodeUp("n", "")], "up"),
+        ([NodeUp("n", ""), NodeSuspect("n", 0.3)], "suspect"),
+        ([NodeUp("n", ""), NodeSuspect("n", 0.3), NodeAnswers("n")], "up"),
+        ([NodeUp("n", ""), NodeSuspect("n", 0.3), NodeDown("n", "")], "down"),
+        ([NodeDown("n", "")], "down"),
+        ([NodeUp("n", ""), NodeQuarantined("n", 61, "")], "quarantined"),
+        ([NodeUp("n", ""), NodeQuarantined("n", 61, ""), NodeTrusted("n")], "up"),
+        ([NodeUp("n", ""), NodeQuarantined("n", 61, ""), NodeDown("n", "")], "down"),
+        ([NodeUp("n", ""), NodeQuarantined("n", 61, ""), NodeDown("n", ""), NodeUp("n", "")], "quarantined"),
+        ([NodeUp("n", ""), NodeQuarantined("n", 61, ""), NodeSuspect("n", 1), NodeTrusted("n")], "suspect"),
+    ],
+)
+def test_a_node_has_one_state(events: list[Event], state: str, registry: CollectorRegistry) -> None:
+    sink = PrometheusSink(registry)
+    for event in events:
+        sink(event)
+    assert exposed(registry).state("n") == state
+
+
+def test_an_alert_can_count_from_nought(registry: CollectorRegistry) -> None:
+    """A series that begins with its first event shows Prometheus no increase for it."""
+    sink = PrometheusSink(registry)
+    sink(NodeUp("n", ""))
+    seen = exposed(registry)
+    for error in kinds_of(LockNotAcquired):
+        assert seen.value("acquire_failures_total", error=error) == 0
+    assert seen.value("leases_lost_total") == 0
+    assert seen.value("node_outages_total", node="n") == seen.value("node_quarantines_total", node="n") == 0
+
+
+@pytest.mark.parametrize("error", [kind.__name__ for kind in LockNotAcquired.__subclasses__()])
+def test_every_error_is_counted_by_its_name(error: str, registry: CollectorRegistry) -> None:
+    sink = PrometheusSink(registry)
+    sink(AcquireFailed("a", error, "why", 0.1, 1, ()))
+    assert exposed(registry).value("acquire_failures_total", error=error) == 1
+
+
+def kinds_of(base: type[Exception]) -> set[str]:
+    return {kind.__name__ for kind in base.__subclasses__()}
+
+
+async def test_managers_share_a_sink(one_node: NodeSet, three_nodes: NodeSet, registry: CollectorRegistry) -> None:
+    sink = PrometheusSink(registry)
+    async with (
+        Redlock(three_nodes.urls, sinks=[sink]) as redlock,
+        Redlock(one_node.urls, sinks=[sink]) as other,
+        redlock.lock("a"),
+        other.lock("b"),
+    ):
+        assert exposed(registry).value("leases_held") == 2
+    assert exposed(registry).value("leases_held") == 0
+
+
+def test_a_second_sink_in_one_registry_is_refused_and_says_what_to_do(registry: CollectorRegistry) -> None:
+    first = PrometheusSink(registry)
+    with pytest.raises(ConfigurationError, match="give the sink that made them to every Redlock"):
+        PrometheusSink(registry)
+    first(LeaseLost("a", "abc123", "", 1.0))
+    assert exposed(registry).value("leases_lost_total") == 1
+    PrometheusSink(CollectorRegistry())
+
+
+def test_a_refused_sink_leaves_nothing_in_the_registry(registry: CollectorRegistry) -> None:
+    Counter("aioredlock_ng_handoffs", "One of the application's own.", registry=registry)
+    with pytest.raises(ConfigurationError, match="aioredlock_ng_"):
+        PrometheusSink(registry)
+    assert [family for family in exposed(registry).types if family.startswith("aioredlock_ng")] == [
+        "aioredlock_ng_handoffs",
+        "aioredlock_ng_handoffs_created",
+    ]
+
+
+@pytest.mark.parametrize("registry", ["app", None, 7])
+def test_what_is_no_registry_is_refused(registry: object) -> None:
+    with pytest.raises(ConfigurationError, match=r"registry must be a prometheus_client\.CollectorRegistry"):
+        PrometheusSink(registry)  # type: ignore[arg-type]
+
+
+def test_names_tell_their_units(registry: CollectorRegistry) -> None:
+    PrometheusSink(registry)
+    for family, kind in exposed(registry).types.items():
+        if not family.endswith("_created"):
+            assert family.startswith("aioredlock_ng_")
+            assert family.endswith("_seconds") == (kind == "histogram"), family
+            assert kind in ("counter", "gauge", "histogram"), family
+
+
+@pytest.mark.once
+def test_the_processes_of_a_server_add_up(tmp_path: Path) -> None:
+    """prometheus_client's multiprocess mode, which has to be chosen before it is imported."""
+    code = """
+import sys
+from aioredlock_ng.events import *
+from aioredlock_ng.telemetry.prometheus import PrometheusSink
+sink = PrometheusSink()
+for event in (LockAcquired("a", "abc123", 1, 0.02, 1, ()), LockAcquired("b", "abc124", 2, 0.02, 1, ()),
+              LeaseReleased("a", "abc123", 0.1), NodeUp("n", ""), WaiterWoken("a", "told")):
+    sink(event)
+if sys.argv[1] == "sees the node down":
+    sink(NodeDown("n", ""))
+print("ready", flush=True)
+sys.stdin.read()
+"""
+    surroundings = os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, what], env=surroundings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for what in ("sees the node up", "sees the node down")
+    ]
+    try:
+        for worker in workers:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == "ready\n"
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry, path=str(tmp_path))
+        seen = exposed(registry)
+        assert seen.value("acquire_wait_seconds_count") == 4
+        assert seen.value("acquire_wait_seconds_bucket", le="0.025") == 4
+        assert seen.value("leases_held") == 2
+        assert seen.value("wakeups_total", cause="told") == 2
+        assert seen.value("node_state", node="n", state="down") == seen.value("node_state", node="n", state="up") == 1
+        assert seen.value("node_outages_total", node="n") == 1
+    finally:
+        for worker in workers:
+            worker.communicate()
+
+
+def test_without_the_library_it_says_what_to_install() -> None:
+    code = "import sys; sys.modules['prometheus_client'] = None; import aioredlock_ng.telemetry.prometheus"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert 'pip install "aioredlock-ng[prometheus]"' in told.stderr
