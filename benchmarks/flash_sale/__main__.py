@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     """
     asked = _parser().parse_args(arguments)
     # A log has no width of its own, and a table squeezed into 80 columns cannot be read.
-    console = Console(width=None if sys.stdout.isatty() else 150)
+    console = Console(width=None if sys.stdout.isatty() else 180)
     results: Path = (asked.out or _RESULTS) / ("flash_sale-quick.json" if asked.quick else "flash_sale.json")
     if asked.from_results:
         document = json.loads(results.read_text(encoding="utf-8"))

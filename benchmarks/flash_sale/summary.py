@@ -104,6 +104,10 @@ def bars(rows: Sequence[dict[str, Any]]) -> list[Bar]:
             continue
         pollers = [row for row in mine if row["polls"] and row["sales_per_second"]]
         found += _against(sale, ours, "the best that polls", pollers)
+        # One node is a fifth of the work and no majority: those that promise as much are judged beside.
+        found += _against(
+            sale, ours, "the best that polls five nodes", [row for row in pollers if row["nodes"] == ours["nodes"]]
+        )
         found.append(at_most(f"{sale}: oversold, ours on five nodes", ours["oversold"], 0))
         found.append(at_most(f"{sale}: timeouts, ours on five nodes", ours["timeouts"], 0))
         found.append(at_most(f"{sale}: refused and failed, ours on five nodes", _trouble(ours), 0))

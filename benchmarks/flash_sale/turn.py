@@ -102,18 +102,19 @@ def _figures(sale: Sale, figures: dict[str, Any], work: list[Reading], wire: set
     for reading in work:
         for name, count in reading.calls.items():
             calls[name] = calls.get(name, 0) + count
-    seconds = figures["sold_within"] if sale.requests else figures["seconds"]
+    seconds = figures["seconds"]
     return {
         "sale": sale.name,
-        "seconds": figures["seconds"],
+        "seconds": seconds,
+        "sold_within": figures["sold_within"],
         "sold": answers.get(SOLD, 0),
         "sold_out": answers.get(SOLD_OUT, 0),
         "refused": answers.get(REFUSED, 0),
         "failed_requests": answers.get(FAILED, 0) + figures["broken"],
         "timeouts": figures["timeouts"],
         "unfinished": figures["unfinished"],
-        "requests_per_second": sum(answers.values()) / figures["seconds"] if answers else 0.0,
-        "sales_per_second": answers.get(SOLD, 0) / seconds if seconds else 0.0,
+        "requests_per_second": sum(answers.values()) / seconds if answers else 0.0,
+        "sales_per_second": answers.get(SOLD, 0) / seconds if answers else 0.0,
         "answer": figures["answer"],
         "sale_latency": figures["sale"],
         "sold_by_server": sold,
