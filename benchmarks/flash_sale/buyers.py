@@ -98,20 +98,23 @@ class Crowd:
             self._sweep()
         self.open = False
         # All answered: the last answer is the end. Cut off: now is.
-        unfinished = sum(1 for buyer in self.buyers if buyer.asked)
-        end = time.perf_counter() if unfinished or wanted["requests"] is None else self.last_answer
+        now = time.perf_counter()
+        unfinished = [now - buyer.asked for buyer in self.buyers if buyer.asked]
+        end = now if unfinished or wanted["requests"] is None else self.last_answer
         for buyer in self.buyers:
             if buyer.asked:
                 buyer.hang_up()
+        answered = [each for times in self.answers.values() for each in times]
         return {
             "seconds": end - self.begun,
             "sold_within": self.last_sale - self.begun if self.last_sale else 0.0,
             "answers": {str(status): len(times) for status, times in sorted(self.answers.items())},
-            "answer": _summary([each for times in self.answers.values() for each in times]),
-            "sale": _summary(self.answers.get(_SOLD, ())),
+            "answer": _summary(answered),
+            # Who waits in vain is not to improve the figures of those who do not: he counts by how long he has waited.
+            "wait": _summary([*answered, *([self.patience] * self.timeouts), *unfinished]),
             "timeouts": self.timeouts,
             "broken": self.broken,
-            "unfinished": unfinished,
+            "unfinished": len(unfinished),
             "cpu_seconds": _cpu_seconds() - cpu,
         }
 

@@ -27,7 +27,7 @@ def main(source: Path, target: Path) -> None:
     left, middle, right = figure.subplots(1, 3, sharey=True)
     colours = [_OURS if name.startswith("ours") else _NONE if name == "no lock" else _POLLS for name in names]
     _bars(left, turns, colours, lambda turn: turn["sales_per_second"], "sales/s")
-    _bars(middle, turns, colours, lambda turn: turn["answer"] and turn["answer"]["p99"], "p99 of an answer, s")
+    _bars(middle, turns, colours, lambda turn: turn["wait"] and turn["wait"]["p99"], "p99 of a buyer's wait, s")
     _bars(right, turns, colours, lambda turn: _each(turn, "commands_sent"), "commands to lock servers per sale")
     for axes in (left, right):
         axes.set_xscale("log")

@@ -55,7 +55,7 @@ def _row(turns: list[dict[str, Any]]) -> dict[str, Any]:
     row: dict[str, Any] = {name: median(turn[name] for turn in good) for name in _MEDIANS}
     row |= {name: sum(turn[name] for turn in good) if good else None for name in _SUMS}
     for name in ("p50", "p99", "max"):
-        row[name] = median(turn["answer"][name] for turn in good if turn["answer"])
+        row[name] = median(turn["wait"][name] for turn in good if turn["wait"])
     sold = [turn for turn in good if turn["sold_by_server"]]
     for name, figure, unit in (
         ("commands", "commands_sent", 1),

@@ -116,7 +116,7 @@ def _figures(sale: Sale, figures: dict[str, Any], work: list[Reading], wire: set
         "requests_per_second": sum(answers.values()) / seconds if answers else 0.0,
         "sales_per_second": answers.get(SOLD, 0) / seconds if answers else 0.0,
         "answer": figures["answer"],
-        "sale_latency": figures["sale"],
+        "wait": figures["wait"],
         "sold_by_server": sold,
         "entered": entered,
         "commands_sent": sum(reading.sent(wire) for reading in work),

@@ -93,6 +93,7 @@ async def test_a_buyer_who_waits_too_long_hangs_up_and_another_comes(crowd_at: C
     found = await crowd.phase(ENDLESS | {"requests": 10, "patience": 0.1})
     assert (found["timeouts"], found["answers"]) == (2, {"201": 8})
     assert shop.connections == 4
+    assert found["wait"]["max"] >= 0.1
 
 
 async def test_a_connection_that_is_cut_is_no_answer(crowd_at: Callable[..., Awaitable[Crowd]]) -> None:
@@ -113,7 +114,8 @@ async def test_what_has_no_answer_at_the_end_is_unfinished(crowd_at: Callable[..
 
     crowd = await crowd_at(Shop(never), 3)
     found = await crowd.phase(ENDLESS | {"seconds": 0.1})
-    assert (found["unfinished"], found["timeouts"], found["answers"]) == (3, 0, {})
+    assert (found["unfinished"], found["timeouts"], found["answers"], found["answer"]) == (3, 0, {}, None)
+    assert 0.1 <= found["wait"]["p50"] <= found["seconds"]
 
 
 def test_commands_of_scripts_are_told_from_those_that_were_sent(start_server: Callable[..., LocalServer]) -> None:
@@ -146,7 +148,7 @@ def turn(contestant: str, number: int = 0, **figures: Any) -> dict[str, Any]:
     whole: dict[str, Any] = {"contestant": contestant, "sale": "s", "round": number, "first_error": ""}
     whole |= dict.fromkeys(names.split(), 0)
     whole |= {"sales_per_second": 100.0, "requests_per_second": 100.0, "sold": 100, "sold_by_server": 100}
-    whole |= {"commands_sent": 1000, "answer": {"p50": 0.001, "p99": 0.002, "max": 0.003}}
+    whole |= {"commands_sent": 1000, "wait": {"p50": 0.001, "p99": 0.002, "max": 0.003}}
     return whole | figures
 
 
