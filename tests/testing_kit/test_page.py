@@ -1,0 +1,46 @@
+"""docs/testing.md: its blocks are the files that they name, and their tests pass as users run them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from aioredlock_ng import testing
+
+PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"^```python\n(?:# (?P<name>\w+)\.py\n)?(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.mark.once
+def test_every_block_runs(pytester: pytest.Pytester) -> None:
+    files = {match["name"]: match["code"] for match in BLOCK.finditer(PAGE)}
+    assert None not in files, "a block begins with the name of its file"
+    assert len(files) == PAGE.count("```python"), "no name twice"
+    for name, code in files.items():
+        (pytester.path / f"{name}.py").write_text(code, encoding="utf-8")
+    result = pytester.runpytest_subprocess(
+        *("-p", "pytest_aioredlock_ng", "-p", "no:cacheprovider", "-p", "no:valkey", "-W", "error", "--strict-markers", "-v"),
+        # A matter between FastAPI's test client and its own HTTP client.
+        *("-W", "ignore:Using `httpx` with"),
+        *("--asyncio-mode=auto", "-o", "asyncio_default_fixture_loop_scope=function"),
+        timeout=50,
+    )
+    assert set(result.parseoutcomes()) == {"passed"}
+    for name in files:
+        if name.startswith("test_"):
+            result.stdout.fnmatch_lines([f"{name}.py::*PASSED*"])
+
+
+def test_the_points_and_faults_are_those_of_the_page() -> None:
+    table = PAGE.partition("The points of `lose_at`")[2].partition("```")[0]
+    assert tuple(re.findall(r'^\| `"(\w+)"`', table, re.MULTILINE)) == get_args(testing.Point)
+    faults = PAGE.partition("## Faults")[2].partition("```")[0]
+    for name in re.findall(r"`(\w+)\(i?\)`", faults):
+        assert hasattr(testing.MemoryNodes, name)
+        assert hasattr(testing.LocalNodes, name)
+    assert f"`{testing.SERVER_ENV}`" in PAGE
