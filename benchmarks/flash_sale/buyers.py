@@ -187,11 +187,13 @@ class Crowd:
 
 def main() -> None:
     """Run the program."""
+    work = _work(json.loads(sys.argv[1]))
     try:
-        from uvloop import run
+        import uvloop
     except ImportError:
-        run = asyncio.run
-    run(_work(json.loads(sys.argv[1])))
+        asyncio.run(work)
+    else:
+        uvloop.run(work)
 
 
 async def _work(task: dict[str, Any]) -> None:

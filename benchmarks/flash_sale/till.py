@@ -39,7 +39,8 @@ class Till(asyncio.Protocol):
             OSError: Nobody listens there.
         """
         parts = urlsplit(url)
-        _, till = await asyncio.get_running_loop().create_connection(cls, parts.hostname, parts.port)
+        where = parts.hostname or "", parts.port or 6379
+        _, till = await asyncio.get_running_loop().create_connection(cls, *where)
         return till
 
     async def left(self) -> int:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from aioredlock_ng import Redlock
-from benchmarks.flash_sale.guards import Guard, Refused, nothing, ours
+from benchmarks.flash_sale.guards import Refused, nothing, ours
 from benchmarks.flash_sale.shop import FAILED, REFUSED, SOLD, SOLD_OUT, Shop
 from benchmarks.flash_sale.till import KEY, Till
 from tests.support.eventually import eventually
@@ -85,16 +84,18 @@ async def test_with_ours_two_shops_sell_what_there_is_and_no_more(stock: LocalSe
 
 
 async def test_a_lock_that_gives_up_and_one_that_fails_are_told_apart(stock: LocalServer, gate: Gate) -> None:
-    def raising(error: Exception) -> Guard:
-        @asynccontextmanager
-        async def guard(name: str) -> AsyncIterator[None]:
-            raise error
-            yield
+    class Raising:
+        def __init__(self, error: Exception) -> None:
+            self.error = error
 
-        return guard
+        async def __aenter__(self) -> None:
+            raise self.error
 
-    assert await Shop(raising(Refused("no more tries")), gate).buy() == REFUSED
-    broken = Shop(raising(OSError("gone")), gate)
+        async def __aexit__(self, *_: object) -> None:
+            raise AssertionError("never entered")
+
+    assert await Shop(lambda _: Raising(Refused("no more tries")), gate).buy() == REFUSED
+    broken = Shop(lambda _: Raising(OSError("gone")), gate)
     assert await broken.buy() == FAILED
     assert broken.first_error == "OSError: gone"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from redis.asyncio import BlockingConnectionPool, Redis
 
@@ -87,7 +87,7 @@ class TimeValueLock:
             await self._redis.delete(self._name)
 
 
-_KINDS = {"getset": GetSetLock, "setnx-ex": TimeValueLock}
+_KINDS: Final[dict[str, type[GetSetLock | TimeValueLock]]] = {"getset": GetSetLock, "setnx-ex": TimeValueLock}
 
 
 @asynccontextmanager
