@@ -1,0 +1,43 @@
+"""docs/workers.md: what it quotes is in the examples, and what it shows besides runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from examples import cron_once
+from tests.support.pages import Block, blocks, run
+
+if TYPE_CHECKING:
+    from tests.support.node_set import NodeSet
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "workers.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+QUOTED = {
+    TEXT.count("\n", 0, match.start("code")) + 1: (match["file"], match["code"])
+    for match in re.finditer(r"^<!-- (?P<file>examples/\S+) -->\n```python\n(?P<code>.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+}
+
+
+@pytest.mark.parametrize("line", QUOTED)
+def test_a_quotation_is_what_the_example_says(line: int) -> None:
+    file, code = QUOTED[line]
+    assert code in (ROOT / file).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("block", [block for block in blocks(PAGE) if block.line not in QUOTED], ids=lambda block: block.id)
+async def test_a_block_runs(block: Block, three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    await run(block, three_nodes, monkeypatch)
+
+
+def test_files_and_figures_of_the_page_are_those_of_the_examples() -> None:
+    files = set(re.findall(r"\]\(\.\./(examples/\w+\.py)\)", TEXT))
+    assert {file for file in files if not (ROOT / file).exists()} == set()
+    assert {file for file, _ in QUOTED.values()} < files
+    assert f"`KEEP - LATE` = {cron_once.KEEP - cron_once.LATE:g} s" in TEXT
+    assert f"`KEEP` = {cron_once.KEEP:g} s" in TEXT
+    assert f"`LATE` = {cron_once.LATE:g} s" in TEXT
