@@ -116,7 +116,7 @@ class Parameters:
         if name not in self._adapters:
             self.check(Placeholder(name), path)
             annotation = self._found[name].annotation if name in self._found else _NONE
-            self._adapters[name] = TypeAdapter(str if annotation is _NONE else annotation)
+            self._adapters[name] = TypeAdapter(Any if annotation is _NONE else annotation)
         return self._adapters[name]
 
     def _alias(self, name: str) -> str:
@@ -146,7 +146,7 @@ def _plain(annotation: Any) -> Any:
 
 
 def _textual(annotation: Any) -> bool:
-    """Whether every value of this type has one text; without an annotation it is a str."""
+    """Whether every value of this type has one text; without an annotation it is the text of the request."""
     plain = _plain(annotation)
     if get_origin(plain) in (Union, UnionType):
         return all(_textual(one) for one in get_args(plain))

@@ -1,0 +1,265 @@
+"""What a FastAPI route's lock is named by: one value, one lock, whatever the client writes; mistakes are told at start."""
+
+import uuid
+from collections.abc import Callable
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+import pytest
+from fastapi import APIRouter, Body, Depends, FastAPI, Header, Path, Query, Request
+from pydantic import BaseModel
+
+from aioredlock_ng import ConfigurationError, Lease, Redlock
+from aioredlock_ng.integrations.fastapi import LockDependency, check_locks, get_redlock, lock_for, redlock_lifespan
+from tests.integrations.serving import fastapi_client
+from tests.support.node_set import NodeSet
+
+
+class Size(StrEnum):
+    SMALL = "small"
+
+
+class Item(BaseModel):
+    sku: str
+    price: float = 1.0
+
+
+class Order(BaseModel):
+    id: int
+    item: Item
+    tags: list[str] = []
+
+    @property
+    def shop(self) -> str:
+        return f"shop-{self.id}"
+
+
+class User(BaseModel):
+    id: uuid.UUID
+
+
+async def current_user(x_user: Annotated[uuid.UUID, Header()]) -> User:
+    return User(id=x_user)
+
+
+ID = uuid.UUID(int=0xABC)
+
+
+def names_app() -> FastAPI:
+    """Every endpoint answers the names of the locks that its request holds."""
+    app = FastAPI(lifespan=redlock_lifespan())
+
+    def locking(path: str, lock: LockDependency, method: str = "GET") -> Callable[[Callable[..., Any]], Any]:
+        return app.api_route(path, methods=[method], dependencies=[Depends(lock, scope="function")])
+
+    Lock = Annotated[Redlock, Depends(get_redlock)]  # noqa: N806
+
+    def told(redlock: Redlock) -> list[str]:
+        return [str(name) for lease in redlock.leases for name in lease.resources]
+
+    @locking("/int/{order_id}", lock_for("order:{order_id}"))
+    async def by_int(order_id: int, redlock: Lock) -> list[str]:
+        return told(redlock)
+
+    @locking("/uuid/{order_id}", lock_for("order:{order_id}"))
+    async def by_uuid(order_id: Annotated[uuid.UUID, Path()], redlock: Lock) -> list[str]:
+        return told(redlock)
+
+    @locking("/enum/{size}", lock_for("size:{size}"))
+    async def by_enum(size: Size, redlock: Lock) -> list[str]:
+        return told(redlock)
+
+    @locking("/converted/{number:int}", lock_for("number:{number}"))
+    async def by_converter(request: Request, redlock: Lock) -> list[str]:
+        return told(redlock)
+
+    @locking("/query", lock_for("cart:{tenant}:{user}"))
+    async def by_query(
+        user: Annotated[str, Query(alias="who", min_length=1)], redlock: Lock, tenant: str = "main"
+    ) -> list[str]:
+        return told(redlock)
+
+    @locking("/old", lock_for("{a}/{b}"))
+    async def by_old_style(redlock: Lock, a: int = Query(), b: int = Query(7, alias="bee")) -> list[str]:
+        return told(redlock)
+
+    @locking("/model", lock_for("order:{order.id}:{order.item.sku}", "shop:{order.shop}", order=Order), "POST")
+    async def by_model(order: Order, redlock: Lock) -> list[str]:
+        return told(redlock)
+
+    @locking("/fields", lock_for("{a}-{b}", a=Annotated[int, Body()], b=Annotated[str, Body()]), "POST")
+    async def by_fields(a: Annotated[int, Body()], b: Annotated[str, Body()], redlock: Lock) -> list[str]:
+        return told(redlock)
+
+    @locking("/user", lock_for("cart:{user.id}", user=Depends(current_user)))
+    async def by_dependency(user: Annotated[User, Depends(current_user)], redlock: Lock) -> list[str]:
+        return told(redlock)
+
+    @locking("/header", lock_for("tenant:{x_tenant}", x_tenant=Annotated[str, Header()]))
+    async def by_header(redlock: Lock) -> list[str]:
+        return told(redlock)
+
+    @locking("/transfer/{source}/{target}", lock_for("account:{source}", "account:{target}"))
+    async def transfer(source: int, target: int, redlock: Lock) -> list[str]:
+        return told(redlock)
+
+    return app
+
+
+GIVEN = [
+    ("GET", "/int/42", {}, ["order:42"]),
+    ("GET", "/int/042", {}, ["order:42"]),
+    ("GET", "/int/+42", {}, ["order:42"]),
+    ("GET", f"/uuid/{ID}", {}, [f"order:{ID}"]),
+    ("GET", f"/uuid/{str(ID).upper()}", {}, [f"order:{ID}"]),
+    ("GET", f"/uuid/{ID.hex}", {}, [f"order:{ID}"]),
+    ("GET", "/enum/small", {}, ["size:small"]),
+    ("GET", "/converted/007", {}, ["number:7"]),
+    ("GET", "/query?who=ann", {}, ["cart:main:ann"]),
+    ("GET", "/query?tenant=t&who=a%3Ab", {}, ["cart:t:a:b"]),
+    ("GET", "/query?tenant=t&who=first&who=last", {}, ["cart:t:last"]),
+    ("GET", "/old?a=01", {}, ["1/7"]),
+    ("GET", "/old?a=01&bee=2", {}, ["1/2"]),
+    ("POST", "/model", {"json": {"id": "42", "item": {"sku": "x"}}}, ["order:42:x", "shop:shop-42"]),
+    ("POST", "/fields", {"json": {"a": "4", "b": "x-y"}}, ["4-x-y"]),
+    ("GET", "/user", {"headers": {"x-user": ID.hex}}, [f"cart:{ID}"]),
+    ("GET", "/header", {"headers": {"x-tenant": "acme"}}, ["tenant:acme"]),
+    ("GET", "/transfer/1/2", {}, ["account:1", "account:2"]),
+    ("GET", "/transfer/1/01", {}, ["account:1"]),
+]
+
+REFUSED = [
+    ("GET", "/int/x", {}, ["path", "order_id"]),
+    ("GET", "/query", {}, ["query", "who"]),
+    ("GET", "/query?who=", {}, ["query", "who"]),
+    ("GET", "/query?tenant=a%3Ab&who=ann", {}, ["lock"]),
+    ("GET", "/old?a=1&bee=x", {}, ["query", "bee"]),
+    ("POST", "/fields", {"json": {"a": 1, "b": "x" * 70_000}}, ["lock"]),
+    ("POST", "/fields", {"content": rb'{"a": 1, "b": "\ud800"}', "headers": {"content-type": "application/json"}}, ["lock"]),
+    ("POST", "/model", {"json": {"id": "x", "item": {"sku": "x"}}}, ["body", "id"]),
+    ("POST", "/model", {}, ["body"]),
+    ("GET", "/user", {}, ["header", "x-user"]),
+]
+
+
+async def test_one_value_is_one_lock_however_it_is_written(nodes: NodeSet) -> None:
+    async with fastapi_client(names_app()) as client:
+        for method, url, more, names in GIVEN:
+            answer = await client.request(method, url, **more)
+            assert (answer.status_code, answer.json()) == (200, names), url
+    assert nodes.keys() == [set()] * 3
+
+
+async def test_values_that_make_no_name_are_the_clients_mistake(nodes: NodeSet) -> None:
+    async with fastapi_client(names_app()) as client:
+        for method, url, more, where in REFUSED:
+            answer = await client.request(method, url, **more)
+            assert answer.status_code == 422, url
+            assert where in [error["loc"] for error in answer.json()["detail"]], answer.json()
+    assert nodes.keys() == [set()] * 3
+
+
+async def test_a_separator_in_a_value_never_makes_two_requests_share_a_name(nodes: NodeSet) -> None:
+    async with fastapi_client(names_app()) as client:
+        answers = [await client.get("/query", params=values) for values in (
+            {"tenant": "a", "who": "b:c"}, {"tenant": "a:b", "who": "c"},
+        )]  # fmt: skip
+    assert [answer.status_code for answer in answers] == [200, 422]
+    assert answers[1].json()["detail"][0]["msg"] == "{tenant} must not contain ':'"
+
+
+def route(path: str, lock: LockDependency, endpoint: Callable[..., Any], method: str = "POST") -> FastAPI:
+    app = FastAPI()
+    app.api_route(path, methods=[method], dependencies=[Depends(lock, scope="function")])(endpoint)
+    return app
+
+
+async def pay(order_id: int) -> None: ...
+async def at(when: datetime, price: float | None = None, tenant: str | None = None) -> None: ...
+async def order(order: Order, note: str = "") -> None: ...
+async def mine(user: Annotated[User, Depends(current_user)], tags: Annotated[list[str], Query()]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("path", "lock", "endpoint", "told"),
+    [
+        ("/{order_id}", lock_for("o:{ordr_id}"), pay, r"\{ordr_id\} is no parameter of pay\(\); there are: order_id"),
+        ("/{order_id}", lock_for("o:{order_id.hex}"), pay, "not a plain"),
+        ("/{order_id}", lock_for("o:{order_id}", order_id=str), pay, "is <class 'str'> here, but <class 'int'> in pay"),
+        ("/", lock_for("o:{when}"), at, r"not a plain .*declare what it is"),
+        ("/", lock_for("o:{price}"), at, "not a plain"),
+        ("/", lock_for("o:{tenant}"), at, "not a plain"),
+        ("/", lock_for("o:{order.id}"), order, r"declare what it is, like lock_for\(\.\.\., order=Order\)"),
+        ("/", lock_for("o:{order}"), order, "order=Order"),
+        ("/", lock_for("o:{order}", order=Order), order, "must be a str"),
+        ("/", lock_for("o:{order.price}", order=Order), order, r"Order has no price; it has: id, item, tags"),
+        ("/", lock_for("o:{order.item.price}", order=Order), order, "must be a str"),
+        ("/", lock_for("o:{order.tags}", order=Order), order, "must be a str"),
+        ("/", lock_for("o:{it.sku}", it=Item), order, r"\{it.sku\} is no parameter of order\(\); there are: note, order"),
+        ("/", lock_for("o:{user.id}"), mine, r"user=Depends\(current_user\)"),
+        ("/", lock_for("o:{tags}"), mine, "not a plain"),
+    ],
+)
+def test_what_the_route_does_not_have_is_told_at_start(
+    path: str, lock: LockDependency, endpoint: Callable[..., Any], told: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=told) as error:
+        check_locks(route(path, lock, endpoint))
+    assert str(error.value).startswith(f"{path}: lock_for('o:")
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: lock_for(""), "must be a str"),
+        (lambda: lock_for("o:{id"), "expected"),
+        (lambda: lock_for("o:{a}{b}"), "separator"),
+        (lambda: lock_for("o:{id}", held_status=503), "held_status must be 409 or 423"),
+        (lambda: lock_for("o:{id}", retry_after=0.5), "retry_after must be whole seconds"),
+        (lambda: lock_for("o:{id}", retry_after=-1), "retry_after must be whole seconds"),
+        (lambda: lock_for("o:{id}", blocking_timout=1), "blocking_timout, which is no option"),
+    ],
+)
+def test_what_is_wrong_anyway_is_told_when_it_is_written(make: Callable[[], object], told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        make()
+
+
+@pytest.mark.parametrize("options", [{"ttl": 61.0}, {"ttl": -1.0}, {"blocking_timeout": -1.0}, {"max_hold": 0.0}])
+async def test_options_that_the_manager_refuses_are_told_at_start(nodes: NodeSet, options: dict[str, Any]) -> None:
+    app = route("/{order_id}", lock_for("o:{order_id}", **options), pay)
+    with pytest.raises(ConfigurationError, match=r"/\{order_id\}: lock_for\('o:\{order_id\}'\): .*" + next(iter(options))):
+        async with redlock_lifespan()(app):
+            pass
+
+
+def test_routers_that_are_included_and_apps_that_are_mounted_are_checked_with_their_paths() -> None:
+    def build(name: str) -> FastAPI:
+        router, inner, outer = APIRouter(), FastAPI(), FastAPI()
+        router.post("/x", dependencies=[Depends(lock_for(f"o:{{{name}}}"), scope="function")])(lambda: None)
+        inner.include_router(router, prefix="/{shop}")
+        outer.mount("/{tenant}", inner)
+        return outer
+
+    check_locks(build("shop"))
+    check_locks(build("tenant"))
+    with pytest.raises(ConfigurationError, match=r"/\{shop\}/x: .*there are: .*shop, tenant"):
+        check_locks(build("seller"))
+
+
+async def test_a_lock_of_an_included_router_and_of_a_mounted_app_works(nodes: NodeSet) -> None:
+    app, inner, router = FastAPI(lifespan=redlock_lifespan()), FastAPI(), APIRouter()
+
+    @router.get("/{order_id}")
+    async def name(
+        order_id: int, lease: Annotated[Lease, Depends(lock_for("{shop}:{order_id}", shop=str), scope="function")], shop: str
+    ) -> str:
+        return lease.resource
+
+    app.include_router(router, prefix="/{shop}/orders")
+    inner.include_router(router, prefix="/{shop}/orders")
+    app.mount("/mounted", inner)
+    async with fastapi_client(app) as client:
+        assert (await client.get("/s/orders/07")).json() == "s:7"
+        assert (await client.get("/mounted/s/orders/07")).json() == "s:7"
