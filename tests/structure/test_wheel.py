@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import subprocess
 import sys
 import zipfile
@@ -23,7 +24,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(path)
 
 
-def test_the_wheel_holds_every_source_file_and_every_script(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_holds_every_source_file_every_script_and_the_pytest_plugin(wheel: zipfile.ZipFile) -> None:
     package = ROOT / "aioredlock_ng"
     sources = {
         path.relative_to(ROOT).as_posix()
@@ -31,9 +32,19 @@ def test_the_wheel_holds_every_source_file_and_every_script(wheel: zipfile.ZipFi
         if path.is_file() and path.suffix in {".py", ".lua", ".typed"}
     }
     inside = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    assert inside == sources
+    assert inside == sources | {"pytest_aioredlock_ng.py"}
     assert any(name.endswith(".lua") for name in inside)
     assert "aioredlock_ng/py.typed" in inside
+
+
+def test_the_wheel_has_the_command_and_the_pytest_plugin_as_entry_points(wheel: zipfile.ZipFile) -> None:
+    (entries,) = (name for name in wheel.namelist() if name.endswith(".dist-info/entry_points.txt"))
+    found = configparser.ConfigParser()
+    found.read_string(wheel.read(entries).decode())
+    assert {section: dict(found[section]) for section in found.sections()} == {
+        "console_scripts": {"aioredlock-ng": "aioredlock_ng.cli:main"},
+        "pytest11": {"pytest_aioredlock_ng": "pytest_aioredlock_ng"},
+    }
 
 
 def test_the_wheel_names_its_licence_and_what_it_needs(wheel: zipfile.ZipFile) -> None:
