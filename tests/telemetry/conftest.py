@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from tests.support.rig import Rig
+from tests.telemetry.collector import Collector
 from tests.telemetry.exposition import served
 
 if TYPE_CHECKING:
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 
 # Debian's package "prometheus" has it, and no package index does.
 collect_ignore = [] if shutil.which("promtool") else ["test_promtool.py"]
+# The built wheel is tested without its checkout.
 if not (Path(__file__).parents[2] / "docs").exists():
-    collect_ignore += ["test_files.py", "test_page.py", "test_promtool.py"]
+    collect_ignore = ["test_example.py", "test_files.py", "test_page.py", "test_promtool.py"]
 
 
 @pytest.fixture
@@ -38,3 +40,11 @@ def metrics_url(registry: CollectorRegistry) -> Iterator[str]:
     """Where prometheus_client's own server serves `registry`."""
     with served(registry) as url:
         yield url
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    """A collector for OTLP over HTTP."""
+    collector = Collector()
+    yield collector
+    collector.close()
