@@ -58,8 +58,8 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
-async def run(block: Block, nodes: NodeSet, monkeypatch: pytest.MonkeyPatch, **given: Any) -> dict[str, Any]:
-    """Run a block with these names; the environment names the nodes too. Return what it defines; no lock's key may be left."""
+async def run(block: Block, nodes: NodeSet, monkeypatch: pytest.MonkeyPatch, names: dict[str, Any] | None = None) -> None:
+    """Run a block among these names, which it adds to. The environment names the nodes too; no lock's key may be left."""
     urls: dict[str, str] = {}
 
     def real(match: re.Match[str]) -> str:
@@ -68,9 +68,7 @@ async def run(block: Block, nodes: NodeSet, monkeypatch: pytest.MonkeyPatch, **g
     source = ADDRESS.sub(real, block.source)
     monkeypatch.setenv("AIOREDLOCK_NG_NODES", ",".join(nodes.urls))
     code = compile(source, str(block.page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-    namespace: dict[str, Any] = {"__name__": block.page.stem.lower()} | given
-    done = eval(code, namespace)
+    done = eval(code, {"__name__": block.page.stem.lower()} if names is None else names)
     if inspect.isawaitable(done):
         await done
     assert nodes.keys() == [set()] * len(nodes), "the example leaves its key behind"
-    return namespace

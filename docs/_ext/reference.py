@@ -1,0 +1,183 @@
+"""Writes the API reference from `__all__` and docstrings, so that no public name can be missing from it.
+
+The docstrings are Google style with single backticks and fenced blocks, as the code has them; what reStructuredText would
+read otherwise is put right here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+import sys
+from enum import Enum
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from docutils.statemachine import StringList
+from sphinx.util.docutils import SphinxDirective
+from sphinx.util.nodes import make_refnode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+    from docutils import nodes
+    from sphinx.addnodes import pending_xref
+    from sphinx.application import Sphinx
+    from sphinx.environment import BuildEnvironment
+
+FENCE = re.compile(r"(?P<indent> *)```(?P<language>\w*)")
+SHORT = 60
+COLON = "\ue000"
+RAISES = re.compile(r"(?P<indent> +)(?P<errors>\w+(?:, \w+)+): (?P<when>.+)")
+
+
+class Public(SphinxDirective):
+    """`.. public:: module` documents the module's exports, and nothing if there is no such module.
+
+    With `:names:`, only those exports; with `:except:`, all others. With `:below:`, the public modules of the package
+    follow, each under a heading.
+    """
+
+    required_arguments = 1
+    option_spec: ClassVar = {"below": lambda _: True, "except": str.split, "names": str.split}
+
+    def run(self) -> list[nodes.Node]:
+        """Hand the work to autodoc."""
+        name = self.arguments[0]
+        module = _module(name)
+        if module is None:
+            return []
+        left_out = self.options.get("except", [])
+        wanted = [name for name in self.options.get("names") or _exports(module) if name not in left_out]
+        lines = list(_entries(module, wanted))
+        if "below" in self.options:
+            for below in _public_modules(module):
+                lines += ["", below.__name__, "~" * len(below.__name__), "", *_opening(below), ""]
+                lines += _entries(below, _exports(below))
+        return self.parse_text_to_nodes(StringList(lines, name), allow_section_headings=True)
+
+
+def _module(name: str) -> ModuleType | None:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # The part is not there; that something which it needs is not installed is another matter.
+        if error.name is not None and (name + ".").startswith(error.name + "."):
+            return None
+        raise
+
+
+def _public_modules(package: ModuleType) -> Iterator[ModuleType]:
+    for found in pkgutil.iter_modules(getattr(package, "__path__", ())):
+        if not found.name.startswith("_"):
+            yield importlib.import_module(f"{package.__name__}.{found.name}")
+
+
+def _exports(module: ModuleType) -> list[str]:
+    return [name for name in getattr(module, "__all__", ()) if not name.startswith("__")]
+
+
+def _opening(module: ModuleType) -> list[str]:
+    return inspect.cleandoc(module.__doc__ or "").splitlines()
+
+
+def _entries(module: ModuleType, wanted: list[str]) -> Iterator[str]:
+    for name in wanted:
+        thing = getattr(module, name)
+        if not isinstance(thing, type) and not inspect.isroutine(thing):
+            yield from _data(module, name, thing)
+            continue
+        if isinstance(thing, type):
+            kind = "exception" if issubclass(thing, BaseException) else "class"
+            options = ["   :members:", "   :special-members: __aenter__, __aexit__", "   :show-inheritance:"]
+            options += ["   :undoc-members:"] if issubclass(thing, Enum) else []
+        else:
+            kind, options = "function", []
+        yield from ("", f".. auto{kind}:: {module.__name__}.{name}", *options, "")
+
+
+def _data(module: ModuleType, name: str, thing: object) -> Iterator[str]:
+    """Document a constant by the string that stands below it, in whichever module of the package it is made."""
+    yield from ("", f".. py:data:: {module.__name__}.{name}")
+    if isinstance(thing, int | float | str) and len(repr(thing)) < SHORT:
+        yield f"   :value: {thing!r}"
+    made = [m for key, m in sorted(sys.modules.items()) if key.startswith(module.__name__) and getattr(m, name, None) is thing]
+    for body in (ast.parse(inspect.getsource(m)).body for m in made):
+        for statement, below in pairwise(body):
+            named = isinstance(statement, ast.Assign | ast.AnnAssign) and name in ast.unparse(statement).partition("=")[0]
+            match below:
+                case ast.Expr(ast.Constant(str(words))) if named:
+                    yield from ("", *("   " + line for line in inspect.cleandoc(words).splitlines()), "")
+                    return
+
+
+def _docstring_read(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """Turn Markdown's fences into blocks, part errors that share a line, and set off what holds under cancellation."""
+    read: list[str] = []
+    inside, before = False, ""
+    # Napoleon takes what is before a colon there for a type.
+    typeless = what in ("attribute", "data", "property")
+    for line in lines:
+        if fence := FENCE.fullmatch(line):
+            inside = not inside
+            read += ["", f"{fence['indent']}.. code-block:: {fence['language'] or 'text'}", ""] if inside else []
+        elif inside:
+            read.append("   " + line if line else "")
+        elif raises := RAISES.fullmatch(line):
+            read += [f"{raises['indent']}{error}: {raises['when']}" for error in raises["errors"].split(", ")]
+        else:
+            if typeless or before.strip() == "Returns:":
+                line = line.replace(":", COLON)
+            line = re.sub(r"^(\s*)Safety: ", r"\1**Safety:** ", line)
+            read.append(re.sub(r"(`[^`]+`)(?=\w)", r"\1\\ ", line))
+        typeless, before = False, line
+    lines[:] = read
+
+
+def _docstring_converted(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    lines[:] = [line.replace(COLON, ":") for line in lines]
+
+
+def _member(app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object) -> bool | None:
+    """Leave out what one part of the library does for another."""
+    return True if (inspect.getdoc(thing) or "").startswith("For `") else None
+
+
+def _bases(app: Sphinx, name: str, thing: type, options: object, bases: list[type]) -> None:
+    """Name the public bases of a private one in its place."""
+    while private := [base for base in bases if base.__name__.startswith("_")]:
+        place = bases.index(private[0])
+        bases[place : place + 1] = private[0].__bases__
+
+
+def _signature(
+    app: Sphinx, what: str, name: str, thing: object, options: object, signature: str, returned: str
+) -> tuple[str, str] | None:
+    """What users never make shows no arguments."""
+    made = what == "exception" or (what == "class" and "Made by `" in (inspect.getdoc(thing) or ""))
+    return ("", "") if made and signature else None
+
+
+def _name_unknown(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Element) -> nodes.Element | None:
+    """Find a name of ours by its last word: code imports it from where it is made, readers from where it is public."""
+    word = node["reftarget"].rpartition(".")[2] if node.get("refdomain") == "py" else ""
+    for name, found in env.domains["py"].objects.items() if word else ():
+        if name.startswith("aioredlock_ng.") and name.endswith("." + word) and "." not in name.removesuffix(word)[14:-1]:
+            return make_refnode(app.builder, node["refdoc"], found.docname, found.node_id, content, name)
+    return None
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directive, and what reads docstrings before and after napoleon does."""
+    app.add_directive("public", Public)
+    app.connect("missing-reference", _name_unknown)
+    app.connect("autodoc-process-docstring", _docstring_read, priority=400)
+    app.connect("autodoc-process-docstring", _docstring_converted, priority=600)
+    app.connect("autodoc-skip-member", _member)
+    app.connect("autodoc-process-bases", _bases)
+    app.connect("autodoc-process-signature", _signature)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

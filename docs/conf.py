@@ -1,0 +1,65 @@
+"""How the site is built: `make docs`. No network is needed, neither for building nor for reading it."""
+
+import sys
+from pathlib import Path
+
+from pygments.lexers.sql import PostgresLexer
+from sphinx.application import Sphinx
+
+import aioredlock_ng
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+project = "aioredlock_ng"
+author = "aioredlock_ng contributors"
+project_copyright = f"%Y, {author}"
+version = release = aioredlock_ng.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.doctest",
+    "sphinx.ext.napoleon",
+    "reference",
+    "repository",
+    "sequence",
+]
+exclude_patterns = ["_*"]
+
+html_theme = "furo"
+html_title = f"{project} {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_theme_options = {"navigation_with_keys": True}
+
+# Links to headings, as GitHub names them.
+myst_heading_anchors = 4
+myst_fence_as_directive = ["mermaid"]
+# Dashes only: quotes stay as they are written.
+smartquotes_action = "D"
+
+# Single backticks in docstrings: a link where the name is ours, else code.
+default_role = "py:obj"
+# Of other people's names no page is at hand while the site is built. Ours must all be found.
+nitpick_ignore_regex = [
+    ("py:obj", ".*"),
+    ("py:.*", r"(?!aioredlock_ng\b)\w+(\.\w+)+"),
+    (
+        "py:.*",
+        "[A-Z]|Any|Callable|Iterable|Mapping|Metric|Node|OnLost|Path|Redis|RedisCluster|Self|Sequence|TracebackType|Unpack",
+    ),
+]
+autodoc_member_order = "bysource"
+# A default's value may be this machine's: `os.environ` has all of it.
+autodoc_preserve_defaults = True
+autodoc_typehints_format = "short"
+autodoc_inherit_docstrings = False
+napoleon_use_ivar = True
+napoleon_attr_annotations = False
+napoleon_use_rtype = False
+
+
+def setup(app: Sphinx) -> None:
+    """The parameters of PostgreSQL, `$1`, are no SQL to the lexer of that name."""
+    app.add_lexer("sql", PostgresLexer)

@@ -1,0 +1,107 @@
+"""The Python blocks of the pages run, against real nodes in place of the addresses that they name; tables are what they say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from redis.asyncio import Sentinel
+
+from aioredlock_ng import Options, Redlock
+from tests.support.pages import Block, blocks, run
+
+if TYPE_CHECKING:
+    from tests.support.node_set import NodeSet
+    from tests.support.sentinel import SentinelSet
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = ("index", "choosing", "deployment")
+BLOCKS = [block for page in PAGES for block in blocks(DOCS / f"{page}.md")]
+
+
+def text(page: str) -> str:
+    return (DOCS / f"{page}.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("block", [pytest.param(block, id=block.id) for block in BLOCKS if "Sentinel" not in block.source])
+async def test_block_runs(block: Block, five_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    five_nodes.found()
+    await run(block, five_nodes, monkeypatch)
+
+
+@pytest.mark.once
+async def test_a_primary_under_sentinels_is_a_node(
+    five_nodes: NodeSet, sentinel_set: SentinelSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (block,) = (block for block in BLOCKS if "Sentinel" in block.source)
+    asked: list[Any] = []
+
+    class Watched(Sentinel):  # type: ignore[misc]
+        def __init__(self, addresses: list[tuple[str, int]]) -> None:
+            asked.extend(addresses)
+            super().__init__([sentinel_set.address])
+
+        def master_for(self, name: str) -> Any:
+            asked.append(name)
+            return super().master_for(sentinel_set.name)
+
+    monkeypatch.setattr("redis.asyncio.Sentinel", Watched)
+    await run(block, five_nodes, monkeypatch)
+    assert asked == [("10.0.1.1", 26379), ("10.0.1.2", 26379), ("10.0.1.3", 26379), "locks-a"]
+
+
+def test_every_page_with_python_is_named_by_a_test() -> None:
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    with_python = {path.stem for path in DOCS.glob("*.md") if "```python" in path.read_text(encoding="utf-8")}
+    assert {page for page in with_python - set(PAGES) if f"{page}.md" not in tests} == set()
+
+
+def test_the_table_of_ttls_is_what_the_options_make_of_them() -> None:
+    table = text("choosing").partition("<!-- ttl:begin -->")[2].partition("<!-- ttl:end -->")[0]
+    rows = [[float(cell) for cell in line.strip("|").split("|")] for line in table.strip().splitlines()[2:]]
+    assert [row[0] for row in rows] == [0.5, 1, 2, 5, 10, 30, 60]
+    for ttl, renewed, drift, still, longest in rows:
+        options = Options(ttl=ttl)
+        assert renewed == pytest.approx(ttl / 3, rel=0.01)
+        assert drift == pytest.approx(options.drift(ttl))
+        assert still == pytest.approx(ttl - drift - ttl / 3, rel=0.01)
+        Options(ttl=ttl, node_timeout=longest)
+        with pytest.raises(ValueError, match="raise ttl"):
+            Options(ttl=ttl, node_timeout=longest * 1.01)
+
+
+def test_figures_of_performance_are_those_of_the_readme_and_of_scaling() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    page = text("performance")
+    recorded = readme.partition("<!-- bench:begin -->")[2].partition("<!-- bench:end -->")[0]
+    table = page.partition("<!-- from the README -->")[2].strip().partition("\n\n")[0]
+    assert len(table.splitlines()) == 6
+    for line in table.splitlines():
+        assert line in recorded
+    for before, after in re.findall(r"([\d.]+) to ([\d.]+) ms", page.partition("With a fault")[2]):
+        assert f"| {before} ms | {after} ms |" in recorded
+    commit = re.search(r"figures are those of commit `(\w+)`", readme)
+    assert commit
+    assert f"Commit `{commit[1]}`" in page
+
+
+async def test_an_uncontended_lock_is_two_commands_to_each_node(five_nodes: NodeSet) -> None:
+    five_nodes.found()
+
+    def stats() -> list[int]:
+        return [
+            int(match[1]) if (match := re.search(rb"cmdstat_evalsha:calls=(\d+)", told)) else 0
+            for told in (node.command("INFO", "commandstats") for node in five_nodes)
+        ]
+
+    async with Redlock(five_nodes.urls) as redlock:
+        async with redlock.lock("first"):
+            pass
+        before = stats()
+        for _ in range(10):
+            async with redlock.lock("order:42"):
+                pass
+        assert [after - count for after, count in zip(stats(), before, strict=True)] == [20] * 5

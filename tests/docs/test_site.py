@@ -1,0 +1,115 @@
+"""The site is built without a warning, its links lead somewhere, nothing public is missing; no network is needed to read it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from importlib import import_module
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from sphinx.util.inventory import InventoryFile
+
+import aioredlock_ng
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+pytestmark = pytest.mark.once
+
+
+def build(builder: str, out: Path) -> Path:
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-n", "-b", builder, str(DOCS), str(out)]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=58, check=False)
+    assert told.returncode == 0, told.stdout + told.stderr
+    return out
+
+
+@dataclass
+class Page(HTMLParser):
+    """What a page links to, what it can be linked at, and what a browser loads for it."""
+
+    links: list[str] = field(default_factory=list)
+    anchors: set[str] = field(default_factory=set)
+    loaded: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        self.anchors |= {found["id"]} if "id" in found else set()
+        if tag == "a" and "href" in found:
+            self.links.append(found["href"])
+        elif tag in ("script", "img", "source", "iframe") and "src" in found:
+            self.loaded.append(found["src"])
+        elif tag == "link" and found.get("rel") not in ("canonical", "index", "search", "next", "prev"):
+            self.loaded.append(found["href"])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("html", tmp_path_factory.mktemp("site") / "html")
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
+    found = {}
+    for path in sorted(site.rglob("*.html")):
+        page = found[path] = Page()
+        page.feed(path.read_text(encoding="utf-8"))
+    return found
+
+
+def test_every_internal_link_leads_somewhere(pages: dict[Path, Page]) -> None:
+    broken = []
+    for path, page in pages.items():
+        for link in [*page.links, *page.loaded]:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            target = target / "index.html" if target.is_dir() else target
+            anchors = pages[target].anchors if target in pages else {unquote(parts.fragment)}
+            if not target.exists() or (parts.fragment and unquote(parts.fragment) not in anchors):
+                broken.append(f"{path.name}: {link}")
+    assert broken == []
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path, pages: dict[Path, Page]) -> None:
+    outside = [f"{path.name}: {link}" for path, page in pages.items() for link in page.loaded if urlsplit(link).netloc]
+    assert outside == []
+    styles = [path.read_text(encoding="utf-8") for path in site.rglob("*.css")]
+    assert not any("url(http" in style or "@import" in style for style in styles)
+
+
+def test_every_public_name_is_in_the_reference(site: Path) -> None:
+    inventory = InventoryFile.loads((site / "objects.inv").read_bytes(), uri="").data
+    known = {name for kind, names in inventory.items() if kind.startswith("py:") for name in names}
+    package = Path(aioredlock_ng.__file__).parent
+    modules = ["aioredlock_ng", "aioredlock_ng.events", "aioredlock_ng.fencing", "aioredlock_ng.testing"]
+    for part in ("compat", "integrations", "telemetry"):
+        files = sorted((package / part).glob("*.py"))
+        modules += [f"aioredlock_ng.{part}.{path.stem}" for path in files if not path.stem.startswith("_")]
+        modules += [f"aioredlock_ng.{part}"] if files else []
+    missing = [
+        f"{module}.{name}"
+        for module in modules
+        for name in getattr(import_module(module), "__all__", ())
+        if not name.startswith("__") and f"{module}.{name}" not in known
+    ]
+    assert missing == []
+
+
+def test_the_site_tells_nothing_of_the_machine_that_built_it(site: Path) -> None:
+    # The signature of a function whose default is `os.environ`, for one, would have all of it.
+    told = [path.name for path in site.rglob("*.html") if "environ({" in path.read_text(encoding="utf-8")]
+    assert told == []
+
+
+def test_doctests_pass(tmp_path: Path) -> None:
+    told = (build("doctest", tmp_path / "doctest") / "output.txt").read_text(encoding="utf-8")
+    assert "0 failures in tests" in told
+    assert "0 tests\n" not in told
