@@ -216,7 +216,7 @@ async def test_the_nth_time_is_chosen_and_other_names_do_not_count(redlock: Redl
 
 async def test_the_nth_holder_is_chosen(redlock: Redlock) -> None:
     for point in ("acquired", "released"):
-        with lose_at("order:42", point, nth=3):  # type: ignore[arg-type]
+        with lose_at("order:42", point, nth=3):
             for _ in range(2):
                 await handler(redlock, [])
             with pytest.raises(LockLost):

@@ -32,7 +32,7 @@ from aioredlock_ng import (
     Vote,
 )
 from aioredlock_ng.fencing import MAX_FENCE, FenceGuard, RedisFence, StaleFence
-from aioredlock_ng.testing import LocalNodes, LocalServer
+from aioredlock_ng.testing import LocalNodes, LocalServer, MemoryNodes, lose, lose_at, lose_lock
 
 if TYPE_CHECKING:
     import redis.asyncio
@@ -127,4 +127,18 @@ async def testing_kit() -> None:
         assert_type(nodes.urls, list[str])
         assert_type(nodes[0], LocalServer)
     async with LocalNodes(3) as nodes:
+        assert_type(nodes.redlock(ttl=1.0), Redlock)
         nodes.pause(0)
+
+
+async def testing_kit_in_memory() -> None:
+    nodes = MemoryNodes(3, latency=0.001, appendonly=True)
+    assert_type(nodes.redlock(ttl=1.0), Redlock)
+    async with Redlock(nodes, clock=nodes.clock) as redlock:
+        nodes.pause(0)
+        nodes.advance(5)
+        assert_type(len(nodes), int)
+        with lose_at("a", "checked", nth=2):
+            async with redlock.lock("a") as lease:
+                assert_type(await lose(lease), None)
+        assert_type(await lose_lock(redlock, b"a"), None)
