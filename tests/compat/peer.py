@@ -1,7 +1,8 @@
 """Drives one other library in an environment of its own, told what to do by lines of JSON; it never imports ours.
 
-`peer.py LIBRARY URL…` reads `{"do": "acquire", "name": …, "ttl": seconds}`, `{"do": "release"}` or `{"do": "value"}` and
-answers each with one line: whether it got the lock, None, or what the lock's keys shall hold.
+`peer.py LIBRARY URL…` reads `{"do": "acquire", "name": …, "ttl": seconds}`, `{"do": "release"}`, `{"do": "value"}` or
+`{"do": "count", "name": …, "file": …, "seconds": …}` and answers each with one line: whether it got the lock, None, what the
+lock's keys hold, or how often it counted.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 
@@ -31,6 +34,20 @@ class Peer:
     def value(self) -> str:
         """What the keys hold."""
         raise NotImplementedError
+
+    async def count(self, name: str, file: Path, seconds: float) -> int:
+        """Add one to the number in a file, whenever it has the lock, until the time is over."""
+        counted, end = 0, time.monotonic() + seconds
+        while time.monotonic() < end or not counted:
+            if not await self.acquire(name, 30.0):
+                await asyncio.sleep(0.001)
+                continue
+            before = int(file.read_text())
+            await asyncio.sleep(0.001)
+            file.write_text(str(before + 1))
+            counted += 1
+            await self.release()
+        return counted
 
 
 class Aioredlock(Peer):
@@ -116,7 +133,7 @@ class RedlockPy(Peer):
 
     def __init__(self, urls: list[str]) -> None:
         super().__init__(urls)
-        self._redlock = import_module("redlock").Redlock(urls, retry_count=1)
+        self._redlock = import_module("redlock").Redlock(urls, retry_count=1, retry_delay=0.001)
 
     async def acquire(self, name: str, ttl: float) -> bool:
         self.lock = self._redlock.lock(name, int(ttl * 1000))
@@ -168,6 +185,8 @@ async def main(library: str, urls: list[str]) -> None:
             answer = await peer.acquire(task["name"], task["ttl"])
         elif task["do"] == "release":
             await peer.release()
+        elif task["do"] == "count":
+            answer = await peer.count(task["name"], Path(task["file"]), task["seconds"])
         else:
             answer = peer.value()
         print(json.dumps(answer), flush=True)  # noqa: T201 - its answer

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import json
-import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +14,8 @@ import pytest
 
 from aioredlock_ng import Redlock
 from aioredlock_ng.compat.aioredlock import LockAcquiringError
-from benchmarks.clients import ALL, PYTHON_REDIS_LOCK
-from benchmarks.environments import ROOT, python_with
+from benchmarks.environments import ROOT
+from tests.compat.environments import python_of, variables
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.once, pytest.mark.timeout(300)]
 
 PROGRAM = Path(__file__).with_name("peer.py")
-REQUIREMENTS = {client.name: client.requirements for client in (*ALL, PYTHON_REDIS_LOCK)} | {
-    "redlock-py": ("redlock-py==1.0.8", "redis==8.1.0", "hiredis==3.5.0")
-}
 
 
 @dataclass(frozen=True)
@@ -46,7 +42,6 @@ class Way:
         return self.key_format.format(name=name)
 
 
-# docs/migrating.md says the same.
 WAYS = [
     Way("aioredlock"),
     Way("redis-py", nodes=1),
@@ -57,13 +52,12 @@ WAYS = [
 ]
 
 
-def python_of(library: str) -> Path:
-    """Return the interpreter of its environment; one process at a time makes what is missing."""
-    folder = ROOT / ".cache"
-    folder.mkdir(exist_ok=True)
-    with (folder / "peers.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        return python_with(library, REQUIREMENTS[library])
+def test_the_page_says_the_same() -> None:
+    page = (ROOT / "docs" / "migrating.md").read_text(encoding="utf-8")
+    for way in WAYS:
+        row = rf"^\| {way.library}\b[^|]* \| `{re.escape(way.key('order:42'))}` \| `\"{re.escape(way.key_format)}\"`[^|]* \|"
+        found = re.search(rf"{row} {'one' if way.nodes == 1 else 'N'} \|", page, re.MULTILINE)
+        assert found, row
 
 
 class Old:
@@ -81,6 +75,9 @@ class Old:
     async def value(self) -> str:
         return str(await self._asked(do="value"))
 
+    async def count(self, name: str, file: Path, seconds: float) -> int:
+        return int(await self._asked(do="count", name=name, file=str(file), seconds=seconds))
+
     async def _asked(self, **task: Any) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -93,9 +90,8 @@ class Old:
 @contextlib.asynccontextmanager
 async def old_process(library: str, urls: list[str]) -> AsyncIterator[Old]:
     python = await asyncio.to_thread(python_of, library)
-    variables = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(python, PROGRAM, library, *urls, stdin=pipe, stdout=pipe, env=variables)
+    process = await asyncio.create_subprocess_exec(python, PROGRAM, library, *urls, stdin=pipe, stdout=pipe, env=variables())
     try:
         yield Old(process)
     finally:
@@ -130,6 +126,53 @@ async def test_old_and_new_exclude_each_other(way: Way, three_nodes: NodeSet) ->
         assert await old.acquire("order")
         await old.release()
         assert not await redlock.locked("order")
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.library)
+async def test_no_count_is_lost_between_old_and_new(
+    way: Way, three_nodes: NodeSet, tmp_path: Path, manager_of: Callable[..., Aioredlock]
+) -> None:
+    """A counter that is read, and written a little later: two at the same time lose a count."""
+    urls, file, counted, old_is_done = three_nodes.urls[: way.nodes], tmp_path / "counter", [0, 0], asyncio.Event()
+    file.write_text("0")
+    patient = manager_of(three_nodes.urls, retry_count=1000, retry_delay_min=1.0, retry_delay_max=1.0)
+
+    async def once(index: int) -> None:
+        before = int(file.read_text())
+        await asyncio.sleep(0.001)
+        file.write_text(str(before + 1))
+        counted[index] += 1
+
+    async def let_those_in_who_poll() -> None:
+        await asyncio.sleep(0.005)
+
+    async def by_redlock() -> None:
+        while not old_is_done.is_set():
+            async with redlock.lock("order", ttl=30):
+                await once(0)
+            await let_those_in_who_poll()
+
+    async def by_the_changed_import() -> None:
+        while not old_is_done.is_set():
+            async with await patient.lock("order"):
+                await once(1)
+            await let_those_in_who_poll()
+
+    async with (
+        old_process(way.library, urls) as old,
+        Redlock(urls, key_format=way.key_format) as redlock,
+        asyncio.TaskGroup() as tasks,
+    ):
+        for _ in range(2):
+            tasks.create_task(by_redlock())
+        if way.library == "aioredlock":
+            tasks.create_task(by_the_changed_import())
+        old_counted = await old.count("order", file, 1.5)
+        old_is_done.set()
+    assert old_counted > 0
+    assert counted[0] > 0
+    assert (counted[1] > 0) == (way.library == "aioredlock")
+    assert int(file.read_text()) == old_counted + sum(counted)
 
 
 async def test_the_changed_import_and_aioredlock_exclude_each_other(

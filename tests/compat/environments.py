@@ -1,0 +1,33 @@
+"""The environments of the real libraries; they are made by benchmarks.environments, one at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import TYPE_CHECKING
+
+from benchmarks.clients import ALL, PYTHON_REDIS_LOCK
+from benchmarks.environments import ROOT, python_with
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["python_of", "variables"]
+
+REQUIREMENTS = {client.name: client.requirements for client in (*ALL, PYTHON_REDIS_LOCK)} | {
+    "redlock-py": ("redlock-py==1.0.8", "redis==8.1.0", "hiredis==3.5.0")
+}
+
+
+def python_of(library: str) -> Path:
+    """Return the interpreter of a library's environment; one process at a time makes what is missing."""
+    folder = ROOT / ".cache"
+    folder.mkdir(exist_ok=True)
+    with (folder / "environments.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        return python_with(library, REQUIREMENTS[library])
+
+
+def variables() -> dict[str, str]:
+    """Return the environment variables for it: nothing leads to the checkout."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
