@@ -1,0 +1,1 @@
+"""What listening to events costs a client, and what it costs where nobody listens."""

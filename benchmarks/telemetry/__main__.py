@@ -1,0 +1,92 @@
+"""`python -m benchmarks.telemetry`: a client's CPU time per cycle with each kind of sink, in turns; it judges nothing.
+
+With `--against COMMIT` an older version of the package, from before there were events, takes its turns too; with
+`--instructions` that one and "off" are compared by callgrind's count, which no other load on the machine disturbs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from aioredlock_ng.testing import LocalNodes
+from benchmarks.machine import describe
+from benchmarks.telemetry.processes import Driver, Subject, instructions, unpacked
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["main"]
+
+_SUBJECTS = (
+    Subject("nobody listens", "off"),
+    Subject("the log alone", "log"),
+    Subject("a sink that does nothing", "no-op"),
+    Subject("PrometheusSink", "prometheus"),
+    Subject("OpenTelemetrySink, no SDK", "otel-api"),
+    Subject("OpenTelemetrySink, SDK, 1 % of traces", "otel-sampled"),
+    Subject("OpenTelemetrySink, SDK, every trace", "otel-sdk"),
+)
+_NODES = 5
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command line; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.telemetry", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=21, help="how often everybody takes a turn (21)")
+    parser.add_argument("--cycles", type=int, default=5000, help="acquisitions and releases per turn (5000)")
+    parser.add_argument("--against", metavar="COMMIT", help="measure that version too, without sinks")
+    parser.add_argument("--instructions", action="store_true", help="count instructions instead; needs --against, valgrind")
+    parser.add_argument("--only", nargs="+", choices=[subject.kind for subject in _SUBJECTS], metavar="SINK", help="who")
+    asked = parser.parse_args(arguments)
+    if asked.instructions and not asked.against:
+        parser.error("--instructions compares two versions: say --against COMMIT")
+    with tempfile.TemporaryDirectory() as folder:
+        subjects = [subject for subject in _SUBJECTS if not asked.only or subject.kind in asked.only]
+        if asked.against:
+            subjects.append(Subject(asked.against, "off", unpacked(asked.against, Path(folder))))
+        for name, value in describe().items():
+            print(f"{name}: {value}")
+        (_count if asked.instructions else _time)(subjects, asked.rounds, asked.cycles)
+    return 0
+
+
+def _time(subjects: Sequence[Subject], rounds: int, cycles: int) -> None:
+    """In turns, and backwards every other time, so that nobody always comes after the same."""
+    took: dict[Subject, list[float]] = {subject: [] for subject in subjects}
+    with ExitStack() as stack:
+        urls = stack.enter_context(LocalNodes(_NODES)).urls
+        drivers = [stack.enter_context(Driver(subject, urls)) for subject in subjects]
+        for driver in drivers:
+            driver.cycles(cycles)
+        for turn in range(rounds):
+            for driver in drivers if turn % 2 else reversed(drivers):
+                took[driver.subject].append(driver.cycles(cycles))
+    first = took[subjects[0]]
+    print(f"{'':42}{'µs/cycle':>10}{'more':>10}{'ratio':>8}   medians of {rounds} rounds of {cycles} cycles")
+    for subject in subjects:
+        pairs = list(zip(took[subject], first, strict=True))
+        more, ratio = median(a - b for a, b in pairs), median(a / b for a, b in pairs)
+        print(f"{subject.name:42}{median(took[subject]) * 1e6:10.2f}{more * 1e6:10.2f}{ratio:8.3f}")
+
+
+def _count(subjects: Sequence[Subject], rounds: int, cycles: int) -> None:
+    """Only the first and the last: nobody listens, and the older version."""
+    pair = (subjects[0], subjects[-1])
+    counts: dict[Subject, list[float]] = {subject: [] for subject in pair}
+    with LocalNodes(_NODES) as nodes:
+        for turn in range(rounds):
+            for subject in pair:
+                counts[subject].append(instructions(subject, nodes.urls, cycles))
+                print(f"round {turn + 1}, {subject.name}: {counts[subject][-1]:,.0f} instructions per cycle", flush=True)
+    now, before = (median(counts[subject]) for subject in pair)
+    print(f"medians: {now:,.0f} and {before:,.0f}, ratio {now / before:.4f}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

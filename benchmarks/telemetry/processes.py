@@ -1,0 +1,97 @@
+"""Drivers as processes: in turns, for their CPU time, or one at a time under callgrind, for their instructions."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from benchmarks.environments import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+__all__ = ["Driver", "Subject", "instructions", "unpacked"]
+
+_DRIVER: Final = Path(__file__).with_name("driver.py")
+_COLLECTED: Final = re.compile(r"Collected : (\d+)")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is measured.
+
+    Attributes:
+        name: As the table has it.
+        kind: Which sink; a key of `driver.KINDS`.
+        source: The folder that holds the package.
+    """
+
+    name: str
+    kind: str
+    source: Path = ROOT
+
+    def command(self, urls: Sequence[str]) -> list[str]:
+        """The command line of its driver."""
+        return [sys.executable, str(_DRIVER), self.kind, *urls]
+
+    def variables(self) -> dict[str, str]:
+        """Its environment; strings hash alike in every process."""
+        return os.environ | {"PYTHONPATH": str(self.source), "PYTHONHASHSEED": "0"}
+
+
+class Driver:
+    """A running driver, usable with `with`."""
+
+    def __init__(self, subject: Subject, urls: Sequence[str]) -> None:
+        self.subject = subject
+        self._process = subprocess.Popen(
+            subject.command(urls), env=subject.variables(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        if self._line() != "ready":
+            raise RuntimeError(f"the driver of {subject.name!r} did not start; what it said is above")
+
+    def cycles(self, number: int) -> float:
+        """Run so many, and return the CPU seconds of one."""
+        assert self._process.stdin is not None
+        print(number, file=self._process.stdin, flush=True)
+        return float(self._line()) / number
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._process.communicate(timeout=20)
+
+
+def instructions(subject: Subject, urls: Sequence[str], cycles: int) -> float:
+    """Run a driver under callgrind twice, for `cycles` and twice as many; return the instructions of one cycle between."""
+    few, many = (_collected(subject, urls, number) for number in (cycles, 2 * cycles))
+    return (many - few) / cycles
+
+
+def _collected(subject: Subject, urls: Sequence[str], cycles: int) -> int:
+    callgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *subject.command(urls)]
+    done = subprocess.run(callgrind, env=subject.variables(), input=f"{cycles}\n", capture_output=True, text=True, check=True)
+    found = _COLLECTED.search(done.stderr)
+    assert found is not None, done.stderr
+    return int(found[1])
+
+
+def unpacked(commit: str, folder: Path) -> Path:
+    """Put a commit's package into `folder`; the checkout stays as it is."""
+    archive = subprocess.run(["git", "-C", str(ROOT), "archive", commit, "aioredlock_ng"], capture_output=True, check=True)
+    with tarfile.open(fileobj=BytesIO(archive.stdout)) as tar:
+        tar.extractall(folder, filter="data")
+    return folder
