@@ -1,0 +1,383 @@
+"""Locks of aiohttp handlers on real servers: who gets in, what the others are told, and what a loss does."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import aiohttp
+import httpx
+import pytest
+from aiohttp import web
+
+from aioredlock_ng import ConfigurationError, LockHeld, Redlock
+from aioredlock_ng.integrations.aiohttp import REDLOCK, LockUnavailable, check_locks, lease_of, locked, redlock_ctx
+from tests.integrations.serving import PATIENCE, aiohttp_client, held
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aiohttp.typedefs import Handler
+
+    from tests.support.node_set import NodeSet
+
+
+def make_app(handler: Any, path: str = "/accounts/{id}", **settings: Any) -> web.Application:
+    app = web.Application(**settings)
+    app.cleanup_ctx.append(redlock_ctx())
+    app.router.add_route("*", path, handler)
+    return app
+
+
+async def names(request: web.Request) -> web.Response:
+    return web.json_response([str(name) for name in lease_of(request).resources])
+
+
+class Stage:
+    """A handler that has begun, and goes on when it is told to."""
+
+    def __init__(self, **options: Any) -> None:
+        self.began, self.go, self.events = asyncio.Event(), asyncio.Event(), list[str]()
+        self.handler = locked("account:{id}", **options)(self.play)
+
+    async def play(self, request: web.Request) -> web.Response:
+        self.began.set()
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)  # a rollback that awaits
+            self.events.append("rolled back")
+            raise
+        return web.json_response({"fence": lease_of(request).fence})
+
+
+async def test_two_servers_let_one_request_in_at_a_time(nodes: NodeSet) -> None:
+    left, inside = [30], 0
+
+    @locked("account:{id}", blocking_timeout=PATIENCE)
+    async def take(request: web.Request) -> web.Response:
+        nonlocal inside
+        inside += 1
+        assert inside == 1
+        now = left[0]
+        await asyncio.sleep(0.001)
+        left[0] = now - 1
+        inside -= 1
+        return web.json_response(left[0])
+
+    async with aiohttp_client(make_app(take)) as one, aiohttp_client(make_app(take)) as two:
+        answers = await asyncio.gather(*((one, two)[n % 2].post("/accounts/a") for n in range(30)))
+    assert [answer.status_code for answer in answers] == [200] * 30
+    assert left == [0]
+    assert nodes.keys() == [set()] * 3
+
+
+@pytest.mark.parametrize(("options", "status"), [({}, 423), ({"held_status": 409, "retry_after": 7}, 409)])
+async def test_held_by_another_is_told_with_retry_after(
+    nodes: NodeSet, elsewhere: Redlock, options: dict[str, Any], status: int
+) -> None:
+    stage = Stage(**options)
+    stage.go.set()
+    async with aiohttp_client(make_app(stage.handler)) as client:
+        async with elsewhere.lock("account:42"):
+            refused = await client.post("/accounts/42")
+            other = await client.post("/accounts/43")
+        free = await client.post("/accounts/42")
+    assert (refused.status_code, refused.headers["Retry-After"]) == (status, str(options.get("retry_after", 1)))
+    assert refused.headers["Content-Type"].startswith("application/json")
+    assert refused.json() == {"detail": "locked by another request; try again"}
+    assert (other.status_code, free.status_code) == (200, 200)
+    assert free.json()["fence"] > 0
+
+
+async def test_a_request_waits_for_its_turn(nodes: NodeSet, elsewhere: Redlock) -> None:
+    stage = Stage(blocking_timeout=PATIENCE)
+    stage.go.set()
+    app = make_app(stage.handler)
+    async with aiohttp_client(app) as client:
+        async with elsewhere.lock("account:42"):
+            request = asyncio.create_task(client.post("/accounts/42"))
+            await eventually(lambda: app[REDLOCK].stats().waiting, within=PATIENCE)
+            assert not stage.began.is_set()
+        assert (await request).status_code == 200
+
+
+@pytest.mark.faults
+async def test_without_a_quorum_the_answer_is_503(nodes: NodeSet) -> None:
+    stage = Stage(blocking_timeout=0.2)
+    async with aiohttp_client(make_app(stage.handler)) as client:
+        nodes.pause(0)
+        nodes.pause(1)
+        answer = await client.post("/accounts/42")
+        nodes.restore()
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+        assert answer.json() == {"detail": "locks are not available; try again"}
+        assert not stage.began.is_set()
+        await eventually(lambda: nodes.keys() == [set()] * 3, within=PATIENCE)
+
+
+async def test_a_loss_cancels_the_handler_and_is_answered_by_503(nodes: NodeSet, elsewhere: Redlock) -> None:
+    stage = Stage()
+    async with aiohttp_client(make_app(stage.handler)) as client:
+        request = asyncio.create_task(client.post("/accounts/42"))
+        await stage.began.wait()
+        await elsewhere.force_release("account:42")
+        answer = await request
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+        assert answer.json() == {"detail": "the lock was lost; what was done is uncertain"}
+        assert stage.events == ["rolled back"]
+        stage.go.set()
+        assert (await client.post("/accounts/42")).status_code == 200
+
+
+@pytest.mark.parametrize("written", [b"", b"one\n"], ids=["prepared", "written"])
+async def test_a_loss_amid_a_stream_closes_the_connection_before_its_end(
+    nodes: NodeSet, elsewhere: Redlock, written: bytes
+) -> None:
+    began = asyncio.Event()
+
+    @locked("account:{id}")
+    async def stream(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        if written:
+            await response.write(written)
+        began.set()
+        await asyncio.sleep(PATIENCE)
+        return response
+
+    async with aiohttp_client(make_app(stream)) as client:
+        request = asyncio.create_task(client.get("/accounts/42"))
+        await began.wait()
+        assert held(nodes) == {"account:42"}
+        await elsewhere.force_release("account:42")
+        with pytest.raises(httpx.RemoteProtocolError):
+            await request
+
+
+async def test_a_stream_is_within_the_lock_and_a_returned_response_is_not(nodes: NodeSet) -> None:
+    seen: dict[str, set[str]] = {}
+
+    class Told(web.Response):
+        async def prepare(self, request: web.BaseRequest) -> Any:
+            seen["sent"] = held(nodes)
+            return await super().prepare(request)
+
+    @locked("account:{id}")
+    async def handler(request: web.Request) -> web.StreamResponse:
+        if request.match_info["id"] == "returned":
+            return Told(text="done")
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"one\n")
+        seen["streamed"] = held(nodes)
+        await response.write_eof()
+        return response
+
+    async with aiohttp_client(make_app(handler)) as client:
+        assert (await client.get("/accounts/streamed")).text == "one\n"
+        assert (await client.get("/accounts/returned")).text == "done"
+    assert seen == {"streamed": {"account:streamed"}, "sent": set()}
+    assert nodes.keys() == [set()] * 3
+
+
+@pytest.mark.parametrize("cancelling", [False, True], ids=["default", "handler_cancellation"])
+@pytest.mark.parametrize("waiting", [False, True], ids=["holding", "waiting"])
+async def test_a_client_that_gives_up_leaves_no_key(
+    nodes: NodeSet, elsewhere: Redlock, cancelling: bool, waiting: bool
+) -> None:
+    stage = Stage(blocking_timeout=None)
+    app = make_app(stage.handler)
+
+    async def begun(request: asyncio.Task[Any]) -> None:
+        await eventually(lambda: app[REDLOCK].stats().waiting if waiting else stage.began.is_set(), within=PATIENCE)
+        request.cancel()
+        await asyncio.wait([request])
+
+    async with aiohttp_client(app, handler_cancellation=cancelling) as client, aiohttp.ClientSession() as session:
+        request = asyncio.create_task(session.post(f"{client.base_url}/accounts/42"))
+        if waiting:
+            async with elsewhere.lock("account:42"):
+                await begun(request)
+                if cancelling:
+                    await eventually(lambda: app[REDLOCK].stats().waiting == 0, within=PATIENCE)
+        else:
+            await begun(request)
+        if cancelling:
+            await eventually(lambda: nodes.keys() == [set()] * 3, within=PATIENCE)
+            assert stage.events == ([] if waiting else ["rolled back"])
+        else:
+            await eventually(stage.began.is_set, within=PATIENCE)
+            assert held(nodes) == {"account:42"}
+            stage.go.set()
+            await eventually(lambda: nodes.keys() == [set()] * 3, within=PATIENCE)
+            assert stage.events == []
+
+
+async def test_the_handlers_own_errors_pass_as_they_are(nodes: NodeSet, elsewhere: Redlock) -> None:
+    caught: list[BaseException] = []
+
+    @web.middleware
+    async def catch(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except (LookupError, LockHeld) as error:
+            caught.append(error)
+            raise web.HTTPInternalServerError from error
+
+    @locked("account:{id}")
+    async def handler(request: web.Request) -> web.Response:
+        if request.match_info["id"] == "conflict":
+            raise web.HTTPConflict(text="sold out")
+        async with request.app[REDLOCK].lock("another", blocking_timeout=0):
+            raise LookupError
+
+    async with aiohttp_client(make_app(handler, middlewares=[catch])) as client:
+        conflict = await client.post("/accounts/conflict")
+        assert (conflict.status_code, conflict.text) == (409, "sold out")
+        assert (await client.post("/accounts/own")).status_code == 500
+        async with elsewhere.lock("another"):
+            assert (await client.post("/accounts/inner")).status_code == 500
+    assert list(map(type, caught)) == [LookupError, LockHeld]
+    assert nodes.keys() == [set()] * 3
+
+
+async def test_a_middleware_answers_in_the_apps_own_words(nodes: NodeSet, elsewhere: Redlock) -> None:
+    @web.middleware
+    async def catch(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except LockUnavailable as error:
+            told = type(error.__cause__).__name__
+            return web.json_response(told, status=error.status, headers={"Retry-After": error.headers["Retry-After"]})
+
+    async with (
+        aiohttp_client(make_app(locked("account:{id}")(names), middlewares=[catch])) as client,
+        elsewhere.lock("account:42"),
+    ):
+        answer = await client.post("/accounts/42")
+    assert (answer.status_code, answer.json(), answer.headers["Retry-After"]) == (423, "LockHeld", "1")
+
+
+ID = UUID(int=0xABC)
+
+GIVEN: list[tuple[str, Callable[..., Any], str, Any]] = [
+    ("/{id}", locked("a:{id}"), "/7", ["a:7"]),
+    ("/{id}", locked("a:{id}", path={"id": int}), "/007", ["a:7"]),
+    (r"/{id:\d+}", locked("a:{id}", path={"id": int}), "/007", ["a:7"]),
+    ("/{id}", locked("a:{id}", path={"id": UUID}), f"/{ID.hex}", [f"a:{ID}"]),
+    ("/{id}", locked("a:{id.hex}", path={"id": UUID}), f"/{str(ID).upper()}", [f"a:{ID.hex}"]),
+    ("/{item}", locked("{item}:{size}", query={"size": str}), "/x?size=a:b", ["x:a:b"]),
+    ("/{a}/{b}", locked("a:{a}", "a:{b}", path={"a": int, "b": int}), "/1/2", ["a:1", "a:2"]),
+    ("/{a}/{b}", locked("a:{a}", "a:{b}", path={"a": int, "b": int}), "/1/01", ["a:1"]),
+    ("/x", locked("cron"), "/x", ["cron"]),
+    ("/{id}", locked("a:{id}", path={"id": int}), "/x", "id is not possible: invalid literal for int() with base 10: 'x'"),
+    ("/{item}", locked("{item}:{size}", query={"size": str}), "/x", "size is missing"),
+    ("/{item}", locked("{item}:{size}", query={"size": str}), "/x:y?size=z", "{item} must not contain ':'"),
+    ("/x", locked("{size}", query={"size": str}), "/x?size=", None),
+]
+
+
+@pytest.mark.parametrize(("path", "lock", "url", "told"), GIVEN)
+async def test_one_value_is_one_lock_and_no_value_the_clients_mistake(
+    nodes: NodeSet, path: str, lock: Callable[..., Any], url: str, told: Any
+) -> None:
+    async with aiohttp_client(make_app(lock(names), path)) as client:
+        answer = await client.get(url)
+    if isinstance(told, list):
+        assert (answer.status_code, answer.json()) == (200, told)
+    else:
+        assert answer.status_code == 400
+        assert answer.json()["detail"] == told or told is None
+
+
+async def test_views_methods_apps_below_and_two_decorators(nodes: NodeSet) -> None:
+    class Shop:
+        @locked("shop:{id}")
+        async def buy(self, request: web.Request) -> web.StreamResponse:
+            return await names(request)
+
+    class Account(web.View):
+        @locked("view:{id}")
+        async def get(self) -> web.StreamResponse:
+            return await names(self.request)
+
+    @locked("outer:{id}")
+    @locked("inner:{id}")
+    async def both(request: web.Request) -> web.StreamResponse:
+        return web.json_response([lease_of(request).resource, *sorted(lease.resource for lease in app[REDLOCK].leases)])
+
+    app, below = make_app(Shop().buy, "/shop/{id}"), web.Application()
+    below.router.add_view("/view/{id}", Account)
+    below.router.add_post("/both/{id}", both)
+    app.add_subapp("/below", below)
+    async with aiohttp_client(app) as client:
+        assert (await client.get("/shop/1")).json() == ["shop:1"]
+        assert (await client.get("/below/view/1")).json() == ["view:1"]
+        assert (await client.post("/below/both/1")).json() == ["inner:1", "inner:1", "outer:1"]
+    assert nodes.keys() == [set()] * 3
+
+
+class _View(web.View):
+    @locked("a:{ix}")
+    async def get(self) -> web.StreamResponse:
+        return web.Response()
+
+
+@pytest.mark.parametrize(
+    ("path", "handler", "told"),
+    [
+        ("/{id}", locked("a:{ix}")(names), r"\* /\{id\}: the lock a:\{ix\} needs ix; variables of this path are: id"),
+        ("/{id}", locked("o:{id}")(locked("a:{ix}")(names)), "needs ix"),
+        ("/fixed", locked("a:{id}")(names), r"/fixed: .*variables of this path are: none; .*query="),
+        ("/{id}", _View, "needs ix"),
+        ("/{id}", locked("a:{id}", ttl=61.0)(names), "ttl"),
+        ("/{id}", locked("a:{id}", blocking_timeout=-1.0)(names), "blocking_timeout"),
+    ],
+)
+async def test_what_the_route_does_not_have_is_told_at_start(nodes: NodeSet, path: str, handler: Any, told: str) -> None:
+    app = make_app(handler, path)
+    with pytest.raises(ConfigurationError, match=told):
+        async with aiohttp_client(app):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: locked("a:{id"), "expected"),
+        (lambda: locked("a:{id}", path={"ix": int}), "path names ix, no placeholder"),
+        (lambda: locked("a:{id}", query={"ix": int}), "query names ix, no placeholder"),
+        (lambda: locked("a:{id}", path={"id": int}, query={"id": int}), "not from both"),
+        (lambda: locked("a:{id}", held_status=500), "held_status"),
+        (lambda: locked("a:{id}")(lambda request: None), "async def"),  # type: ignore[arg-type,return-value]
+    ],
+)
+def test_what_is_wrong_anyway_is_told_when_it_is_written(make: Callable[[], object], told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        make()
+
+
+async def test_a_lease_is_there_only_within_the_handler(nodes: NodeSet) -> None:
+    @web.middleware
+    async def ask(request: web.Request, handler: Handler) -> web.StreamResponse:
+        answer = await handler(request)
+        with pytest.raises(ConfigurationError, match="no lock is held for this request"):
+            lease_of(request)
+        return answer
+
+    async with aiohttp_client(make_app(locked("account:{id}")(names), middlewares=[ask])) as client:
+        assert (await client.get("/accounts/1")).json() == ["account:1"]
+
+
+async def test_a_manager_of_ones_own_is_opened_and_closed(nodes: NodeSet) -> None:
+    mine = Redlock(nodes.urls, ttl=3.0)
+    app = web.Application()
+    app.cleanup_ctx.append(redlock_ctx(mine))
+    check_locks(app)
+    async with aiohttp_client(app):
+        assert app[REDLOCK] is mine
+        assert mine.nodes[0].state != "down"
+    assert mine.nodes[0].state == "down"
