@@ -12,7 +12,12 @@ if TYPE_CHECKING:
 
     from aioredlock_ng import LockInfo, Redlock
 
-__all__ = ["Access"]
+__all__ = ["Access", "name_of"]
+
+
+def name_of(resource: str | bytes | float) -> str | bytes:
+    """The name of a resource; aioredis writes numbers as keys, too."""
+    return str(resource) if type(resource) in (int, float) else resource  # type: ignore[return-value]
 
 
 class Access:
@@ -50,7 +55,7 @@ class Access:
                 self._open = True
         return self._redlock
 
-    async def inspect(self, resource: str) -> LockInfo:
+    async def inspect(self, resource: str | bytes | float) -> LockInfo:
         """Who holds a lock.
 
         Raises:
@@ -58,7 +63,7 @@ class Access:
         """
         redlock = await self.redlock()
         with in_words_of_aioredlock():
-            return await redlock.inspect(resource)
+            return await redlock.inspect(name_of(resource))
 
     async def destroy(self) -> None:
         """Close it for good.

@@ -6,6 +6,8 @@ import math
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+from aioredlock_ng.compat._errors import LockError
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -89,8 +91,13 @@ class Lock:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """See `Aioredlock.unlock`. The body is not cancelled on loss, and nothing is raised here for one."""
-        await self.lock_manager.unlock(self)
+        """See `Aioredlock.unlock`; an exception of the body wins, with a note. The body is not cancelled on loss."""
+        try:
+            await self.lock_manager.unlock(self)
+        except LockError as error:
+            if exc is None:
+                raise
+            exc.add_note(str(error))
 
     def __eq__(self, other: object) -> bool:
         """Equal by manager, name and identifier."""

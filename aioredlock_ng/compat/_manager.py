@@ -9,7 +9,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng import LockReleased, QuorumUnreachable, Redlock
-from aioredlock_ng.compat._access import Access
+from aioredlock_ng.compat._access import Access, name_of
 from aioredlock_ng.compat._connections import nodes_of, sentinels_of, without_passwords
 from aioredlock_ng.compat._errors import LockAcquiringError, LockRuntimeError, in_words_of_aioredlock
 from aioredlock_ng.compat._lock import Lock
@@ -77,11 +77,13 @@ class Aioredlock:
         self._locks: dict[Any, Lock] = {}
         self._forget_at = _FORGET_FROM
 
-    async def lock(self, resource: str, lock_timeout: float | None = None, lock_identifier: str | None = None) -> Lock:
+    async def lock(
+        self, resource: str | bytes | float, lock_timeout: float | None = None, lock_identifier: str | None = None
+    ) -> Lock:
         """Acquire a lock.
 
         Args:
-            resource: Its name, which is its key on the nodes.
+            resource: Its name, or a number, which is its key on the nodes.
             lock_timeout: Seconds that it lives; None: `internal_lock_timeout`, renewed until it is released.
             lock_identifier: What `lock.id` shall be; known to this manager only, for `get_lock` and for asking again:
                 the nodes hold a token that is fresh for every attempt.
@@ -101,14 +103,13 @@ class Aioredlock:
             return Lock(self, resource, lock_identifier, lock_timeout).leased(held.lease)
         redlock = await self._access.redlock()
         with in_words_of_aioredlock():
-            wanted = redlock.lock(
-                resource,
+            lease = await redlock.lock(
+                name_of(resource),
                 ttl=lock_timeout or self.internal_lock_timeout,
                 blocking_timeout=(self.retry_count - 1) * (self.retry_delay_min + self.retry_delay_max) / 2,
                 auto_extend=lock_timeout is None,
                 on_lost="flag",
-            )
-            lease = await wanted.acquire()
+            ).acquire()
         lock = Lock(self, resource, lock_identifier or lease.token, lock_timeout).leased(lease)
         self._remember(lock)
         return lock
@@ -194,8 +195,7 @@ class Aioredlock:
     async def get_lock(self, resource: str, lock_identifier: str) -> Lock:
         """The lock that is held by this identifier.
 
-        Of a lock that is not this manager's own it gives a note: `valid` counts down, `is_locked()` asks, but it can be
-        extended and released only by the manager that acquired it.
+        Of another manager's lock it gives a note: `valid` counts down, but only its own manager can extend or release it.
 
         Raises:
             LockAcquiringError: It is not held, or by another identifier.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -226,6 +226,36 @@ async def test_leaving_the_context_releases_also_after_an_error(three_nodes: Nod
         await fails()
     assert not locks[0].valid
     assert not await manager.is_locked("order")
+
+
+async def test_an_exception_of_the_body_wins_over_a_lock_that_another_has(three_nodes: NodeSet, manager_of: Make) -> None:
+    old, new, begun = manager_of(three_nodes.urls), manager_of(three_nodes.urls, retry_count=20), asyncio.Event()
+
+    async def loses() -> None:
+        async with await old.lock("order", lock_timeout=0.5):
+            begun.set()
+            await asyncio.get_running_loop().create_future()
+
+    losing = asyncio.create_task(loses())
+    await begun.wait()
+    taken = await new.lock("order")
+    losing.cancel()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await losing
+    assert "another has it" in caught.value.__notes__[0]
+    await taken.release()
+
+
+@pytest.mark.parametrize("resource", [42, 4.5, b"raw\xff"])
+async def test_what_aioredis_takes_for_a_key_is_a_name(resource: Any, three_nodes: NodeSet, manager_of: Make) -> None:
+    manager = manager_of(three_nodes.urls, retry_count=1)
+    async with await manager.lock(resource) as lock:
+        assert lock.resource == resource
+        assert await lock.is_locked()
+        with pytest.raises(LockAcquiringError):
+            await manager.lock(resource)
+        if not isinstance(resource, bytes):
+            assert three_nodes.keys() == [{str(resource)}] * 3
 
 
 async def test_is_locked_takes_names_and_locks_only(three_nodes: NodeSet, manager_of: Make) -> None:
