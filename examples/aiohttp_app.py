@@ -8,49 +8,32 @@ Run it with as many processes as you like:
 """
 
 import asyncio
-from collections.abc import AsyncIterator
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
 
-from aioredlock_ng import LockLost, LockNotAcquired, Redlock
-
-REDLOCK = web.AppKey("redlock", Redlock)
+from aioredlock_ng.integrations.aiohttp import locked, redlock_ctx
 
 # Stands for your database: money per account. Reading and writing are two steps, and others come in between.
 balances: dict[str, int] = {"ann": 100, "bob": 100, "cid": 100}
 
 
-async def with_redlock(app: web.Application) -> AsyncIterator[None]:
-    async with Redlock.from_env() as redlock:
-        app[REDLOCK] = redlock
-        yield
-
-
-@web.middleware
-async def try_again(request: web.Request, handler: Handler) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except (LockNotAcquired, LockLost) as error:
-        raise web.HTTPServiceUnavailable(text="busy, try again", headers={"Retry-After": "1"}) from error
-
-
+# Busy for five seconds: 423. No quorum, or lost: 503.
+@locked("account:{from}", "account:{to}", query={"from": str, "to": str}, blocking_timeout=5)
 async def transfer(request: web.Request) -> web.Response:
     source, target, amount = request.query["from"], request.query["to"], int(request.query["amount"])
     if source == target or not {source, target} <= balances.keys():
         raise web.HTTPBadRequest(text="two different accounts that exist, please")
-    async with request.app[REDLOCK].lock(f"account:{source}", f"account:{target}", blocking_timeout=5):
-        before = balances[source], balances[target]
-        if before[0] < amount:
-            raise web.HTTPConflict(text=f"{source} has only {before[0]}")
-        await asyncio.sleep(0.005)  # the bookkeeping
-        balances[source], balances[target] = before[0] - amount, before[1] + amount
+    before = balances[source], balances[target]
+    if before[0] < amount:
+        raise web.HTTPConflict(text=f"{source} has only {before[0]}")
+    await asyncio.sleep(0.005)  # the bookkeeping
+    balances[source], balances[target] = before[0] - amount, before[1] + amount
     return web.json_response({source: balances[source], target: balances[target]})
 
 
 def create_app() -> web.Application:
-    app = web.Application(middlewares=[try_again])
-    app.cleanup_ctx.append(with_redlock)
+    app = web.Application()
+    app.cleanup_ctx.append(redlock_ctx())
     app.add_routes([web.post("/transfer", transfer)])
     return app
 

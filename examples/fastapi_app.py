@@ -8,44 +8,30 @@ Run it with as many processes as you like:
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from typing import Annotated
 
-from fastapi import FastAPI, HTTPException, Request
-from fastapi.responses import JSONResponse
+from fastapi import Depends, FastAPI, HTTPException
 
-from aioredlock_ng import LockLost, LockNotAcquired, Redlock
+from aioredlock_ng import Lease
+from aioredlock_ng.integrations.fastapi import lock_for, redlock_lifespan
 
 # Stands for your database: who has which seat. Looking and writing are two steps, and others come in between.
 seats: dict[str, str] = {}
 
-
-@asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    async with Redlock.from_env() as redlock:
-        app.state.redlock = redlock
-        yield
-
-
-async def try_again(request: Request, error: Exception) -> JSONResponse:
-    """Answer for a lock that was busy for too long, could not be had from a majority of nodes, or was lost."""
-    return JSONResponse({"detail": "busy, try again"}, status_code=503, headers={"Retry-After": "1"})
+# Held until the endpoint has returned; free before the response is sent. Busy for two seconds: 423. No quorum, or lost: 503.
+SeatLock = Annotated[Lease, Depends(lock_for("seat:{seat}", blocking_timeout=2), scope="function")]
 
 
 def create_app() -> FastAPI:
-    app = FastAPI(lifespan=lifespan)
-    app.add_exception_handler(LockNotAcquired, try_again)
-    app.add_exception_handler(LockLost, try_again)
+    app = FastAPI(lifespan=redlock_lifespan())
 
     @app.post("/seats/{seat}")
-    async def book(seat: str, buyer: str, request: Request) -> dict[str, str]:
-        # Inside the handler and not as a dependency: a dependency would give the lock back only after the response.
-        async with request.app.state.redlock.lock(f"seat:{seat}", blocking_timeout=2):
-            if seat in seats:
-                raise HTTPException(409, f"seat {seat} is taken")
-            await asyncio.sleep(0.02)  # the payment
-            seats[seat] = buyer
-        return {"seat": seat, "buyer": buyer}
+    async def book(seat: str, buyer: str, lease: SeatLock) -> dict[str, str | int | None]:
+        if seat in seats:
+            raise HTTPException(409, f"seat {seat} is taken")
+        await asyncio.sleep(0.02)  # the payment
+        seats[seat] = buyer
+        return {"seat": seat, "buyer": buyer, "fence": lease.fence}
 
     return app
 

@@ -56,3 +56,9 @@ async def test_a_lock_that_cannot_be_had_is_answered_with_try_again(clients: lis
     async with clients[0].post("/transfer", params={"from": "ann", "to": "bob", "amount": "1"}) as answer:
         assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
     assert aiohttp_app.balances["ann"] == 100
+
+
+async def test_an_account_is_named_once_though_it_is_both(clients: list[TestClient], nodes: NodeSet) -> None:
+    async with clients[0].post("/transfer", params={"from": "ann", "to": "ann", "amount": "1"}) as answer:
+        assert (answer.status, await answer.text()) == (400, "two different accounts that exist, please")
+    assert nodes.keys() == [set()] * 3

@@ -49,5 +49,5 @@ async def test_different_seats_do_not_wait_for_each_other(clients: list[httpx.As
 async def test_a_busy_lock_is_answered_with_try_again(clients: list[httpx.AsyncClient], nodes: NodeSet) -> None:
     async with Redlock(nodes.urls) as elsewhere, elsewhere.lock("seat:12"):
         answer = await clients[0].post("/seats/12", params={"buyer": "ann"})
-    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (423, "1")
     assert fastapi_app.seats == {}
