@@ -88,7 +88,7 @@ async def test_a_held_lock_is_an_ordinary_refusal_after_the_time_of_its_tries(th
         began = time.monotonic()
         with pytest.raises(LockAcquiringError, match="order"):
             await manager.lock("order")
-        assert 0.35 < time.monotonic() - began < 2
+        assert 0.35 < time.monotonic() - began < 10
     assert lock.valid
     await lock.release()
 
@@ -119,6 +119,7 @@ async def test_a_cancelled_lock_leaves_no_key(three_nodes: NodeSet, manager_of: 
     assert await holder.is_locked("order") is False
 
 
+@pytest.mark.faults
 async def test_no_majority_is_the_other_kind_of_error(three_nodes: NodeSet, manager_of: Make) -> None:
     manager = manager_of(three_nodes.urls, retry_count=2)
     lock = await manager.lock("order")
@@ -159,7 +160,7 @@ async def test_valid_turns_false_when_the_keys_are_gone(three_nodes: NodeSet, ma
     assert timed.valid
     for node in three_nodes:
         node.command("DEL", "watched", "timed")
-    await eventually(lambda: not watched.valid and not timed.valid, within=2)
+    await eventually(lambda: not watched.valid and not timed.valid)
     with pytest.raises(RuntimeError, match="not valid"):
         await manager.extend(watched)
     await manager.unlock(watched)
@@ -275,6 +276,7 @@ async def test_an_identifier_finds_its_lock_again(three_nodes: NodeSet, manager_
     again = await manager.get_lock("order", "worker-7")
     assert again == lock
     assert again.valid
+    assert again.lock_timeout is not None
     assert 15 <= again.lock_timeout <= 20
     asked = await manager.lock("order", lock_timeout=40, lock_identifier="worker-7")
     assert int(three_nodes[0].command("PTTL", "order")) > 30_000
@@ -377,6 +379,24 @@ async def test_many_that_begin_at_once_open_it_once(three_nodes: NodeSet, manage
     locks = await asyncio.gather(*(manager.lock(f"order-{number}") for number in range(50)))
     assert all(lock.valid for lock in locks)
     await asyncio.gather(*(lock.release() for lock in locks))
+
+
+@pytest.mark.faults
+async def test_a_first_use_that_is_cancelled_leaves_the_next_to_open_it(three_nodes: NodeSet, manager_of: Make) -> None:
+    manager = manager_of(three_nodes.urls)
+    for index in range(3):
+        three_nodes.pause(index)
+    try:
+        first = asyncio.create_task(manager.lock("order"))
+        await eventually(manager._access._opening.locked)
+        await asyncio.sleep(0)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+    finally:
+        three_nodes.restore()
+    async with await manager.lock("order"):
+        assert await manager.is_locked("order")
 
 
 async def test_ours_by_its_own_name_and_by_theirs_exclude_each_other(three_nodes: NodeSet, manager_of: Make) -> None:

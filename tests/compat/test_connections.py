@@ -148,7 +148,8 @@ async def test_tls_to_a_primary_takes_the_context(tls_server: LocalServer, tls_f
     context = ssl.create_default_context(cafile=str(tls_files.ca))
     sentinel = Sentinel(("127.0.0.1", free_port()), master="main", ssl_context=context)
     manager = manager_of([sentinel])
-    pool = manager._access._redlock._given[0]._node.connection_pool  # type: ignore[attr-defined]
+    connector: Any = manager._access._redlock._given[0]
+    pool = connector._node.connection_pool
 
     async def found() -> tuple[str, int]:
         return "localhost", tls_server.port

@@ -36,7 +36,7 @@ OTHER_DEFAULTS = {"redis_connections"}
 
 @pytest.fixture(scope="module")
 def real() -> dict[str, Any]:
-    command = [python_of("aioredlock"), "-W", "ignore", "-c", ASK]
+    command = [str(python_of("aioredlock")), "-W", "ignore", "-c", ASK]
     told = subprocess.run(command, env=variables(), capture_output=True, text=True, check=True, timeout=60)
     answer: dict[str, Any] = json.loads(told.stdout)
     return answer
