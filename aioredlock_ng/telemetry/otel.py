@@ -24,8 +24,8 @@ from aioredlock_ng.events import (
     RenewalFailed,
     WaiterWoken,
 )
-from aioredlock_ng.telemetry.buckets import HOLDS, ROUNDS, WAITS
-from aioredlock_ng.telemetry.nodes import NodeStates
+from aioredlock_ng.telemetry._buckets import HOLDS, ROUNDS, WAITS
+from aioredlock_ng.telemetry._states import NodeStates
 
 try:
     from opentelemetry import metrics, trace
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng import Vote
     from aioredlock_ng.events import Event
-    from aioredlock_ng.telemetry.nodes import NodeEvent
+    from aioredlock_ng.telemetry._states import NodeEvent
 
 __all__ = ["OpenTelemetrySink"]
 

@@ -23,8 +23,8 @@ from aioredlock_ng.events import (
     RenewalFailed,
     WaiterWoken,
 )
-from aioredlock_ng.telemetry.buckets import HOLDS, ROUNDS, WAITS
-from aioredlock_ng.telemetry.nodes import STATES, NodeStates
+from aioredlock_ng.telemetry._buckets import HOLDS, ROUNDS, WAITS
+from aioredlock_ng.telemetry._states import STATES, NodeStates
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from aioredlock_ng.events import Event
-    from aioredlock_ng.telemetry.nodes import NodeEvent
+    from aioredlock_ng.telemetry._states import NodeEvent
 
 __all__ = ["PrometheusSink"]
 

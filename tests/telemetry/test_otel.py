@@ -20,7 +20,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from aioredlock_ng import AcquireTimeout, LockHeld, Outcome, QuorumUnreachable, Redlock, Vote
 from aioredlock_ng.events import LeaseLost, LockAcquired, NodeDown, NodeQuarantined, NodeUp
-from aioredlock_ng.telemetry.buckets import HOLDS, WAITS
+from aioredlock_ng.telemetry._buckets import HOLDS, WAITS
 from aioredlock_ng.telemetry.otel import OpenTelemetrySink
 from tests.support.rig import WAY
 from tests.telemetry.doings import NAME, do_everything

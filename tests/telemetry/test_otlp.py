@@ -12,7 +12,7 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-from aioredlock_ng.telemetry.buckets import WAITS
+from aioredlock_ng.telemetry._buckets import WAITS
 from aioredlock_ng.telemetry.otel import OpenTelemetrySink
 from tests.telemetry.doings import NAME, do_everything
 
