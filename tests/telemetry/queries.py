@@ -42,6 +42,7 @@ class Query:
         match node:
             case promql_parser.VectorSelector():
                 labels = {matcher.name for matcher in node.matchers.matchers}
+                assert node.name
                 self.selected.setdefault(node.name, set()).update(labels - FROM_THE_SCRAPE)
             case promql_parser.MatrixSelector():
                 self._read(node.vector_selector)

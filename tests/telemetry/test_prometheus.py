@@ -251,7 +251,7 @@ sys.stdin.read()
             assert worker.stdout is not None
             assert worker.stdout.readline() == "ready\n"
         registry = CollectorRegistry()
-        MultiProcessCollector(registry, path=str(tmp_path))
+        MultiProcessCollector(registry, path=str(tmp_path))  # type: ignore[no-untyped-call]
         seen = exposed(registry)
         assert seen.value("acquire_wait_seconds_count") == 4
         assert seen.value("acquire_wait_seconds_bucket", le="0.025") == 4
