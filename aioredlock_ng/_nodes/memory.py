@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from aioredlock_ng._core.votes import Dropped, Unsent
 from aioredlock_ng._nodes.memory_server import MemoryServer
@@ -20,10 +20,12 @@ from aioredlock_ng._scripts import Command
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.port import NodeListener, Sink
 
 __all__ = ["MemoryNode", "MemoryServer"]
+
+_PUSH: Final = 0
+"""Stands for the number of a request among the answers, where nobody asked."""
 
 
 class MemoryNode:
@@ -42,7 +44,7 @@ class MemoryNode:
         # Each way is a queue: timers of one instant fire in any order, a connection does not.
         self._travelling: deque[int] = deque()
         self._inbox: deque[int] = deque()
-        self._answers: deque[tuple[int, Reply]] = deque()
+        self._answers: deque[tuple[int, Any]] = deque()
         self._waiting: dict[int, tuple[Command, Sink, int]] = {}
         self._owed: dict[bytes, Command] = {}
         self._sequence = 0
@@ -151,9 +153,13 @@ class MemoryNode:
         self.told(None)
 
     def told(self, keys: list[bytes] | None) -> None:
-        """The server says that keys changed."""
-        if self._listener is not None:
-            asyncio.get_running_loop().call_soon(self._pass_on, keys)
+        """The server says that keys changed: behind the answers that it has sent, as on any connection."""
+        loop = asyncio.get_running_loop()
+        if self._answers:
+            self._answers.append((_PUSH, keys))
+            loop.call_at(self._answered_at, self._answer, self._connections)
+        elif self._listener is not None:
+            loop.call_soon(self._pass_on, keys)
 
     def _pass_on(self, keys: list[bytes] | None) -> None:
         if self._listener is not None:
@@ -178,6 +184,9 @@ class MemoryNode:
         if connection != self._connections or not self._answers:
             return
         sequence, reply = self._answers.popleft()
+        if sequence == _PUSH:
+            self._pass_on(reply)
+            return
         _, sink, index = self._waiting.pop(sequence)
         if not self._waiting:
             self._drained.set()
