@@ -76,6 +76,19 @@ class Listener:
                 pass
 
 
+class LateSink(Sink):
+    """Notes whether anything was told before the answer came."""
+
+    def __init__(self, heard: Listener) -> None:
+        super().__init__()
+        self.heard = heard
+        self.late = False
+
+    def deliver(self, index: int, reply: Any) -> None:
+        self.late = not self.heard.told.empty()
+        super().deliver(index, reply)
+
+
 class Place(Protocol):
     """One server and ways to it."""
 
@@ -213,6 +226,23 @@ class NodeContract(GuardedContract):
             case "overwrite":
                 await place.put("a", "another", TTL)
         await heard.hears_of(b"a")
+
+    async def test_the_answer_that_refused_comes_before_what_is_told_because_of_it(self, place: Place) -> None:
+        holder, _ = await place.node()
+        waiter, heard = await place.node()
+        for key in (b"%d" % number for number in range(20)):
+            await ask(holder, acquire(b"one", key))
+            heard.forget()
+            refused, released = LateSink(heard), Sink()
+            refused.asks(acquire(b"two", key))
+            released.asks(release(b"one", key))
+            waiter.ask(refused, 0)
+            holder.ask(released, 0)
+            # Else the release was quicker.
+            if is_held(await refused.reply()):
+                assert not refused.late
+                await heard.hears_of(key)
+            await released.reply()
 
     async def test_a_node_is_not_told_of_its_own_release(self, place: Place) -> None:
         node, heard = await place.node()
