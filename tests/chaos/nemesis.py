@@ -207,10 +207,11 @@ class Nemesis:
                 continue
             name, token = locks[int(loss.pick * len(locks))]
             there = [node for node in range(len(self._nodes)) if node not in self._away]
-            at, deleted = await asyncio.to_thread(self._nodes.delete, there, name, token)
+            began, at, deleted = await asyncio.to_thread(self._nodes.delete, there, name, token)
             await asyncio.sleep(_REPAIRED_SECONDS)
             again = [node for node in there if node not in self._away and await self._has(node, name, token)]
-            self._history.write("delete", name=name, k=token[:8], s=at, n=list(deleted), c=list(deleted.values()), again=again)
+            there, counts = list(deleted), list(deleted.values())
+            self._history.write("delete", name=name, k=token[:8], a=began, s=at, n=there, c=counts, again=again)
 
     async def _has(self, node: int, name: str, token: str) -> bool:
         locks = await asyncio.to_thread(self._nodes.locks_if_up, node)

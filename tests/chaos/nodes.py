@@ -159,12 +159,12 @@ class Nodes:
         except (OSError, RuntimeError, RedisError):
             return None
 
-    def delete(self, indexes: Sequence[int], name: str, token: str) -> tuple[int, dict[int, int]]:
+    def delete(self, indexes: Sequence[int], name: str, token: str) -> tuple[int, int, dict[int, int]]:
         """Delete a lock's key on several nodes at once, where it has this value.
 
         Returns:
-            The instant at which so many had that no majority is left (if never, that just before the first was told),
-            and how many keys each node deleted; none for those that went away.
+            The instant just before the first was told, that at which so many were known to have deleted it that no majority
+            is left (if never, the first one), and how many keys each node deleted; none for those that went away.
         """
         word = _packed("EVAL", _DELETE, "1", name, token)
         addresses = self.addresses
@@ -190,7 +190,7 @@ class Nodes:
                         deleted[key.data] = int(reply[1:])
                         gone += [now()] * deleted[key.data]
         needed = len(gone) - len(addresses) // 2
-        return gone[needed - 1] if needed > 0 else began, dict(sorted(deleted.items()))
+        return began, gone[needed - 1] if needed > 0 else began, dict(sorted(deleted.items()))
 
 
 def _local(memory: str) -> LocalServer:

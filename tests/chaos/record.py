@@ -35,7 +35,7 @@ class Hold:
         lost: When the holder was told that it is lost; None: never.
         why: In the library's words.
         ended: When the holder was done, before it released; None: its process was killed.
-        gone: The release found that it was gone, which nobody had told.
+        gone: When its release was found to have come too late, which nobody had told.
         plain: Writes to plain registers: name, id read before, id written, instant.
         fenced: Writes to fenced ones: name, id read before, id written, outcome, instant.
     """
@@ -52,7 +52,7 @@ class Hold:
     lost: int | None = None
     why: str = ""
     ended: int | None = None
-    gone: bool = False
+    gone: int | None = None
     killed: int | None = None
     plain: list[list[Any]] = field(default_factory=list)
     fenced: list[list[Any]] = field(default_factory=list)
@@ -227,7 +227,7 @@ def _load_process(record: Record, path: Path, still: dict[str, list[tuple[int, i
                 hold = open_holds[line["i"]]
                 hold.lost, hold.why, hold.deadline = at, line["why"], line["d"] or FOREVER
             case "gone":
-                open_holds[line["i"]].gone = True
+                open_holds[line["i"]].gone = at
             case "fail":
                 record.fails.append(line | {"p": process})
             case "cut":

@@ -47,8 +47,11 @@ def _by_name(holds: list[Hold]) -> dict[str, list[Hold]]:
 
 
 def _deletions(record: Record) -> dict[tuple[str, str], int]:
-    """When the keys of a lock were first deleted on purpose, by its name and token."""
-    return {(delete["name"], delete["k"]): delete["t"] for delete in reversed(record.deletes)}
+    """Before when the keys of a lock were certainly not deleted on purpose, by its name and token.
+
+    Nodes may have deleted them, and others may hold the lock, before whoever deletes them has read one answer.
+    """
+    return {(delete["name"], delete["k"]): delete.get("a", delete["t"]) for delete in reversed(record.deletes)}
 
 
 def _overlaps(judgement: Judgement, name: str, holds: list[Hold], deleted: dict[tuple[str, str], int]) -> None:
@@ -191,7 +194,7 @@ def _needless_losses(judgement: Judgement, record: Record, unwell: Intervals, de
     """While a majority is well, no lease is lost, unless it was taken away, nodes forgot it, or its process stood still."""
     forgot = [fault for fault in record.faults if fault["k"] in FORGETTING]
     for hold in record.holds:
-        at = hold.lost or (hold.ended if hold.gone else None)
+        at = hold.lost or hold.gone
         if at is None:
             continue
         since = hold.got - int(record.ttl * NANO)

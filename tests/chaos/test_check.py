@@ -57,8 +57,11 @@ class Story:
         self.nemesis(healed, "heal", i=number)
         self.nemesis(well, "well", i=number)
 
-    def delete(self, at: float, token: str, again: tuple[int, ...] = (), on: tuple[int, ...] = (0, 1, 2)) -> None:
-        self.nemesis(at, "delete", name="a", k=token, s=self._at(at), n=on, c=[1] * len(on), again=again)
+    def delete(
+        self, at: float, token: str, again: tuple[int, ...] = (), on: tuple[int, ...] = (0, 1, 2), asked: float | None = None
+    ) -> None:
+        a, s = self._at(at if asked is None else asked), self._at(at)
+        self.nemesis(at, "delete", name="a", k=token, a=a, s=s, n=on, c=[1] * len(on), again=again)
 
     def told(self) -> tuple[list[str], list[str]]:
         """Kinds of violations, and kinds of what is not promised."""
@@ -139,6 +142,20 @@ def test_an_overlap_before_the_deletion_is_none_of_its_doing(story: Story) -> No
     story.hold("two", 499, 520)
     story.delete(500, "taken")
     assert story.told()[0] == ["overlap"]
+
+
+def test_keys_may_be_gone_before_their_deleter_has_read_one_answer(story: Story) -> None:
+    story.hold("one", 10, 520, lost=505, token="taken")
+    story.hold("two", 499, 520)
+    story.delete(500, "taken", asked=498)
+    assert story.told() == ([], ["two holders, the first one's keys were deleted", "lost: its keys were deleted"])
+
+
+def test_a_release_that_nodes_forgot_before_they_answered_it_is_no_needless_loss(story: Story) -> None:
+    number = story.hold("one", 10, 20)
+    story.fault(21, 22, 3_000, "flush", 1, 2)
+    story.event("one", 40, "gone", i=number)
+    assert story.told() == ([], ["lost: no majority was well"])
 
 
 def test_a_fence_below_an_earlier_one_is_found(story: Story) -> None:
