@@ -45,6 +45,9 @@ def settings_from(environ: Mapping[str, str], given: Mapping[str, Any]) -> tuple
             if word.lower() not in values:
                 raise ConfigurationError(f"{PREFIX}{name.upper()} must be one of {', '.join(values)}, got {word!r}")
             options[name] = values[word.lower()]
+    if f"{PREFIX}OWNER" in environ and "owner" not in given:
+        owner = environ[f"{PREFIX}OWNER"]
+        options["owner"] = {"true": True, "false": False}.get(owner.lower(), owner)
     if f"{PREFIX}KEY_FORMAT" in environ and "key_format" not in given:
         options["key_format"] = environ[f"{PREFIX}KEY_FORMAT"]
     return urls, options

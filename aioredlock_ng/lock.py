@@ -102,7 +102,7 @@ class Lock:
             holding = await acquisition.future
             if holding.phase is Phase.RELEASED:
                 raise RedlockClosed("the Redlock was closed in the instant in which this acquisition was granted")
-            engine.tell_acquired(acquisition, holding)
+            engine.taken(acquisition, holding)
         except asyncio.CancelledError:
             engine.cancelled(acquisition)
             raise

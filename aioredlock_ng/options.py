@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from aioredlock_ng._core.keys import KeyFormat
+from aioredlock_ng._core.owners import checked_owner
 from aioredlock_ng._core.validity import MIN_VALIDITY_SHARE, drift_of, least_ttl, ttl_ms
 from aioredlock_ng.errors import ConfigurationError
 
@@ -43,6 +44,8 @@ class Options:
         fencing: Give every lease a fencing token.
         recovery_guard: "auto": a node that lost its memory grants nothing for the guard time, but a wholly new set of
             nodes may vote at once. "strict": that waits too. None: no guard.
+        owner: Text of the label beside the keys of leases that live longer than a moment; True: host, process and task;
+            False: no label.
     """
 
     ttl: float = 10.0
@@ -55,6 +58,7 @@ class Options:
     close_timeout: float = 1.0
     fencing: bool = True
     recovery_guard: str | None = "auto"
+    owner: str | bool = True
 
     def __post_init__(self) -> None:
         """Check everything that can be checked without I/O."""
@@ -72,6 +76,7 @@ class Options:
             raise ConfigurationError(f"fencing must be True or False, not {type(self.fencing).__name__}")
         if self.recovery_guard not in ("auto", "strict", None):
             raise ConfigurationError(f"recovery_guard must be 'auto', 'strict' or None, got {self.recovery_guard!r}")
+        checked_owner(self.owner)
         self.check_ttl(self.ttl)
 
     def check_ttl(self, value: object) -> float:
@@ -91,6 +96,11 @@ class Options:
                 f" - 0.002 - node_timeout >= {share}, that is ttl >= {least:.4g}; raise ttl or lower node_timeout"
             )
         return ttl
+
+    @property
+    def keeps_own_keys(self) -> bool:
+        """True where the library has keys of its own beside the locks' on every node."""
+        return self.fencing or self.recovery_guard is not None
 
     @property
     def guard_ms(self) -> int:

@@ -12,6 +12,7 @@ __all__ = [
     "LockInfo",
     "NodeAnswer",
     "NodeFacts",
+    "Owner",
     "Refused",
     "RoundTrips",
     "Severity",
@@ -37,6 +38,21 @@ class NodeAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class Owner:
+    """Who says that it holds a lock: the label that a lease writes beside its keys once it is a tenth of a second old.
+
+    Attributes:
+        label: Host, process and task, or what the option `owner` says.
+        fence: The lease's fence; None without fencing.
+        since: Since when, in seconds since 1970 by the holder's wall clock.
+    """
+
+    label: str
+    fence: int | None
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
 class LockInfo:
     """Who holds a lock.
 
@@ -49,6 +65,7 @@ class LockInfo:
         remaining: Seconds until expiry alone takes the quorum away: the q-th largest remaining time, silent nodes
             counted as 0. Infinite for keys without expiry.
         answers: One per node.
+        owner: Who holds it; None where the holder wrote no label, or has only just begun.
     """
 
     resource: str
@@ -58,6 +75,7 @@ class LockInfo:
     total: int
     remaining: float
     answers: tuple[NodeAnswer, ...]
+    owner: Owner | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 from aioredlock_ng._core.fencing import slot_of
 from aioredlock_ng._core.inspection import lock_info
 from aioredlock_ng._core.keys import KeyFormat, resource_name
+from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.validity import ttl_ms, watch_after
 from aioredlock_ng._core.votes import acquire_vote
@@ -25,7 +26,6 @@ from aioredlock_ng._nodes.fleet import Fleet
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._nodes.outbox import Outbox
 from aioredlock_ng._nodes.port import NodeState
-from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
 from aioredlock_ng.doctor import PROBE, WATCH, diagnose
 from aioredlock_ng.environment import settings_from
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.port import Node
+    from aioredlock_ng._scripts import Command
     from aioredlock_ng._scripts.kinds import LockKind
     from aioredlock_ng.events import EventSink
 
@@ -71,6 +72,8 @@ class Redlock:
         fencing: Give every lease a fencing token, `lease.fence`. False: plain `SET NX PX`, no repair of lost keys.
         recovery_guard: "auto": a node that lost its memory (restart, flush, failover) grants nothing for `max_ttl` and
             a second, but a wholly new set of nodes may vote at once. "strict": that waits too. None: no guard.
+        owner: What `inspect` shows of who holds a lock: a label beside the keys of leases that live longer than a tenth of a
+            second. True: host, process and task; False: no label.
         sinks: Called with every event (see `aioredlock_ng.events`), beside the log; must be quick and not block.
         clock: Seconds that never jump back; for simulation. Default: boot time, which goes on during suspend.
         wall_clock: Seconds since 1970, only for the value of fences; their order never depends on it.
@@ -94,6 +97,7 @@ class Redlock:
         close_timeout: float = 1.0,
         fencing: bool = True,
         recovery_guard: Literal["auto", "strict"] | None = "auto",
+        owner: str | bool = True,
         sinks: Iterable[EventSink] = (),
         clock: Callable[[], float] = boottime,
         wall_clock: Callable[[], float] | None = None,
@@ -110,6 +114,7 @@ class Redlock:
             close_timeout=close_timeout,
             fencing=fencing,
             recovery_guard=recovery_guard,
+            owner=owner,
         )
         self._keys = KeyFormat(key_format)
         self._life = self._life_of(self._options.ttl)
@@ -287,7 +292,9 @@ class Redlock:
             QuorumUnreachable: Too few nodes answered to say.
             ConfigurationError, RedlockClosed: As everywhere.
         """
-        replies = await self._poll(name, Command(MUTEX.inspect, (self._keys.key(name),)))
+        key = self._keys.key(name)
+        labels = (owner_key(key),) if self._options.owner and self._options.keeps_own_keys else ()
+        replies = await self._poll(name, self._kind.inspecting((key,), labels))
         return lock_info(resource_name((name,)), [node.address for node in self._nodes], replies)
 
     async def force_release(self, name: str | bytes) -> int:

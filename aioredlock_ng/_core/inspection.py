@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from aioredlock_ng._core.owners import read_owner
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.votes import acquire_vote
 from aioredlock_ng.records import LockInfo, NodeAnswer
@@ -29,13 +30,15 @@ def lock_info(resource: str, addresses: Sequence[str], replies: Sequence[Reply])
     lives = sorted(map(_life, holding), reverse=True)
     quorum = quorum_of(len(answers))
     remaining = lives[quorum - 1] if len(lives) >= quorum else 0.0
-    return LockInfo(resource, remaining > 0.0, token, count, len(answers), remaining, answers)
+    owners = (read_owner(reply[0][2], token) for reply in holding if len(reply[0]) > 2) if token is not None else ()
+    owner = next((owner for owner in owners if owner is not None), None)
+    return LockInfo(resource, remaining > 0.0, token, count, len(answers), remaining, answers, owner)
 
 
 def _answer(address: str, reply: Reply) -> NodeAnswer:
     if not isinstance(reply, list):
         return NodeAnswer(address, None, None, acquire_vote(address, reply).detail)
-    remaining, token = reply[0]
+    remaining, token = reply[0][:2]
     if remaining == -2:
         return NodeAnswer(address, None, None)
     return NodeAnswer(address, token.decode("utf-8", "backslashreplace"), remaining / 1000 if remaining >= 0 else None)

@@ -31,9 +31,10 @@ class Batch:
 
     Args:
         context: The engine's surroundings.
-        command: What to ask; its keys are those of the holdings, in order.
+        command: What to ask; its keys begin with those of the holdings, in order.
         holdings: Whom it is about.
         started: Instant before the first byte is queued.
+        keys: How many keys the holdings have; None: all of the command's.
         on_yes: Called with holdings that a quorum of nodes has; each is named once.
         on_no: Called for each that a quorum can no longer have, within the node timeout.
         on_unsure: Called for each of which neither can be known any more.
@@ -51,6 +52,7 @@ class Batch:
 
     __slots__ = (
         "_answered",
+        "_asked",
         "_confirmed",
         "_context",
         "_full",
@@ -80,6 +82,7 @@ class Batch:
         holdings: Sequence[Holding],
         started: float,
         *,
+        keys: int | None = None,
         on_yes: Callable[[Batch, Sequence[Holding]], None],
         on_no: Callable[[Holding], None],
         on_unsure: Callable[[Holding], None],
@@ -99,6 +102,7 @@ class Batch:
         self.open = self._pending = True
         self._late = False
         self.started = started
+        self._asked = len(command.keys) if keys is None else keys
         self.replies: list[Reply] = [None] * len(context.fleet.nodes)
         self._full = self._partial = self._answered = 0
         self._settled: set[Holding] = set()
@@ -115,7 +119,7 @@ class Batch:
         """See `Sink.deliver`."""
         self.replies[index] = reply
         self._answered += 1
-        if reply == len(self.command.keys):
+        if reply == self._asked:
             self._full += 1
         elif type(reply) is list:
             self._partial += 1
@@ -200,7 +204,7 @@ class Batch:
     def _count(self, position: int, holding: Holding) -> tuple[int, int]:
         """How many nodes have it, and how many certainly do not."""
         yes = no = 0
-        asked = len(self.command.keys)
+        asked = self._asked
         end = position + len(holding.spec.keys)
         for reply in self.replies:
             if reply == asked:

@@ -26,7 +26,15 @@ class Releases:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    def send(self, spec: LockSpec, token: bytes, replies: list[Reply], ttl: float, now: float) -> Round:
+    def send(
+        self,
+        spec: LockSpec,
+        token: bytes,
+        replies: list[Reply],
+        ttl: float,
+        now: float,
+        label_keys: tuple[bytes, ...] = (),
+    ) -> Round:
         """Release on every node that may have set the attempt's keys.
 
         Nothing is awaited: when this returns, the commands are queued behind the acquire on each connection, so no
@@ -38,9 +46,10 @@ class Releases:
             replies: The answers to the attempt so far; nodes that certainly set nothing are not asked.
             ttl: Seconds that the keys live at most; a release is owed to an unreachable node for so long.
             now: The engine's clock.
+            label_keys: Of the labels beside the keys, if there may be any.
         """
         context, keys = self._context, spec.keys
-        command = spec.kind.releasing(keys, token, now + ttl)
+        command = spec.kind.releasing(keys, token, now + ttl, label_keys)
         indexes: Sequence[int] = range(len(replies))
         # Granted or not answered yet is the usual case: no call per node then.
         if replies.count(GRANTED) + replies.count(None) < len(replies):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from aioredlock_ng._engine.labels import Labels
     from aioredlock_ng._engine.wheel import Wheel
     from aioredlock_ng._nodes.fleet import Fleet
     from aioredlock_ng.events import EventSink
@@ -66,6 +67,7 @@ class Context:
             event is made.
         fences: Proposes fences.
         wall_us: Microseconds of the wall clock, for fences only.
+        labels: What is written beside the keys of leases that live longer; None: nothing.
         doubt: Told when a node said that it is quarantined.
         quarantine: Why a node cannot leave quarantine, in the server's words; "" where it only has to wait.
     """
@@ -82,6 +84,7 @@ class Context:
     emit: EventSink
     tell: EventSink | None
     wall_us: Callable[[], int]
+    labels: Labels | None
     doubt: Callable[[], None]
     quarantine: Callable[[int], str]
     fences: FenceClock = field(default_factory=FenceClock)

@@ -14,6 +14,7 @@ from aioredlock_ng._engine.cleanup import Releases, outlast_cancellation
 from aioredlock_ng._engine.context import Context, Expiring
 from aioredlock_ng._engine.extender import Extender
 from aioredlock_ng._engine.guard import Guard
+from aioredlock_ng._engine.labels import Labels
 from aioredlock_ng._engine.round import TIMEOUT_WIDTH, Round
 from aioredlock_ng._engine.twins import Twins
 from aioredlock_ng._engine.waiting import Lines
@@ -87,6 +88,7 @@ class Engine:
             emit=emit,
             tell=tell,
             wall_us=wall_us,
+            labels=Labels(options.owner, clock, wall_us) if options.owner and options.keeps_own_keys else None,
             doubt=self._doubt,
             quarantine=lambda index: self.guard.refusal(index) if self.guard is not None else "",
         )
@@ -175,8 +177,12 @@ class Engine:
         if (tell := self.context.tell) is not None:
             tell(AcquireCancelled(acquisition.resource, acquisition.waited, acquisition.attempts))
 
-    def tell_acquired(self, acquisition: Acquisition, holding: Holding) -> None:
+    def taken(self, acquisition: Acquisition, holding: Holding) -> None:
         """In the caller's own task: it has its lease."""
+        labels = self.context.labels
+        if labels is not None and labels.by_task:
+            task = asyncio.current_task()
+            holding.taken_by = "" if task is None else task.get_name()
         if (tell := self.context.tell) is not None:
             pairs = zip(self.context.fleet.nodes, holding.granted, strict=True)
             votes = tuple(acquire_vote(node.address, reply, "not waited for") for node, reply in pairs)

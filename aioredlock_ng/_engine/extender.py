@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
+from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.validity import RETRY_SHARE, SILENT_SHARE, deadline_of, renew_at, ttl_ms
 from aioredlock_ng._engine.batch import BATCH, Batch
 from aioredlock_ng._engine.repair import Repairs
@@ -215,6 +216,7 @@ class Extender:
         now = self._context.clock()
         unwatched: list[Holding] = []
         due: dict[float, list[Holding]] = {}
+        faded: list[Holding] = []
         for holding in list(holdings):
             holding.slot = None
             if holding.deadline <= now:
@@ -227,6 +229,8 @@ class Extender:
                 self._put(holding, holding.deadline)
             else:
                 due.setdefault(holding.ttl, []).append(holding)
+                if now >= holding.labelled_until > 0.0:
+                    faded.append(holding)
         self.watcher.watch(unwatched)
         for holding in unwatched:
             if holding.phase is Phase.HELD:
@@ -234,6 +238,7 @@ class Extender:
         for ttl, alike in due.items():
             for start in range(0, len(alike), BATCH):
                 self.renew(alike[start : start + BATCH], ttl)
+        self.watcher.watch(faded)
 
     def _watch_deadline(self, holding: Holding) -> None:
         """An exact timer: the wheel may be a slot early, and a loss must not be."""
@@ -257,7 +262,8 @@ class Extender:
             for index in range(len(holding.granted)):
                 if holding.repairing & (1 << index):
                     holding.granted[index] = None
-        release = self._releases.send(holding.spec, holding.token, holding.granted, holding.longest_ttl, now)
+        label_keys = tuple(map(owner_key, holding.spec.keys)) if holding.labelled_until else ()
+        release = self._releases.send(holding.spec, holding.token, holding.granted, holding.longest_ttl, now, label_keys)
         self._lines.freed(holding, now)
         return release
 

@@ -40,6 +40,8 @@ class Holding(LeaseState):
         timer: Set near the deadline.
         longest_ttl: The longest life that any node may have given its keys.
         watched: True once its keys are tracked.
+        taken_by: The name of the task that took it, for its label.
+        labelled_until: Instant at which its label is to be written again; 0.0 where it has none.
         told: True once its holder was told of it, where somebody listens: the end is told of those alone.
         changed_on: Bit per node that reported a change since all were last asked.
         repairing: Bit per node that a repair is under way to.
@@ -52,12 +54,14 @@ class Holding(LeaseState):
         "changed_on",
         "fence",
         "granted",
+        "labelled_until",
         "longest_ttl",
         "on_lost",
         "repairing",
         "since",
         "slot",
         "spec",
+        "taken_by",
         "task",
         "timer",
         "token",
@@ -92,6 +96,8 @@ class Holding(LeaseState):
         self.slot: set[Holding] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.longest_ttl = life.ttl
+        self.taken_by = ""
+        self.labelled_until = 0.0
         self.watched = self.told = False
         self.changed_on = self.repairing = 0
 

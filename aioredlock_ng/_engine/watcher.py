@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._engine.batch import BATCH, Batch
-from aioredlock_ng._scripts import Command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -58,13 +57,15 @@ class Watcher:
                     self._by_key[key] = holding
             keys = tuple(key for holding in part for key in holding.spec.keys)
             tokens = tuple(holding.token for holding in part for _ in holding.spec.keys)
-            command = Command(part[0].spec.kind.watch, keys, tokens)
+            labels = ((), ()) if self._context.labels is None else self._context.labels.words(part)
+            command = part[0].spec.kind.watching(keys, tokens, labels)
             started = self._context.clock()
             Batch(
                 self._context,
                 command,
                 part,
                 started,
+                keys=len(keys),
                 on_yes=_nothing,
                 on_no=self._lose,
                 on_unsure=_unsure,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from hashlib import sha1
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aioredlock_ng._core.guard import Trust, read_marker
 from aioredlock_ng._core.keys import OWN_KEYS
@@ -257,7 +257,12 @@ class MemoryServer:
         return self._whose(command.keys, tokens, by)
 
     def _watch(self, command: Command, by: Connection) -> Reply:
-        return self._whose(command.keys, command.args, by)
+        n = len(command.keys) if len(command.args) <= len(command.keys) else len(command.keys) // 2
+        tokens, labels = command.args[:n], command.args[n:]
+        for at, key in enumerate(command.keys[n:]):
+            if self.get(command.keys[at]) == tokens[at]:
+                self.set(key, _bytes(labels[2 * at + 1]), int(labels[2 * at]) / 1000, by)
+        return self._whose(command.keys[:n], tokens, by)
 
     def _whose(self, keys: Sequence[bytes], tokens: Sequence[bytes | int], by: Connection) -> Reply:
         """Read the keys, which leaves them tracked: their number when all hold their tokens, else an answer for each."""
@@ -269,10 +274,21 @@ class MemoryServer:
         return len(answers) if set(answers) == {1} else answers
 
     def _release(self, command: Command, by: Connection) -> Reply:
-        return sum(self.delete(key, by) for key in command.keys if self.get(key) == command.args[0])
+        token = command.args[0]
+        n = int(command.args[1]) if len(command.args) > 1 else len(command.keys)
+        ours = [at for at, key in enumerate(command.keys[:n]) if self.get(key) == token]
+        for at in ours:
+            self.delete(command.keys[at], by)
+            if n < len(command.keys):
+                self.delete(command.keys[n + at], by)
+        return len(ours)
 
     def _inspect(self, command: Command, by: Connection) -> Reply:
-        return [[self.pttl(key), self.get(key) or b""] for key in command.keys]
+        n = int(command.args[0]) if command.args else len(command.keys)
+        answers: list[list[Any]] = [[self.pttl(key), self.get(key) or b""] for key in command.keys[:n]]
+        for answer, label_key in zip(answers, command.keys[n:], strict=False):
+            answer.append(self.get(label_key) or b"")
+        return answers
 
     def _force_release(self, command: Command, by: Connection) -> Reply:
         keys = command.keys

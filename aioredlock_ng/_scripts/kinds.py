@@ -16,6 +16,10 @@ FENCES: Final = b"aioredlock_ng:fences"
 """The fence counters: a sorted set, slots by their highest fence."""
 
 
+Labels = tuple[tuple[bytes, ...], tuple[bytes | int, ...]]
+"""The keys of labels, and for each its life in milliseconds and its text."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockKind:
     """A kind of lock.
@@ -73,9 +77,21 @@ class LockKind:
         """Delete keys whoever holds them, so that their holder does not set them again."""
         return Command(FORCE_RELEASE, (*keys, FENCES), (fence, *slots)) if self.fencing else Command(FORCE_RELEASE, keys)
 
-    def releasing(self, keys: tuple[bytes, ...], token: bytes, owed_until: float) -> Command:
-        """Delete those keys that hold the token."""
+    def watching(self, keys: tuple[bytes, ...], tokens: tuple[bytes, ...], labels: Labels = ((), ())) -> Command:
+        """Ask who holds the keys, and be told of changes; with labels, write them beside the keys that hold their tokens."""
+        return Command(self.watch, (*keys, *labels[0]), (*tokens, *labels[1]))
+
+    def inspecting(self, keys: tuple[bytes, ...], label_keys: tuple[bytes, ...] = ()) -> Command:
+        """Ask who holds the keys, and for how long; with the keys of their labels, also what these say."""
+        return Command(self.inspect, (*keys, *label_keys), (len(keys),) if label_keys else ())
+
+    def releasing(
+        self, keys: tuple[bytes, ...], token: bytes, owed_until: float, label_keys: tuple[bytes, ...] = ()
+    ) -> Command:
+        """Delete those keys that hold the token, and their labels."""
         packed = None
+        if label_keys:
+            return Command(self.release, (*keys, *label_keys), (token, len(keys)), owed_until)
         if len(keys) == 1:
             key = keys[0]
             packed = self.release_one.fill(len(key), key, len(token), token)

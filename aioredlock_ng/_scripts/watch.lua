@@ -1,11 +1,15 @@
--- Tells whether leases still hold their keys, and leaves those keys tracked on this connection. Writes nothing.
--- KEYS     the keys of all leases in the batch
--- ARGV[i]  token that KEYS[i] must hold
--- Returns  #KEYS when every key holds its token, else an array per key: 1 ours, 0 missing or of another type, -1 another's.
--- MGET and not GET: see extend.lua.
+-- Tells whether leases still hold their keys, and leaves those keys tracked on this connection. Writes nothing but labels.
+-- KEYS     the keys of all leases in the batch; then, with labels, the key of each one's label
+-- ARGV[i]  token that KEYS[i] must hold; then, with labels, for each key how many milliseconds its label lives, and the label
+-- Returns  the number of the leases' keys when every key holds its token, else an array per key: 1 ours, 0 missing or of
+--          another type, -1 another's.
+-- MGET and not GET: see extend.lua. pcall: a label that cannot be written is no harm to the lease.
+local n = #KEYS
+local labelled = #ARGV > n
+if labelled then n = n / 2 end
 local ours, answers = 0, {}
-for first = 1, #KEYS, 1000 do
-  local holders = redis.call('MGET', unpack(KEYS, first, math.min(first + 999, #KEYS)))
+for first = 1, n, 1000 do
+  local holders = redis.call('MGET', unpack(KEYS, first, math.min(first + 999, n)))
   for i, holder in ipairs(holders) do
     local at = first + i - 1
     if holder == ARGV[at] then
@@ -16,5 +20,10 @@ for first = 1, #KEYS, 1000 do
     end
   end
 end
-if ours == #KEYS then return ours end
+if labelled then
+  for i = 1, n do
+    if answers[i] == 1 then redis.pcall('SET', KEYS[n + i], ARGV[n + 2 * i], 'PX', ARGV[n + 2 * i - 1]) end
+  end
+end
+if ours == n then return ours end
 return answers

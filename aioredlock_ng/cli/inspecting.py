@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from .demo.interruption import Interruption
 from .exits import reported
 from .settings import JsonOption, KeyFormatOption, NameArgument, NodeOption, NodeTimeoutOption, manager, name_of
-from .shown import as_dict, holder, life, print_json, safe
+from .shown import as_dict, fence, holder, life, owner, print_json, safe
 
 if TYPE_CHECKING:
     from aioredlock_ng import LockInfo, Redlock
@@ -47,6 +48,9 @@ def _print(info: LockInfo) -> None:
     resource = safe(info.resource)
     if info.held:
         head = f"{resource}: held by {holder(info.token)} on {info.nodes} of {info.total} nodes, {life(info.remaining)}"
+        if info.owner is not None:
+            since = datetime.fromtimestamp(info.owner.since, tz=UTC).isoformat(timespec="milliseconds")
+            head += f"\n  owner {owner(info)}, fence {fence(info)}, since {since}"
     elif info.token is not None:
         head = f"{resource}: free; no majority of the {info.total} nodes has the same key"
     else:

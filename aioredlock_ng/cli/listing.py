@@ -16,7 +16,7 @@ from .demo.interruption import Interruption
 from .exits import reported, say
 from .scan import Scan
 from .settings import JsonOption, KeyFormatOption, NodeOption, NodeTimeoutOption, manager_and_format, name_of
-from .shown import as_dict, holder, life, print_json, safe
+from .shown import as_dict, holder, life, owner, print_json, safe
 
 if TYPE_CHECKING:
     from aioredlock_ng import LockInfo, Redlock
@@ -56,7 +56,7 @@ def ls(
         Console().print(_table(locks))
     else:
         for lock in locks:
-            words = (safe(lock.resource), f"{lock.nodes}/{lock.total}", life(lock.remaining), holder(lock.token))
+            words = (safe(lock.resource), f"{lock.nodes}/{lock.total}", life(lock.remaining), holder(lock.token), owner(lock))
             sys.stdout.write("\t".join(words) + "\n")
 
 
@@ -70,9 +70,10 @@ async def _scan(redlock: Redlock, scan: Scan) -> list[LockInfo]:
 
 
 def _table(locks: list[LockInfo]) -> Table:
-    table = Table("lock", "nodes", "remaining", "token", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table("lock", "nodes", "remaining", "token", "owner", box=box.SIMPLE_HEAD, pad_edge=False)
     for lock in locks:
         style = "" if lock.held else "dim"
-        words = (safe(lock.resource), f"{lock.nodes} of {lock.total}", life(lock.remaining), holder(lock.token))
+        held_by = holder(lock.token), owner(lock)
+        words = (safe(lock.resource), f"{lock.nodes} of {lock.total}", life(lock.remaining), *held_by)
         table.add_row(*(Text(word, style=style) for word in words))
     return table

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from typing import Annotated
 
 import typer
+
+from aioredlock_ng._core.owners import MAX_LABEL
+from aioredlock_ng.environment import PREFIX
 
 from .child import Child
 from .exits import HELD, LOST, USAGE, reported, say
@@ -38,6 +43,12 @@ def run(
         float, typer.Option(min=0, metavar="SECS", help="When the lock is lost: from SIGTERM to the child's group to SIGKILL.")
     ] = 5.0,
     lost_code: Annotated[int, typer.Option(min=0, max=255, help="Exit status when the lock was lost.")] = LOST,
+    owner: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="What inspect and top show of the holder; else host, process, command.", show_default=False
+        ),
+    ] = None,
     node: NodeOption = None,
     node_timeout: NodeTimeoutOption = None,
     key_format: KeyFormatOption = None,
@@ -59,7 +70,9 @@ def run(
         say("run", "-n and -w contradict each other; give one of them")
         raise typer.Exit(USAGE)
     with reported("run"):
-        redlock = manager(node, ttl=ttl, node_timeout=node_timeout, key_format=key_format)
+        if owner is None and f"{PREFIX}OWNER" not in os.environ:
+            owner = _owner(command[0])
+        redlock = manager(node, ttl=ttl, node_timeout=node_timeout, key_format=key_format, owner=owner)
         lock = redlock.lock(*map(name_of, names), blocking_timeout=0.0 if no_wait else wait)
         child = Child(command)
         try:
@@ -67,3 +80,9 @@ def run(
         finally:
             child.close()
     raise typer.Exit(status)
+
+
+def _owner(program: str) -> str:
+    text = f"{socket.gethostname()}:{os.getpid()}:{os.path.basename(program)}"
+    text = "".join(char if char.isprintable() else "?" for char in text)
+    return text.encode()[:MAX_LABEL].decode(errors="ignore")

@@ -10,10 +10,11 @@ from hiredis import pack_command
 from aioredlock_ng import QuorumUnreachable
 from aioredlock_ng._core.inspection import lock_info
 from aioredlock_ng._core.keys import OWN_KEYS
+from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.votes import Refusal, acquire_vote
 from aioredlock_ng._nodes.question import Question
-from aioredlock_ng._scripts import Command, Request
+from aioredlock_ng._scripts import Request
 from aioredlock_ng._scripts.kinds import MUTEX
 
 if TYPE_CHECKING:
@@ -99,12 +100,16 @@ class Scan:
             if cursor == b"0":
                 return keys
 
-    async def _look(self, keys: Sequence[bytes]) -> list[LockInfo]:
+    async def _look(self, keys: Sequence[bytes], *, labelled: bool = True) -> list[LockInfo]:
         nodes = self._redlock.engine().context.fleet.nodes
-        replies = await self._redlock.engine().poll(Command(MUTEX.inspect, tuple(keys)))
-        if len(keys) > 1 and any(isinstance(reply, Refusal) for reply in replies):
+        labels = tuple(map(owner_key, keys)) if labelled else ()
+        replies = await self._redlock.engine().poll(MUTEX.inspecting(tuple(keys), labels))
+        if any(isinstance(reply, Refusal) for reply in replies):
             # A key that is another type there, or that this user may not read, spoils the answer for all: one by one.
-            return [lock for key in keys for lock in await self._look([key])]
+            if len(keys) > 1:
+                return [lock for key in keys for lock in await self._look([key])]
+            if labelled:
+                return await self._look(keys, labelled=False)
         addresses = [node.address for node in nodes]
         locks = []
         for place, key in enumerate(keys):

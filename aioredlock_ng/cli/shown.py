@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aioredlock_ng import LockInfo
 
-__all__ = ["as_dict", "holder", "life", "print_json", "safe"]
+__all__ = ["as_dict", "fence", "holder", "life", "owner", "print_json", "safe"]
 
 _SHORT = 8
 """Characters of a token that tell it from others; a whole one is enough to release the lock with."""
@@ -32,6 +32,16 @@ def holder(token: str | None) -> str:
     if token is None:
         return "-"
     return safe(token if len(token) <= _SHORT else f"{token[:_SHORT]}…")
+
+
+def owner(info: LockInfo) -> str:
+    """Who holds it, as far as the holder said."""
+    return "-" if info.owner is None else safe(info.owner.label)
+
+
+def fence(info: LockInfo) -> str:
+    """The holder's fence, as far as the holder said."""
+    return "-" if info.owner is None or info.owner.fence is None else str(info.owner.fence)
 
 
 def life(seconds: float | None) -> str:

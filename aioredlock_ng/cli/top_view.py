@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from .shown import as_dict, holder, life, safe
+from .shown import as_dict, fence, holder, life, owner, safe
 
 if TYPE_CHECKING:
     from aioredlock_ng import LockInfo, NodeState
@@ -82,7 +82,9 @@ def draw(frame: Frame, height: int | None) -> Group:
         words = state.state if not state.reason else f"{state.state}: {safe(state.reason)}"
         took = "-" if trip is None else f"{trip * 1000:.1f} ms"
         nodes.add_row(state.address, Text(words, style=_STYLES.get(state.state, "red")), took, lane.text(), state.server)
-    locks = Table("lock", "holder", "nodes", "on", "remaining", "seen for", box=box.SIMPLE_HEAD, pad_edge=False)
+    locks = Table(
+        "lock", "holder", "owner", "fence", "nodes", "on", "remaining", "seen for", box=box.SIMPLE_HEAD, pad_edge=False
+    )
     # Around each table are two empty lines and its head of two, and the last line tells what does not fit.
     room = len(frame.locks) if height is None else max(1, height - len(frame.nodes) - 9)
     for lock, age in frame.locks[:room]:
@@ -93,6 +95,8 @@ def draw(frame: Frame, height: int | None) -> Group:
         cells = (
             safe(lock.resource),
             holder(lock.token),
+            owner(lock),
+            fence(lock),
             f"{lock.nodes}/{lock.total}",
             marks,
             life(lock.remaining),

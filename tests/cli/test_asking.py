@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -38,6 +39,22 @@ async def test_inspect_tells_who_holds_a_lock(cli: Cli, three_nodes: NodeSet) ->
         assert lines[0].startswith(f"order:42: held by {lease.token[:8]}… on 3 of 3 nodes, ")
         assert len(lines) == 4
         assert lease.token not in "".join(lines)
+
+
+async def test_inspect_ls_and_top_tell_who_the_holder_says_it_is(cli: Cli) -> None:
+    with cli.holding("order:42", "--owner", "the nightly import"):
+        await eventually(lambda: json.loads(cli("inspect", "order:42", "--json").stdout)["owner"] is not None, PATIENCE)
+        owner = json.loads(cli("inspect", "order:42", "--json").stdout)["owner"]
+        assert owner["label"] == "the nightly import"
+        assert f"  owner the nightly import, fence {owner['fence']}, since 20" in cli("inspect", "order:42").stdout
+        assert cli("ls").stdout.rstrip().endswith("\tthe nightly import")
+        shown = cli("top", "--once").stdout
+        assert "the nightly import" in shown
+        assert str(owner["fence"]) in shown
+    with cli.holding("order:43"):
+        await eventually(lambda: json.loads(cli("inspect", "order:43", "--json").stdout)["owner"] is not None, PATIENCE)
+        label = json.loads(cli("inspect", "order:43", "--json").stdout)["owner"]["label"]
+        assert re.fullmatch(r"[^:]+:\d+:\w+", label)
 
 
 def test_inspect_writes_nothing(cli: Cli, three_nodes: NodeSet) -> None:

@@ -180,6 +180,31 @@ class NodeContract(GuardedContract):
         assert await ask(node, Command(MUTEX.watch, (b"a",), (b"one",))) == 1
         assert await ask(node, Command(MUTEX.watch, (b"a", b"b"), (b"two", b"two"))) == [-1, 0]
 
+    async def test_labels_are_written_beside_the_keys_that_hold_their_tokens_alone(self, place: Place) -> None:
+        node, _ = await place.node()
+        await ask(node, acquire(b"one", b"a"))
+        await ask(node, acquire(b"two", b"b"))
+        labels = (b"o:a", b"o:b", b"o:c"), (TTL, b"of a", TTL, b"of b", TTL, b"of c")
+        watching = MUTEX.watching((b"a", b"b", b"c"), (b"one", b"one", b"one"), labels)
+        assert await ask(node, watching) == [1, -1, 0]
+        answers = await ask(node, MUTEX.inspecting((b"a", b"b", b"c"), labels[0]))
+        assert [label for _, _, label in answers] == [b"of a", b"", b""]
+        ((left, label),) = await ask(node, MUTEX.inspecting((b"o:a",)))
+        assert (label, TTL - WITHIN * 1000 < left <= TTL) == (b"of a", True)
+        watching = MUTEX.watching((b"a",), (b"one",), ((b"o:a",), (TTL, b"again")))
+        assert await ask(node, watching) == 1
+        assert (await ask(node, MUTEX.inspecting((b"a",), (b"o:a",))))[0][2] == b"again"
+
+    async def test_a_release_deletes_the_labels_of_what_it_deletes(self, place: Place) -> None:
+        node, _ = await place.node()
+        for key, token in ((b"a", b"one"), (b"b", b"two")):
+            await ask(node, acquire(token, key))
+            await ask(node, MUTEX.watching((key,), (token,), ((b"o:" + key,), (TTL, b"label"))))
+        until = asyncio.get_running_loop().time() + 60
+        assert await ask(node, MUTEX.releasing((b"a", b"b"), b"one", until, (b"o:a", b"o:b"))) == 1
+        answers = await ask(node, MUTEX.inspecting((b"a", b"b"), (b"o:a", b"o:b")))
+        assert [answer[1:] for answer in answers] == [[b"", b""], [b"two", b"label"]]
+
     async def test_force_release_deletes_whoever_holds_it(self, place: Place) -> None:
         node, _ = await place.node()
         await ask(node, acquire(b"one", b"a"))

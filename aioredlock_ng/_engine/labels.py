@@ -1,0 +1,48 @@
+"""What is written beside the keys of a lease that lives long enough to be asked about; it sends nothing itself."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.owners import label_life, owner_key, pack_owner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aioredlock_ng._engine.holding import Holding
+
+__all__ = ["Labels"]
+
+
+class Labels:
+    """Of one manager.
+
+    Args:
+        owner: The text of all labels; True: host, process and task.
+        clock: The engine's.
+        wall_us: Microseconds of the wall clock.
+    """
+
+    def __init__(self, owner: str | bool, clock: Callable[[], float], wall_us: Callable[[], int]) -> None:
+        self.by_task = owner is True
+        self._text = f"{socket.gethostname()}:{os.getpid()}" if isinstance(owner, bool) else owner
+        self._clock = clock
+        self._wall_us = wall_us
+
+    def words(self, holdings: Sequence[Holding]) -> tuple[tuple[bytes, ...], tuple[bytes | int, ...]]:
+        """The keys of the labels of these, and for each its life in milliseconds and its text."""
+        now, wall_us = self._clock(), self._wall_us()
+        keys: list[bytes] = []
+        args: list[bytes | int] = []
+        for holding in holdings:
+            life = label_life(holding.ttl)
+            holding.labelled_until = now + life / 2
+            text = f"{self._text}:{holding.taken_by}" if self.by_task else self._text
+            since_ms = (wall_us - int((now - holding.since) * 1e6)) // 1000
+            label = pack_owner(holding.token, holding.fence, since_ms, text)
+            for key in holding.spec.keys:
+                keys.append(owner_key(key))
+                args += (int(life * 1000), label)
+        return tuple(keys), tuple(args)
