@@ -105,8 +105,9 @@ def _sales(asked: argparse.Namespace) -> tuple[Sale, Sale]:
     common = {"buyers": asked.buyers, "workers": asked.workers, "patience": asked.patience}
     seconds = asked.seconds or (3.0 if asked.quick else 10.0)
     return (
-        Sale("1,000 requests", stock=800, requests=1000, seconds=10.0 if asked.quick else 20.0, **common),
-        Sale(f"{seconds:g} seconds", stock=_ENDLESS, requests=None, seconds=seconds, **common),
+        # A fifth of the buyers are to find it sold out.
+        Sale(f"{asked.requests:,} requests", asked.requests * 4 // 5, asked.requests, 10.0 if asked.quick else 20.0, **common),
+        Sale(f"{seconds:g} seconds", _ENDLESS, None, seconds, **common),
     )
 
 
@@ -120,6 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="one round of a few, short: to see that it runs, not for claims")
     parser.add_argument("--only", nargs="+", metavar="LOCK", help="names, or how they begin: " + "; ".join(e.name for e in ALL))
     parser.add_argument("--rounds", type=int, help="how often everybody takes a turn (3)")
+    parser.add_argument("--requests", type=int, default=1000, help="of the first sale (1000)")
     parser.add_argument("--seconds", type=float, help="length of the second sale (10)")
     parser.add_argument("--buyers", type=int, default=100, help="how many ask at once (100)")
     parser.add_argument("--workers", type=int, default=2, help="processes of the shop (2)")

@@ -48,6 +48,20 @@ class Sale:
     workers: int = 2
 
 
+class _Buyers(Driver):
+    """The crowd's process; its pipes are closed by the threads that read them, when it has ended."""
+
+    def _read(self) -> None:
+        super()._read()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def _drain(self) -> None:
+        super()._drain()
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+
+
 def take_turn(contestant: Contestant, sale: Sale, *, here: bool = False) -> dict[str, Any]:
     """Run one sale; `here`: in the running Python's environment instead of the contestant's own.
 
@@ -74,7 +88,7 @@ def _turn(stack: ExitStack, contestant: Contestant, sale: Sale, here: bool) -> d
     warm = {"path": "/nothing", "requests": 10 * sale.buyers, "seconds": _WARM_SECONDS, "patience": _WARM_SECONDS}
     real = {"path": "/buy", "requests": sale.requests, "seconds": sale.seconds, "patience": sale.patience}
     task = {"port": web.port, "connections": sale.buyers, "phases": [warm, real]}
-    buyers = stack.enter_context(Driver([str(crowds), str(_BUYERS)], variables(), task))
+    buyers = stack.enter_context(_Buyers([str(crowds), str(_BUYERS)], variables(), task))
     buyers.ready()
     buyers.phase(_WARM_SECONDS)
     wire = over_the_wire(watches)

@@ -48,20 +48,59 @@ class Web:
 
     def __init__(self, contestant: Contestant, urls: Sequence[str], stock: str, workers: int, python: Path) -> None:
         self._workers = workers
+        self._python = python
         self._folder = tempfile.TemporaryDirectory(prefix="flash-sale-")
         self._log = Path(self._folder.name) / "log"
         self._notes = Path(self._folder.name) / "notes"
         self._notes.mkdir()
-        self.port = free_port()
-        wanted = {
+        self._process: subprocess.Popen[bytes] | None = None
+        self._wanted = {
             "guard": contestant.guard,
             "settings": contestant.settings,
             "urls": list(urls),
             "stock": stock,
             "folder": str(self._notes),
         }
+        self.port = free_port()
+
+    def cpu_seconds(self) -> float:
+        """CPU seconds of all workers since their start; on Linux only, else 0."""
+        return sum(_cpu_seconds(int(note.name)) for note in self._noted())
+
+    def stop(self) -> list[dict[str, Any]]:
+        """End the shop in good order and return what its workers noted."""
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                for note in self._noted():
+                    _kill(int(note.name))
+                process.kill()
+                process.wait()
+        return [json.loads(note.read_text(encoding="utf-8")) for note in self._noted()]
+
+    def __enter__(self) -> Self:
+        try:
+            self._process = process = self._started()
+            end = time.monotonic() + _START_SECONDS
+            while len(self._noted()) < self._workers:
+                if process.poll() is not None or time.monotonic() > end:
+                    raise ShopFailed(f"the shop did not open: {self._log.read_text(errors='replace').strip()[-1500:]}")
+                time.sleep(0.02)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+        self._folder.cleanup()
+
+    def _started(self) -> subprocess.Popen[bytes]:
         options = {
-            "--workers": workers,
+            "--workers": self._workers,
             "--port": self.port,
             "--lifespan": "on",
             "--log-level": "warning",
@@ -72,44 +111,13 @@ class Web:
         words = [str(word) for pair in options.items() for word in pair]
         shop = ["-m", "uvicorn", "--factory", "benchmarks.flash_sale.shop:create_app", "--no-access-log"]
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [str(python), *shop, *words],
-                env=variables() | {SETTINGS: json.dumps(wanted)},
+            return subprocess.Popen(
+                [str(self._python), *shop, *words],
+                env=variables() | {SETTINGS: json.dumps(self._wanted)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
-
-    def cpu_seconds(self) -> float:
-        """CPU seconds of all workers since their start; on Linux only, else 0."""
-        return sum(_cpu_seconds(int(note.name)) for note in self._noted())
-
-    def stop(self) -> list[dict[str, Any]]:
-        """End the shop in good order and return what its workers noted."""
-        self._process.terminate()
-        try:
-            self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            for note in self._noted():
-                _kill(int(note.name))
-            self._process.kill()
-            self._process.wait()
-        return [json.loads(note.read_text(encoding="utf-8")) for note in self._noted()]
-
-    def __enter__(self) -> Self:
-        end = time.monotonic() + _START_SECONDS
-        while len(self._noted()) < self._workers:
-            if self._process.poll() is not None or time.monotonic() > end:
-                words = self._log.read_text(errors="replace").strip()[-1500:]
-                self.__exit__(None, None, None)
-                raise ShopFailed(f"the shop did not open: {words}")
-            time.sleep(0.02)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._process.poll() is None:
-            self.stop()
-        self._folder.cleanup()
 
     def _noted(self) -> list[Path]:
         return sorted(note for note in self._notes.iterdir() if note.suffix != ".new")
