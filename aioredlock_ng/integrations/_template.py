@@ -54,7 +54,7 @@ class Template:
     """
 
     def __init__(self, text: str) -> None:
-        if not isinstance(text, str) or not text:
+        if text == "" or not isinstance(text, str):
             raise ConfigurationError(f"a lock's name must be a str like 'order:{{order_id}}', got {text!r}")
         self.text = text
         self._literals = [""]

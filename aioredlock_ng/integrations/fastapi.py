@@ -5,7 +5,7 @@ Needs the extra `fastapi`. Nothing is imported or opened before a module of your
 
 # Annotations are read by FastAPI: no `from __future__ import annotations` here.
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -210,8 +210,8 @@ def check_locks(app: FastAPI, redlock: Redlock | None = None) -> None:
 
 def _check_routes(app: FastAPI, outer: frozenset[str], redlock: Redlock | None) -> None:
     # Since FastAPI includes routers by reference, the routes as they are served are what this function gives.
-    contexts = getattr(routing, "iter_route_contexts", iter)
-    for route in contexts(app.routes):
+    served: Callable[[Any], Iterable[Any]] = getattr(routing, "iter_route_contexts", iter)
+    for route in served(app.routes):
         path = outer | frozenset(getattr(route, "param_convertors", ()))
         mount = getattr(route, "original_route", route)
         if isinstance(mount, Mount) and isinstance(mount.app, FastAPI):
@@ -221,9 +221,10 @@ def _check_routes(app: FastAPI, outer: frozenset[str], redlock: Redlock | None) 
                 lock.check(route.endpoint, path, redlock)
             except ConfigurationError as error:
                 raise ConfigurationError(f"{route.path}: {lock!r}: {error}") from None
-            for status, response in lock.responses.items():
-                getattr(route, "responses", {}).setdefault(status, response)
-    app.openapi_schema = None
+            told = getattr(route, "responses", {})
+            if lock.responses.keys() - told.keys():
+                told |= {**lock.responses, **told}
+                app.openapi_schema = None  # made before, it lacks them
 
 
 def _locks(dependant: Any) -> Iterator[LockDependency]:

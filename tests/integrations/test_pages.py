@@ -1,0 +1,50 @@
+"""docs/fastapi.md and docs/aiohttp.md run as they stand, and their tables are what the code says."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioredlock_ng.integrations.aiohttp import locked
+from aioredlock_ng.integrations.fastapi import lock_for
+from tests.support.pages import blocks, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.node_set import NodeSet
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+# The built wheel is tested without its checkout.
+pages = pytest.mark.parametrize(
+    ("page", "function"), [("fastapi.md", lock_for), ("aiohttp.md", locked)] if DOCS.exists() else []
+)
+
+
+@pages
+async def test_the_pages_blocks_run_one_after_another(
+    page: str, function: Callable[..., Any], nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: dict[str, Any] = {"__name__": "page"}
+    for block in blocks(DOCS / page):
+        await run(block, nodes, monkeypatch, names)
+
+
+@pages
+def test_every_option_is_in_the_table_with_its_default(page: str, function: Callable[..., Any]) -> None:
+    table = (DOCS / page).read_text(encoding="utf-8").partition(f"## Options of `{function.__name__}`")[2]
+    options = {
+        name: parameter.default
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+    rows = {name: row[2] for row in re.findall(r"^\| ((`\w+`(?:, )?)+) \|([^|]*)\|", table, re.MULTILINE)
+            for name in re.findall(r"\w+", row[0])}  # fmt: skip
+    assert rows.keys() == options.keys()
+    for name in ("blocking_timeout", "held_status", "retry_after"):
+        assert re.match(r" \d+", rows[name])[0] == f" {options[name]:g}"  # type: ignore[index]
