@@ -13,11 +13,13 @@ from redis.asyncio import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError
 
 from aioredlock_ng import Redlock, Severity
+from aioredlock_ng._core.finding_kinds import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioredlock_ng.testing import LocalServer
+    from tests.support.node_set import NodeSet
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
@@ -132,3 +134,28 @@ def test_compose_starts_the_five_nodes_that_the_page_names() -> None:
     assert line.split(",") == [f"redis://{port}" for port in ports]
     for service in services.values():
         assert service["command"][-4:] == ["--save", "", "--appendonly", "no"]
+
+
+async def test_the_doctor_says_of_servers_like_those_of_compose_what_the_page_says(three_nodes: NodeSet) -> None:
+    three_nodes.found()
+    diagnosis = await Redlock(three_nodes.urls).diagnose(watch=0.2)
+    found = {finding.code: finding.severity for finding in diagnosis.findings}
+    assert found["same-host"] is Severity.WARNING
+    assert found["no-persistence"] is Severity.INFO
+    assert "says `same-host` and `no-persistence` there" in PAGE
+
+
+def test_what_the_page_says_that_the_doctor_says_is_what_it_can_say() -> None:
+    table = PAGE.partition("## Services that others run")[2].partition("Three instances")[0]
+    said = [line.strip("| ").rpartition("|")[2] for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(said) == 10
+    for words in said:
+        codes = re.findall(r"`([a-z0-9-]+)`", words)
+        assert codes, words
+        assert set(codes) <= KINDS.keys(), words
+        if ", an error" in words:
+            assert {KINDS[code].severity for code in codes} == {Severity.ERROR}, words
+        if ", a warning" in words or ", warnings" in words:
+            assert {KINDS[code].severity for code in codes} == {Severity.WARNING}, words
+        if "with the guard a remark" in words:
+            assert all(KINDS[code].guarded for code in codes), words

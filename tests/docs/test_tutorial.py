@@ -40,7 +40,9 @@ def test_the_tutorial_can_be_typed_at_the_prompt_that_it_names() -> None:
     assert "Traceback" not in told.stderr, told.stderr
     said = [line.removeprefix(">>> ").removeprefix("... ") for line in told.stdout.splitlines()]
     printed = "\n".join(line for line in said if line)
-    for shown in re.findall(r"print\(.*\)\s+# ([\[({b].*?[\])}'])(?::.*)?$", PAGE.read_text(encoding="utf-8"), re.MULTILINE):
-        assert shown in printed, shown
+    shown = re.findall(r"print\(.*\)\s+# ([\[({b].*[\])}'])", PAGE.read_text(encoding="utf-8"))
+    assert len(shown) == 5
+    for value in shown:
+        assert value in printed, value
     assert "the lock 'report' was lost after 0." in printed
     assert "rolled back" in printed
