@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -34,8 +35,7 @@ class MemoryNodes:
 
     Every `Redlock` that is made of them, by `redlock()` or by `Redlock(nodes)`, has connections of its own: such managers
     exclude and wake each other as those of several processes do. All that are open at one time must be on one event
-    loop. The faults have the names and meanings that `LocalNodes` gives them, and take effect before they return; they may be
-    called from any thread.
+    loop. The faults have the names and meanings that `LocalNodes` gives them; any thread may call them.
 
     Args:
         count: How many nodes.
@@ -49,8 +49,8 @@ class MemoryNodes:
     def __init__(self, count: int = 3, *, latency: float = 0.0, appendonly: bool = False) -> None:
         if count < 1:
             raise ConfigurationError(f"count must be at least 1, not {count}")
-        if not latency >= 0:
-            raise ConfigurationError(f"latency must be at least 0 seconds, not {latency}")
+        if not 0 <= latency < math.inf:
+            raise ConfigurationError(f"latency must be finite seconds, at least 0, not {latency}")
         self._nodes = [_Node(MemoryServer(f"memory-{index}", self.clock), appendonly) for index in range(count)]
         self._latency = latency
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -76,10 +76,10 @@ class MemoryNodes:
         it asks its lease, within half a second when it does not.
 
         Raises:
-            ConfigurationError: `seconds` is negative; time does not go back.
+            ConfigurationError: `seconds` is negative or infinite.
         """
-        if not seconds >= 0:
-            raise ConfigurationError(f"seconds must be at least 0, not {seconds}: time does not go back")
+        if not 0 <= seconds < math.inf:
+            raise ConfigurationError(f"seconds must be finite and at least 0, not {seconds}: time does not go back")
         self._do(partial(self._advance, seconds))
 
     def pause(self, index: int) -> None:
@@ -125,14 +125,8 @@ class MemoryNodes:
     def _opening(self, connection: _Connection) -> None:
         """A connection is about to be made, on the running loop."""
         loop = asyncio.get_running_loop()
-        if self._loop is not None and self._loop.is_closed():
-            # Managers that were never closed, of an earlier test: nobody is there to be told anything.
-            for node in self._nodes:
-                node.forget_connections()
-        elif self._loop is not None and self._loop is not loop:
-            raise ConfigurationError(
-                "these MemoryNodes are in use on another event loop; close the Redlock there first, or make others"
-            )
+        if self._live_loop() not in (None, loop):
+            raise ConfigurationError("these nodes are in use on another event loop; close the Redlock there, or make others")
         self._loop = loop
         connection.place.connections.append(connection)
         if connection.place.paused:
@@ -143,6 +137,15 @@ class MemoryNodes:
             connection.place.connections.remove(connection)
         if not any(node.connections for node in self._nodes):
             self._loop = None
+
+    def _live_loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop of the managers that are open."""
+        if self._loop is not None and self._loop.is_closed():
+            # They were never closed, perhaps by an earlier test: nobody is there to be told anything.
+            for node in self._nodes:
+                node.forget_connections()
+            self._loop = None
+        return self._loop
 
     def _running(self, index: int) -> None:
         if not self._nodes[index].server.up:
@@ -156,8 +159,8 @@ class MemoryNodes:
 
     def _do(self, fault: Callable[[], object]) -> None:
         """Do it where the managers are: connections belong to their event loop."""
-        loop = self._loop
-        if loop is None or loop.is_closed() or loop is _running_loop():
+        loop = self._live_loop()
+        if loop is None or loop is _running_loop():
             fault()
         elif loop.is_running():
             asyncio.run_coroutine_threadsafe(_done(fault), loop).result(_FAULT_SECONDS)

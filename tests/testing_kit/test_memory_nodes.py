@@ -269,6 +269,9 @@ def test_a_manager_that_was_never_closed_is_forgotten_with_its_loop() -> None:
         return redlock
 
     left = asyncio.run(leave())
+    nodes.restart(0)
+    nodes.wipe()
+    left = asyncio.run(leave())
 
     async def go_on() -> None:
         async with nodes.redlock() as redlock:
@@ -333,6 +336,7 @@ async def test_a_busy_loop_does_not_keep_a_thread_from_failing_for_ever(monkeypa
         (lambda: MemoryNodes(1, latency=-1), "latency"),
         (lambda: MemoryNodes(1, latency=float("nan")), "latency"),
         (lambda: MemoryNodes(1).advance(-1), "seconds"),
+        (lambda: MemoryNodes(1).advance(float("inf")), "seconds"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(wrong: Any, named: str) -> None:
