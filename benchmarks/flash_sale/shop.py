@@ -2,7 +2,7 @@
 
 uvicorn runs it by `--factory benchmarks.flash_sale.shop:create_app`, told by the environment variable `FLASH_SALE`, a
 JSON object: `guard` (a module of `guards`), `settings`, `urls`, `stock`, `folder`. Each worker leaves a file of its name in
-`folder` when it is ready, and writes into it what it did when it ends.
+`folder` when it is ready, and writes into it what it did when it ends; one that cannot open leaves the file `failed`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import importlib
 import json
 import os
 from collections import Counter
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +22,7 @@ from .guards import Refused
 from .till import Till
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from .guards import Guard
 
@@ -76,15 +76,19 @@ class Shop:
 def create_app() -> FastAPI:
     """Return the shop as the environment wants it."""
     wanted: dict[str, Any] = json.loads(os.environ[SETTINGS])
-    module = importlib.import_module(f"{__package__}.guards.{wanted['guard']}")
+    folder = Path(wanted["folder"])
+    with _told(folder):
+        module = importlib.import_module(f"{__package__}.guards.{wanted['guard']}")
     shops: list[Shop] = []
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        note = Path(wanted["folder"]) / str(os.getpid())
+        note = folder / str(os.getpid())
         till = await Till.connect(wanted["stock"])
-        async with module.opened(wanted["urls"], **wanted["settings"]) as guard:
-            await asyncio.gather(*(_used(guard, f"warm:{os.getpid()}:{number // 2}") for number in range(_WARM)))
+        async with AsyncExitStack() as stack:
+            with _told(folder):
+                guard = await stack.enter_async_context(module.opened(wanted["urls"], **wanted["settings"]))
+                await asyncio.gather(*(_used(guard, f"warm:{os.getpid()}:{number // 2}") for number in range(_WARM)))
             shops.append(Shop(guard, till))
             # Whole at once: whoever waits for it must never read half of it.
             _write(note, {})
@@ -111,6 +115,16 @@ async def _used(guard: Guard, name: str) -> None:
     with suppress(Refused):
         async with guard(name):
             await asyncio.sleep(0.01)
+
+
+@contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    """Note why a worker cannot open: uvicorn would start another one, again and again."""
+    try:
+        yield
+    except Exception as error:
+        _write(folder / "failed", {"error": f"{type(error).__name__}: {error}"})
+        raise
 
 
 def _write(note: Path, what: dict[str, Any]) -> None:

@@ -86,6 +86,8 @@ class Web:
             self._process = process = self._started()
             end = time.monotonic() + _START_SECONDS
             while len(self._noted()) < self._workers:
+                if (why := self._notes / "failed").exists():
+                    raise ShopFailed(f"the shop cannot open: {json.loads(why.read_text(encoding='utf-8'))['error']}")
                 if process.poll() is not None or time.monotonic() > end:
                     raise ShopFailed(f"the shop did not open: {self._log.read_text(errors='replace').strip()[-1500:]}")
                 time.sleep(0.02)
@@ -120,7 +122,7 @@ class Web:
             )
 
     def _noted(self) -> list[Path]:
-        return sorted(note for note in self._notes.iterdir() if note.suffix != ".new")
+        return sorted(note for note in self._notes.iterdir() if note.name.isdigit())
 
 
 def _kill(pid: int) -> None:
