@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from taskiq import SimpleRetryMiddleware, TaskiqEvents, TaskiqState
-from taskiq_redis import ListQueueBroker
+from taskiq_redis import RedisStreamBroker
 
 from aioredlock_ng import LockLost, LockNotAcquired, Redlock
 
@@ -24,8 +24,9 @@ retries = SimpleRetryMiddleware(
     default_retry_count=20, default_retry_label=True, types_of_exceptions=(LockNotAcquired, LockLost)
 )
 url = os.environ.get("BROKER", "redis://127.0.0.1:6379")
-# Without socket_timeout: since redis-py 8 its default ends an idle worker's wait for tasks, and the worker, after 5 s.
-broker = ListQueueBroker(url, socket_timeout=None).with_middlewares(retries)
+# Acknowledged when done: what a killed worker had is given to another, under a lock of its own, which is to end as well.
+# Without socket_timeout: with one, redis-py 8 swallows a cancellation on Python 3.11, and a worker told to stop would not.
+broker = RedisStreamBroker(url, unacknowledged_lock_timeout=10, socket_timeout=None).with_middlewares(retries)
 redlock = Redlock.from_env()  # opened in the worker: a Redlock belongs to one event loop and one process
 
 

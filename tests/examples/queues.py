@@ -1,9 +1,15 @@
-"""Real workers of a job queue and real producers, as processes of their own, over accounts that are files."""
+"""Real workers of a job queue and real producers, as processes of their own, over accounts that are files.
+
+Each queue has an environment of its own: it says which redis-py it works with, and no test of ours shall be held back by it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
+import tomllib
 from typing import TYPE_CHECKING
 
 from tests.support.eventually import eventually
@@ -16,7 +22,15 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["Workers"]
+__all__ = ["Workers", "python_with"]
+
+
+def python_with(name: str, *packages: str) -> Path:
+    """Return the interpreter of an environment with these and what our package needs; the package itself is the checkout's."""
+    from benchmarks import environments
+
+    settings = tomllib.loads((EXAMPLES.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    return environments.python_with(name, [*packages, *settings["project"]["dependencies"]])
 
 
 class Workers:
@@ -39,11 +53,15 @@ class Workers:
         self.said = ""
 
     async def __aenter__(self) -> Self:
-        for command in self._commands:
-            process = await self._start(command)
-            self._processes.append(process)
-            self._listeners.append(asyncio.create_task(self._listen(process)))
-        await eventually(lambda: self.said.count(self._ready) >= len(self._commands), within=40)
+        try:
+            for command in self._commands:
+                process = await self._start(command)
+                self._processes.append(process)
+                self._listeners.append(asyncio.create_task(self._listen(process)))
+            await eventually(lambda: self.said.count(self._ready) >= len(self._commands), within=50)
+        except BaseException as error:
+            await self.__aexit__(type(error), error, None)
+            raise
         return self
 
     async def __aexit__(
@@ -52,15 +70,18 @@ class Workers:
         for process in self._processes:
             if process.returncode is None:
                 process.terminate()
-        for process in self._processes:
-            try:
-                await asyncio.wait_for(process.wait(), 20)
-            except TimeoutError:
-                process.kill()
-                raise
-        await asyncio.gather(*self._listeners)
-        if error is not None:
-            error.add_note(self.said)
+        try:
+            async with asyncio.timeout(30):
+                await asyncio.gather(*self._listeners)
+                for process in self._processes:
+                    await process.wait()
+        finally:
+            for process in self._processes:
+                # Processes of their own that workers have started, too: all of them are gone, or end here.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            if error is not None:
+                error.add_note(self.said)
 
     async def produce(self, *command: str | Path) -> None:
         """Run a producer to its end."""
@@ -85,6 +106,7 @@ class Workers:
             env=self._environment,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
         )
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:

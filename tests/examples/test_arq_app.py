@@ -1,17 +1,15 @@
-"""The arq example: real workers on a real queue, beside the oldest redis-py that we work with, which is the newest for arq."""
+"""The arq example: real workers on a real queue; arq needs redis-py below 6, near the oldest that we work with."""
 
 from __future__ import annotations
 
 import asyncio
-import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
 
 from aioredlock_ng import Redlock
 
-from .conftest import EXAMPLES
-from .queues import Workers
+from .queues import Workers, python_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,16 +18,10 @@ if TYPE_CHECKING:
     from aioredlock_ng.testing import LocalServer
     from tests.support.node_set import NodeSet
 
-ROOT = EXAMPLES.parent
-
 
 @pytest.fixture(scope="session")
 def python() -> Path:
-    """The interpreter of an environment with arq and what this package needs; the package itself is the checkout's."""
-    from benchmarks.environments import python_with
-
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    return python_with("arq", ["arq==0.28.0", *settings["project"]["dependencies"]])
+    return python_with("arq", "arq==0.28.0")
 
 
 @pytest.mark.once

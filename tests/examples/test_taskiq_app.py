@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +10,7 @@ from taskiq import InMemoryBroker
 
 from aioredlock_ng import Redlock
 
-from .queues import Workers
+from .queues import Workers, python_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,13 +20,19 @@ if TYPE_CHECKING:
     from tests.support.node_set import NodeSet
 
 
+@pytest.fixture(scope="session")
+def python() -> Path:
+    return python_with("taskiq", "taskiq==0.13.0", "taskiq-redis==1.2.4")
+
+
 @pytest.mark.once
+@pytest.mark.timeout(180)  # the environment is made when it is not there
 async def test_no_deposit_of_many_workers_is_lost(
-    nodes: NodeSet, start_server: Callable[..., LocalServer], tmp_path: Path
+    python: Path, nodes: NodeSet, start_server: Callable[..., LocalServer], tmp_path: Path
 ) -> None:
-    worker = (sys.executable, "-m", "taskiq", "worker", "examples.taskiq_app:broker", "--workers", "2")
+    worker = (python, "-m", "taskiq", "worker", "examples.taskiq_app:broker", "--workers", "2")
     async with Workers([worker], start_server().url, tmp_path, "Listening started.") as workers:
-        producer = (sys.executable, "-m", "examples.taskiq_app")
+        producer = (python, "-m", "examples.taskiq_app")
         await asyncio.gather(workers.produce(*producer, "ann", "30"), workers.produce(*producer, "bob", "10"))
         await workers.balance("ann", 30)
         await workers.balance("bob", 10)
