@@ -32,7 +32,7 @@ COLUMNS: Final = (
     "errors",
     "oversold",
     "commands/sale",
-    "with scripts'",
+    "on the busiest",
     "lock servers µs/sale",
     "shop µs/sale",
 )
@@ -88,7 +88,7 @@ def cells(row: dict[str, Any]) -> tuple[str, ...]:
         _number(row["failed_requests"]),
         _number(row["oversold"]),
         _number(row["commands"] if servers else None),
-        _number(row["commands_all"] if servers else None),
+        _number(row["commands_busiest"] if servers else None),
         _number(row["lock_cpu_us"] if servers else None),
         _number(row["web_cpu_us"]),
     )
