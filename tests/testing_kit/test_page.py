@@ -17,17 +17,18 @@ pytest_plugins = ["pytester"]
 
 
 @pytest.mark.once
-def test_every_block_runs(pytester: pytest.Pytester) -> None:
+def test_every_block_runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {match["name"]: match["code"] for match in BLOCK.finditer(PAGE)}
     assert None not in files, "a block begins with the name of its file"
     assert len(files) == PAGE.count("```python"), "no name twice"
     for name, code in files.items():
         (pytester.path / f"{name}.py").write_text(code, encoding="utf-8")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     result = pytester.runpytest_subprocess(
-        *("-p", "pytest_aioredlock_ng", "-p", "no:cacheprovider", "-p", "no:valkey", "-W", "error", "--strict-markers", "-v"),
+        *("-p", "asyncio", "--asyncio-mode=auto", "-o", "asyncio_default_fixture_loop_scope=function"),
+        *("-p", "pytest_aioredlock_ng", "-p", "no:cacheprovider", "--strict-markers", "-v", "-W", "error"),
         # A matter between FastAPI's test client and its own HTTP client.
         *("-W", "ignore:Using `httpx` with"),
-        *("--asyncio-mode=auto", "-o", "asyncio_default_fixture_loop_scope=function"),
         timeout=50,
     )
     assert set(result.parseoutcomes()) == {"passed"}

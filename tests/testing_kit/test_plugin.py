@@ -60,7 +60,21 @@ async def test_lost_by_name(redlock):
             await lose_lock(redlock, "a")
 """
 
-PYTEST_ASYNCIO = ("-o", "asyncio_default_fixture_loop_scope=function")
+OWN_NODES = """
+import pytest
+from aioredlock_ng.testing import MemoryNodes
+
+@pytest.fixture(scope="session")
+def redlock_nodes():
+    return MemoryNodes(5, latency=0.001)
+
+async def test_five(redlock):
+    async with redlock.lock("a") as lease:
+        assert lease.nodes[1] == 5
+"""
+
+ANYIO = ("-p", "anyio")
+PYTEST_ASYNCIO = ("-p", "asyncio", "-o", "asyncio_default_fixture_loop_scope=function")
 
 
 def source(mark: str, fixture: str = "@pytest.fixture") -> str:
@@ -68,49 +82,45 @@ def source(mark: str, fixture: str = "@pytest.fixture") -> str:
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester) -> Run:
-    """Run pytest as users do, warnings being errors; the plugin is asked for by its name, be it installed or not."""
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run pytest with the named plugins and ours, warnings being errors."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
     def run(*options: str) -> pytest.RunResult:
-        plugins = ("-p", "pytest_aioredlock_ng", "-p", "no:cacheprovider", "-p", "no:valkey")
-        return pytester.runpytest_subprocess(*plugins, "-W", "error", "--strict-markers", "-q", *options, timeout=50)
+        ours = ("-p", "pytest_aioredlock_ng", "-p", "no:cacheprovider", "-W", "error", "--strict-markers", "-q")
+        return pytester.runpytest_subprocess(*ours, *options, timeout=50)
 
     return run
 
 
-@pytest.mark.parametrize(
-    ("mode", "mark", "fixture"),
-    [
-        ("auto", "", "@pytest.fixture"),
-        ("strict", "@pytest.mark.asyncio", "@pytest_asyncio.fixture"),
-        ("auto", "@pytest.mark.asyncio(loop_scope='module')", "@pytest_asyncio.fixture(loop_scope='module')"),
-    ],
-    ids=["auto", "strict", "one loop per module"],
-)
-def test_pytest_asyncio_in_each_mode(pytester: pytest.Pytester, run: Run, mode: str, mark: str, fixture: str) -> None:
-    pytester.makepyfile(source(mark, fixture))
-    run("--asyncio-mode", mode, *PYTEST_ASYNCIO).assert_outcomes(passed=5)
+def test_pytest_asyncio_in_auto_mode(pytester: pytest.Pytester, run: Run) -> None:
+    module = "(loop_scope='module')"
+    pytester.makepyfile(
+        test_function=source(""),
+        test_module=source(f"@pytest.mark.asyncio{module}", f"@pytest_asyncio.fixture{module}"),
+        test_own=OWN_NODES,
+    )
+    run(*PYTEST_ASYNCIO, "--asyncio-mode=auto").assert_outcomes(passed=11)
 
 
-def test_loops_of_a_session_by_the_settings(pytester: pytest.Pytester, run: Run) -> None:
+def test_one_loop_for_all_by_the_settings(pytester: pytest.Pytester, run: Run) -> None:
     pytester.makepyfile(source(""))
     session = ("-o", "asyncio_default_fixture_loop_scope=session", "-o", "asyncio_default_test_loop_scope=session")
-    run("--asyncio-mode", "auto", *session).assert_outcomes(passed=5)
+    run(*PYTEST_ASYNCIO, "--asyncio-mode=auto", *session).assert_outcomes(passed=5)
 
 
-@pytest.mark.parametrize("beside", [PYTEST_ASYNCIO, ("-p", "no:asyncio")], ids=["beside pytest-asyncio", "alone"])
-def test_the_plugin_of_anyio(pytester: pytest.Pytester, run: Run, beside: tuple[str, ...]) -> None:
+def test_pytest_asyncio_in_strict_mode_beside_the_plugin_of_anyio(pytester: pytest.Pytester, run: Run) -> None:
     pytester.makeconftest("import pytest\n@pytest.fixture\ndef anyio_backend(): return 'asyncio'")
-    pytester.makepyfile(source("@pytest.mark.anyio"))
-    run(*beside).assert_outcomes(passed=5)
-
-
-def test_tests_for_anyio_and_for_pytest_asyncio_in_one_session(pytester: pytest.Pytester, run: Run) -> None:
     pytester.makepyfile(
-        test_one=source("@pytest.mark.anyio"),
-        test_two=source("@pytest.mark.asyncio", "@pytest_asyncio.fixture"),
+        test_anyio=source("@pytest.mark.anyio"),
+        test_asyncio=source("@pytest.mark.asyncio", "@pytest_asyncio.fixture"),
     )
-    run(*PYTEST_ASYNCIO).assert_outcomes(passed=10)
+    run(*PYTEST_ASYNCIO, *ANYIO).assert_outcomes(passed=10)
+
+
+def test_the_plugin_of_anyio_alone(pytester: pytest.Pytester, run: Run) -> None:
+    pytester.makepyfile(source("@pytest.mark.anyio"))
+    run(*ANYIO).assert_outcomes(passed=5)
 
 
 WRONG = """
@@ -143,13 +153,13 @@ def test_no_name(redlock_nodes):
             id="words",
         ),
         pytest.param(
-            ("--asyncio-mode=auto", *PYTEST_ASYNCIO),
+            (*PYTEST_ASYNCIO, *ANYIO, "--asyncio-mode=auto"),
             "import pytest\n@pytest.mark.anyio\nasync def test_both(redlock): pass",
             ["set asyncio_mode = strict"],
             id="anyio in auto mode",
         ),
         pytest.param(
-            ("-p", "no:asyncio"),
+            ANYIO,
             "def test_neither(redlock): pass",
             ["install pytest-asyncio, or mark the test with anyio"],
             id="no loop",
@@ -165,51 +175,37 @@ def test_what_cannot_be_says_what_to_do(
     result.stdout.fnmatch_lines([f"*{words}*" for words in told])
 
 
-def test_the_nodes_are_chosen_by_marker_then_command_line_then_settings(pytester: pytest.Pytester, run: Run) -> None:
-    pytester.makepyfile("""
+@pytest.mark.parametrize(
+    ("options", "unmarked"),
+    [
+        ((), "MemoryNodes"),
+        (("-o", "redlock_nodes=local"), "LocalNodes"),
+        (("-o", "redlock_nodes=local", "--redlock-nodes=memory"), "MemoryNodes"),
+    ],
+    ids=["default", "settings", "command line"],
+)
+def test_the_nodes_are_chosen_by_marker_then_command_line_then_settings(
+    pytester: pytest.Pytester, run: Run, options: tuple[str, ...], unmarked: str
+) -> None:
+    pytester.makepyfile(f"""
         import pytest
 
         @pytest.mark.redlock(count=1)
         class TestNodes:
             def test_unmarked(self, redlock_nodes):
-                assert len(redlock_nodes) == 1
-                print("unmarked:", type(redlock_nodes).__name__)
+                assert (type(redlock_nodes).__name__, len(redlock_nodes)) == ({unmarked!r}, 1)
 
-            @pytest.mark.redlock(nodes="memory")
+            @pytest.mark.redlock(nodes="memory", count=2)
             def test_marked(self, redlock_nodes):
-                assert len(redlock_nodes) == 1
-                print("marked:", type(redlock_nodes).__name__)
+                assert (type(redlock_nodes).__name__, len(redlock_nodes)) == ("MemoryNodes", 2)
     """)
-    for options, unmarked in (
-        ((), "MemoryNodes"),
-        (("-o", "redlock_nodes=local"), "LocalNodes"),
-        (("-o", "redlock_nodes=local", "--redlock-nodes=memory"), "MemoryNodes"),
-    ):
-        result = run("-s", *PYTEST_ASYNCIO, *options)
-        result.assert_outcomes(passed=2)
-        result.stdout.fnmatch_lines([f"*unmarked: {unmarked}", "*marked: MemoryNodes"])
+    run(*options).assert_outcomes(passed=2)
 
 
 def test_a_setting_that_cannot_be_is_told_at_once(run: Run) -> None:
-    result = run(*PYTEST_ASYNCIO, "-o", "redlock_nodes=docker")
+    result = run("-o", "redlock_nodes=docker")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*redlock_nodes must be memory or local, not 'docker'"])
-
-
-def test_own_nodes_are_what_the_manager_is_made_of(pytester: pytest.Pytester, run: Run) -> None:
-    pytester.makepyfile("""
-        import pytest
-        from aioredlock_ng.testing import MemoryNodes
-
-        @pytest.fixture(scope="session")
-        def redlock_nodes():
-            return MemoryNodes(5, latency=0.001)
-
-        async def test_five(redlock):
-            async with redlock.lock("a") as lease:
-                assert lease.nodes[1] == 5
-    """)
-    run("--asyncio-mode=auto", *PYTEST_ASYNCIO).assert_outcomes(passed=1)
 
 
 def test_a_session_that_asks_for_no_fixture_imports_nothing_of_the_library(pytester: pytest.Pytester, run: Run) -> None:
@@ -221,7 +217,7 @@ def test_a_session_that_asks_for_no_fixture_imports_nothing_of_the_library(pytes
             loaded = {name for name in sys.modules if name.split(".")[0] in ("aioredlock_ng", "redis", "hiredis")}
             assert loaded == set()
     """)
-    run("-p", "no:cov", *PYTEST_ASYNCIO).assert_outcomes(passed=1)
+    run(*PYTEST_ASYNCIO, *ANYIO).assert_outcomes(passed=1)
 
 
 def test_the_entry_point_is_the_module_by_its_own_name() -> None:
