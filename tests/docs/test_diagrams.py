@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def extension(name: str) -> object:
+def extension(name: str) -> Any:
     """Load one of the site's own extensions, which are no package."""
     spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / "_ext" / f"{name}.py")
     assert spec is not None
