@@ -233,6 +233,30 @@ async def test_leaving_the_context_releases_also_after_an_error(three_nodes: Nod
     assert not await manager.is_locked("order")
 
 
+async def test_a_loss_that_extending_finds_is_told_by_it(three_nodes: NodeSet, manager_of: Make) -> None:
+    manager = manager_of(three_nodes.urls)
+    lock = await manager.lock("order")
+    for node in three_nodes:
+        node.command("SET", "order", "another's", "PX", "30000")
+    with pytest.raises((LockAcquiringError, RuntimeError), match=r"lost|not valid"):
+        await manager.extend(lock)
+    assert not lock.valid
+    with pytest.raises(LockAcquiringError, match="another has it"):
+        async with lock:
+            pass
+
+
+async def test_what_is_released_meanwhile_cannot_be_extended(three_nodes: NodeSet, manager_of: Make) -> None:
+    manager = manager_of(three_nodes.urls)
+    lock = await manager.lock("order")
+    extending = asyncio.create_task(manager.extend(lock))
+    await asyncio.sleep(0)
+    await manager.unlock(lock)
+    with pytest.raises(RuntimeError, match="released meanwhile"):
+        await extending
+    assert not await manager.is_locked("order")
+
+
 async def test_an_exception_of_the_body_wins_over_a_lock_that_another_has(three_nodes: NodeSet, manager_of: Make) -> None:
     old, new, begun = manager_of(three_nodes.urls), manager_of(three_nodes.urls, retry_count=20), asyncio.Event()
 

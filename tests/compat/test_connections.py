@@ -184,6 +184,31 @@ def test_settings_of_a_sentinel_win_over_what_the_connection_says() -> None:
     assert "new" not in repr(sentinel)
 
 
+async def test_every_form_is_shown_without_secrets(manager_of: Make) -> None:
+    connections = [
+        ("here", 1),
+        {"host": "there", "port": 2, "password": SECRET},
+        f"redis://:{SECRET}@over:3/0",
+        "unix:///run/redis.sock?password=hidden",
+        "/run/another.sock",
+        Sentinel(("asked", 4), master="main", password="hidden"),
+        Redis(host="client", password="hidden"),
+    ]
+    told = repr(manager_of(connections))
+    for shown in (
+        "here:1",
+        "there:2",
+        "unix:///run/redis.sock",
+        "/run/another.sock",
+        "redis://…",
+        "'main' at asked:4",
+        "'Redis'",
+    ):
+        assert shown in told
+    assert "p:w" not in told
+    assert "hidden" not in told
+
+
 # What a pool of aioredis 1.3.1 is to who only looks at it.
 Pool = type("Redis", (), {"__module__": "aioredis.commands"})
 
