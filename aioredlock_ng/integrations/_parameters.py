@@ -67,9 +67,17 @@ class Parameters:
             return
         name, annotation = placeholder.name, declared.annotation
         if name in self._found:
-            there = self._found[name].annotation
-            if _plain(there) != _plain(annotation):
-                raise ConfigurationError(f"{name} is {annotation!r} here, but {there!r} in {self._called}; declare the same")
+            parameter = self._found[name]
+            same_place = name in path or type(_marker(parameter)) is type(_marker(declared))
+            if _plain(parameter.annotation) != _plain(annotation) or not same_place:
+                raise ConfigurationError(
+                    f"{name} is {annotation!r} here, but not in {self._called}; declare the same: {name}={_remedy(parameter)}"
+                )
+            if self._default(name) is not _NONE:
+                raise ConfigurationError(
+                    f"{name} has a default in {self._called}, and would have none here; write a dependency that returns it, for"
+                    f" both: {name}=Depends(...)"
+                )
         elif name not in path and not isinstance(_marker(declared), params.Header | params.Cookie):
             raise self._missing(placeholder, path)
         for attribute in placeholder.attributes:
@@ -154,7 +162,8 @@ def _textual(annotation: Any) -> bool:
 
 
 def _remedy(parameter: inspect.Parameter) -> str:
-    marker = _marker(parameter)
+    """What to declare to have the parameter's own value."""
+    marker, plain = _marker(parameter), getattr(_plain(parameter.annotation), "__name__", "...")
     if isinstance(marker, params.Depends):
         return f"Depends({getattr(marker.dependency, '__name__', '...')})"
-    return getattr(_plain(parameter.annotation), "__name__", "...")
+    return plain if marker is None else f"Annotated[{plain}, {type(marker).__name__}()]"

@@ -14,9 +14,9 @@ from aioredlock_ng import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["TEXTUAL", "Placeholder", "Template", "UnusableValue", "is_textual"]
+__all__ = ["Placeholder", "Template", "UnusableValue", "is_textual"]
 
-TEXTUAL: Final = (str, int, UUID, date, Enum)
+_TEXTUAL: Final = (str, int, UUID, date, Enum)
 """Types whose equal values have one text. Not so decimals (1.0 and 1.00), floats, and times in different zones."""
 
 
@@ -26,7 +26,7 @@ class UnusableValue(ValueError):
 
 def is_textual(kind: type) -> bool:
     """Whether equal values of this type have one text, so that one value is one lock."""
-    return issubclass(kind, TEXTUAL) and not issubclass(kind, datetime)
+    return issubclass(kind, _TEXTUAL) and not issubclass(kind, datetime)
 
 
 @dataclass(frozen=True, slots=True)

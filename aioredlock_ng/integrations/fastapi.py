@@ -5,20 +5,20 @@ Needs the extra `fastapi`. Nothing is imported or opened before a module of your
 
 # Annotations are read by FastAPI: no `from __future__ import annotations` here.
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from fastapi import Depends, FastAPI, HTTPException, params, routing
+from fastapi import Depends, FastAPI, HTTPException, params
 from fastapi.exceptions import RequestValidationError
 from starlette.requests import HTTPConnection
-from starlette.routing import Mount
 
 from aioredlock_ng import ConfigurationError, Lease, LockLost, LockNotAcquired, Redlock
 
 from ._parameters import Parameters
 from ._policy import UNAVAILABLE, Policy
+from ._routes import calls_of, served
 from ._template import UnusableValue
 
 __all__ = ["LockDependency", "LockUnavailable", "check_locks", "get_redlock", "lock_for", "redlock_lifespan"]
@@ -205,33 +205,21 @@ def check_locks(app: FastAPI, redlock: Redlock | None = None) -> None:
     Raises:
         ConfigurationError: A lock names what its route does not have, or an option is unusable; says which, where, and why.
     """
-    _check_routes(app, frozenset(), redlock)
-
-
-def _check_routes(app: FastAPI, outer: frozenset[str], redlock: Redlock | None) -> None:
-    # Since FastAPI includes routers by reference, the routes as they are served are what this function gives.
-    served: Callable[[Any], Iterable[Any]] = getattr(routing, "iter_route_contexts", iter)
-    for route in served(app.routes):
-        path = outer | frozenset(getattr(route, "param_convertors", ()))
-        mount = getattr(route, "original_route", route)
-        if isinstance(mount, Mount) and isinstance(mount.app, FastAPI):
-            _check_routes(mount.app, path, redlock)
-        for lock in _locks(getattr(route, "dependant", None)):
+    for place, route, variables, websocket in served(app):
+        for lock in calls_of(route.dependant):
+            if not isinstance(lock, LockDependency):
+                continue
             try:
-                lock.check(route.endpoint, path, redlock)
+                if websocket:
+                    raise ConfigurationError(
+                        "a WebSocket cannot be answered; use `async with redlock.lock(...)` in the endpoint"
+                    )
+                lock.check(route.endpoint, variables, redlock)
             except ConfigurationError as error:
                 raise ConfigurationError(f"{route.path}: {lock!r}: {error}") from None
-            told = getattr(route, "responses", {})
-            if lock.responses.keys() - told.keys():
-                told |= {**lock.responses, **told}
-                app.openapi_schema = None  # made before, it lacks them
-
-
-def _locks(dependant: Any) -> Iterator[LockDependency]:
-    for inner in getattr(dependant, "dependencies", ()):
-        if isinstance(inner.call, LockDependency):
-            yield inner.call
-        yield from _locks(inner)
+            if lock.responses.keys() - route.responses.keys():
+                route.responses.update({**lock.responses, **route.responses})
+                place.openapi_schema = None  # made before, it lacks them
 
 
 def _parameter(name: str, declared: Any) -> inspect.Parameter:

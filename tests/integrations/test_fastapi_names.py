@@ -96,6 +96,10 @@ def names_app() -> FastAPI:
     async def by_dependency(user: Annotated[User, Depends(current_user)], redlock: Lock) -> list[str]:
         return told(redlock)
 
+    @locking("/page", lock_for("page:{page.sku}", page=Annotated[Item, Query()]))
+    async def by_query_model(page: Annotated[Item, Query()], redlock: Lock) -> list[str]:
+        return told(redlock)
+
     @locking("/header", lock_for("tenant:{x_tenant}", x_tenant=Annotated[str, Header()]))
     async def by_header(redlock: Lock) -> list[str]:
         return told(redlock)
@@ -124,6 +128,7 @@ GIVEN = [
     ("POST", "/model", {"json": {"id": "42", "item": {"sku": "x"}}}, ["order:42:x", "shop:shop-42"]),
     ("POST", "/fields", {"json": {"a": "4", "b": "x-y"}}, ["4-x-y"]),
     ("GET", "/user", {"headers": {"x-user": ID.hex}}, [f"cart:{ID}"]),
+    ("GET", "/page?sku=x", {}, ["page:x"]),
     ("GET", "/header", {"headers": {"x-tenant": "acme"}}, ["tenant:acme"]),
     ("GET", "/transfer/1/2", {}, ["account:1", "account:2"]),
     ("GET", "/transfer/1/01", {}, ["account:1"]),
@@ -169,6 +174,16 @@ async def test_a_separator_in_a_value_never_makes_two_requests_share_a_name(node
     assert answers[1].json()["detail"][0]["msg"] == "{tenant} must not contain ':'"
 
 
+def test_a_lock_around_a_websocket_is_told_at_start() -> None:
+    app = FastAPI()
+
+    @app.websocket("/edit/{name}", dependencies=[Depends(lock_for("edit:{name}"))])
+    async def edit(name: str) -> None: ...
+
+    with pytest.raises(ConfigurationError, match=r"/edit/\{name\}: .*a WebSocket cannot be answered"):
+        check_locks(app)
+
+
 def route(path: str, lock: LockDependency, endpoint: Callable[..., Any], method: str = "POST") -> FastAPI:
     app = FastAPI()
     app.api_route(path, methods=[method], dependencies=[Depends(lock, scope="function")])(endpoint)
@@ -178,6 +193,7 @@ def route(path: str, lock: LockDependency, endpoint: Callable[..., Any], method:
 async def pay(order_id: int) -> None: ...
 async def at(when: datetime, price: float | None = None, tenant: str | None = None) -> None: ...
 async def order(order: Order, note: str = "") -> None: ...
+async def paged(page: Annotated[Item, Query()]) -> None: ...
 async def mine(user: Annotated[User, Depends(current_user)], tags: Annotated[list[str], Query()]) -> None: ...
 
 
@@ -186,7 +202,12 @@ async def mine(user: Annotated[User, Depends(current_user)], tags: Annotated[lis
     [
         ("/{order_id}", lock_for("o:{ordr_id}"), pay, r"\{ordr_id\} is no parameter of pay\(\); there are: order_id"),
         ("/{order_id}", lock_for("o:{order_id.hex}"), pay, "not a plain"),
-        ("/{order_id}", lock_for("o:{order_id}", order_id=str), pay, "is <class 'str'> here, but <class 'int'> in pay"),
+        (
+            "/{order_id}",
+            lock_for("o:{order_id}", order_id=str),
+            pay,
+            r"is <class 'str'> here, but not in pay\(\); declare the same: order_id=int",
+        ),
         ("/", lock_for("o:{when}"), at, r"not a plain .*declare what it is"),
         ("/", lock_for("o:{price}"), at, "not a plain"),
         ("/", lock_for("o:{tenant}"), at, "not a plain"),
@@ -198,7 +219,9 @@ async def mine(user: Annotated[User, Depends(current_user)], tags: Annotated[lis
         ("/", lock_for("o:{order.tags}", order=Order), order, "must be a str"),
         ("/", lock_for("o:{it.sku}", it=Item), order, r"\{it.sku\} is no parameter of order\(\); there are: note, order"),
         ("/", lock_for("o:{user.id}"), mine, r"user=Depends\(current_user\)"),
-        ("/", lock_for("o:{tags}"), mine, "not a plain"),
+        ("/", lock_for("o:{tags}"), mine, r"tags=Annotated\[list, Query\(\)\]"),
+        ("/", lock_for("o:{page.sku}", page=Item), paged, r"declare the same: page=Annotated\[Item, Query\(\)\]"),
+        ("/", lock_for("o:{note}", note=str), order, r"note has a default in order\(\).* note=Depends\(\.\.\.\)"),
     ],
 )
 def test_what_the_route_does_not_have_is_told_at_start(
