@@ -68,6 +68,14 @@ def test_clients_name_each_pod_by_its_own_name() -> None:
         assert f">{password} " in user
 
 
+def test_the_user_has_the_rights_that_the_page_of_rights_lists() -> None:
+    page = (ROOT / "docs" / "acl.md").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"^ACL SETUSER locks on >password (.+)$", page, re.MULTILINE)
+    (user,) = (line for line in USERS if line.startswith("user locks "))
+    assert set(listed.split()) <= set(user.split())
+    assert CLIENT["AIOREDLOCK_NG_KEY_FORMAT"] == "lock:{name}"
+
+
 def test_one_node_at_a_time_and_none_before_the_quarantine_of_the_last_is_over() -> None:
     budget = of("PodDisruptionBudget")["spec"]
     assert budget["maxUnavailable"] == 1
