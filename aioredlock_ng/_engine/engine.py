@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.quorum import quorum_of
-from aioredlock_ng._core.votes import acquire_vote
+from aioredlock_ng._core.votes import GRANTED, acquire_vote
 from aioredlock_ng._engine.acquire import Acquisition
 from aioredlock_ng._engine.cleanup import Releases, outlast_cancellation
 from aioredlock_ng._engine.context import Context, Expiring
@@ -74,6 +74,9 @@ class Engine:
         self._closed = False
         self._past_the_lines: set[Acquisition] = set()
         self._run_ids: dict[int, str] = {}
+        # What nearly every vote is, made once: making five would take longer than all else about an event.
+        addresses = [node.address for node in fleet.nodes]
+        self._votes = [(acquire_vote(at, GRANTED), acquire_vote(at, None, "not waited for")) for at in addresses]
         timeouts: Wheel[Expiring] = Wheel(loop, clock, TIMEOUT_WIDTH, _expire_all)
         self.context = Context(
             loop=loop,
@@ -184,8 +187,10 @@ class Engine:
             task = asyncio.current_task()
             holding.taken_by = "" if task is None else task.get_name()
         if (tell := self.context.tell) is not None:
-            pairs = zip(self.context.fleet.nodes, holding.granted, strict=True)
-            votes = tuple(acquire_vote(node.address, reply, "not waited for") for node, reply in pairs)
+            votes = tuple(
+                granted if reply == GRANTED else silent if reply is None else acquire_vote(granted.node, reply)
+                for (granted, silent), reply in zip(self._votes, holding.granted, strict=True)
+            )
             holding.told = True
             waited, attempts = acquisition.waited, acquisition.attempts
             tell(LockAcquired(acquisition.resource, holding.token_prefix, holding.fence, waited, attempts, votes))
