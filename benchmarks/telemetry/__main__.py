@@ -1,7 +1,8 @@
 """`python -m benchmarks.telemetry`: a client's CPU time per cycle with each kind of sink, in turns; it judges nothing.
 
-With `--against COMMIT` an older version of the package, from before there were events, takes its turns too; with
-`--instructions` that one and "off" are compared by callgrind's count, which no other load on the machine disturbs.
+With `--against COMMIT` an older version of the package, from before there were events, takes its turns too, and `--at COMMIT`
+measures another version than the checkout. `--instructions` compares "nobody listens" in both by callgrind's count, which no
+other load on the machine disturbs.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import sys
 import tempfile
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -40,6 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.telemetry", description=__doc__)
     parser.add_argument("--rounds", type=int, default=21, help="how often everybody takes a turn (21)")
     parser.add_argument("--cycles", type=int, default=5000, help="acquisitions and releases per turn (5000)")
+    parser.add_argument("--at", metavar="COMMIT", help="measure this version instead of the checkout")
     parser.add_argument("--against", metavar="COMMIT", help="measure that version too, without sinks")
     parser.add_argument("--instructions", action="store_true", help="count instructions instead; needs --against, valgrind")
     parser.add_argument("--only", nargs="+", choices=[subject.kind for subject in _SUBJECTS], metavar="SINK", help="who")
@@ -48,11 +51,17 @@ def main(arguments: Sequence[str]) -> int:
         parser.error("--instructions compares two versions: say --against COMMIT")
     with tempfile.TemporaryDirectory() as folder:
         subjects = [subject for subject in _SUBJECTS if not asked.only or subject.kind in asked.only]
+        if asked.at:
+            source = unpacked(asked.at, Path(folder, "at"))
+            subjects = [replace(subject, source=source) for subject in subjects]
         if asked.against:
-            subjects.append(Subject(asked.against, "off", unpacked(asked.against, Path(folder))))
+            subjects.append(Subject(asked.against, "off", unpacked(asked.against, Path(folder, "against"))))
         for name, value in describe().items():
-            print(f"{name}: {value}")
-        (_count if asked.instructions else _time)(subjects, asked.rounds, asked.cycles)
+            print(f"{name}: {asked.at if name == 'commit' and asked.at else value}")
+        if asked.instructions:
+            _count(subjects[0], subjects[-1], asked.cycles)
+        else:
+            _time(subjects, asked.rounds, asked.cycles)
     return 0
 
 
@@ -75,17 +84,12 @@ def _time(subjects: Sequence[Subject], rounds: int, cycles: int) -> None:
         print(f"{subject.name:42}{median(took[subject]) * 1e6:10.2f}{more * 1e6:10.2f}{ratio:8.3f}")
 
 
-def _count(subjects: Sequence[Subject], rounds: int, cycles: int) -> None:
-    """Only the first and the last: nobody listens, and the older version."""
-    pair = (subjects[0], subjects[-1])
-    counts: dict[Subject, list[float]] = {subject: [] for subject in pair}
-    with LocalNodes(_NODES) as nodes:
-        for turn in range(rounds):
-            for subject in pair:
-                counts[subject].append(instructions(subject, nodes.urls, cycles))
-                print(f"round {turn + 1}, {subject.name}: {counts[subject][-1]:,.0f} instructions per cycle", flush=True)
-    now, before = (median(counts[subject]) for subject in pair)
-    print(f"medians: {now:,.0f} and {before:,.0f}, ratio {now / before:.4f}")
+def _count(now: Subject, before: Subject, cycles: int) -> None:
+    counts = []
+    for subject in (now, before):
+        counts.append(instructions(subject, cycles))
+        print(f"{subject.name}: {counts[-1]:,.0f} instructions per cycle, nodes in memory included", flush=True)
+    print(f"more: {counts[0] - counts[1]:,.0f}, ratio {counts[0] / counts[1]:.4f}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """One process of the measurement: cycles of a hundred coroutines with one kind of sink; it compares nothing.
 
 `python driver.py SINK URL…` prints a line when it is connected. For each number on standard input it acquires and releases
-that many times, and prints the CPU seconds that its process spent on it, exporting included. It runs with any version of
-the package that `PYTHONPATH` names, also with one that knows no sinks.
+that many times, and prints the CPU seconds that its process spent on it, exporting included. Without a URL the nodes are in
+its own memory and its clock is a virtual one, so that it takes the very same steps each time: for counting instructions.
+It runs with any version of the package that `PYTHONPATH` names, also with one that knows no sinks.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng import Redlock
@@ -121,8 +124,8 @@ async def main(kind: str, urls: list[str]) -> None:
     """Measure as often as asked."""
     sinks, flush = KINDS[kind]()
     options: dict[str, Any] = {"sinks": sinks} if sinks else {}
-    # Long: under an instrumenting tool a second of this process is a minute of the servers'.
-    async with Redlock(urls, ttl=60, node_timeout=20, **options) as redlock:
+    nodes = urls or in_memory(options)
+    async with Redlock(nodes, **options) as redlock:
         print("ready", flush=True)
         for line in sys.stdin:
             started = time.process_time()
@@ -131,5 +134,23 @@ async def main(kind: str, urls: list[str]) -> None:
             print(time.process_time() - started, flush=True)
 
 
+def in_memory(options: dict[str, Any]) -> list[Any]:
+    """Five nodes a millisecond away, and in `options` what makes every run the same."""
+    from aioredlock_ng._nodes.memory import MemoryNode, MemoryServer
+
+    options |= {"clock": asyncio.get_running_loop().time, "rng": random.Random(1)}
+    return [MemoryNode(MemoryServer(f"memory-{number}"), latency=lambda: 0.001) for number in range(5)]
+
+
+def loop() -> asyncio.AbstractEventLoop:
+    """The loop of the suite whose clock jumps."""
+    sys.path.append(str(Path(__file__).parents[2]))
+    from tests.support.virtual_loop import VirtualLoop
+
+    return VirtualLoop()
+
+
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2:]))
+    kind, *urls = sys.argv[1:]
+    with asyncio.Runner(loop_factory=None if urls else loop) as runner:
+        runner.run(main(kind, urls))
