@@ -1,0 +1,25 @@
+"""Nothing of a framework is imported before its integration is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+FRAMEWORKS = {"aiohttp", "fastapi", "pydantic", "starlette"}
+
+
+@pytest.mark.parametrize(
+    ("module", "brings"),
+    [
+        ("aioredlock_ng", set()),
+        ("aioredlock_ng.integrations", set()),
+        ("aioredlock_ng.integrations.fastapi", {"fastapi", "pydantic", "starlette"}),
+        ("aioredlock_ng.integrations.aiohttp", {"aiohttp"}),
+    ],
+)
+def test_an_integration_imports_its_own_framework_only(module: str, brings: set[str]) -> None:
+    code = f"import sys, {module}; print(*sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert {name.partition(".")[0] for name in told.split()} & FRAMEWORKS == brings
