@@ -47,7 +47,8 @@ class Workers:
         self._commands = commands
         self._ready = ready
         self._bank = bank
-        self._environment = {**os.environ, "BROKER": broker, "BANK": str(bank), "PYTHONUNBUFFERED": "1"}
+        ours = {"BROKER": broker, "BANK": str(bank), "PYTHONPATH": str(EXAMPLES.parent), "PYTHONUNBUFFERED": "1"}
+        self._environment = {**os.environ, **ours}
         self._processes: list[asyncio.subprocess.Process] = []
         self._listeners: list[asyncio.Task[None]] = []
         self.said = ""
@@ -83,11 +84,12 @@ class Workers:
             if error is not None:
                 error.add_note(self.said)
 
-    async def produce(self, *command: str | Path) -> None:
-        """Run a producer to its end."""
+    async def produce(self, *command: str | Path) -> str:
+        """Run a producer to its end; return what it said."""
         process = await self._start(command)
         told, _ = await process.communicate()
         assert process.returncode == 0, told.decode()
+        return told.decode()
 
     async def says(self, words: str, within: float = 20.0) -> None:
         """Wait until a worker has said so."""

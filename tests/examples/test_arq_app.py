@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,6 @@ from .queues import Workers, python_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from aioredlock_ng.testing import LocalServer
     from tests.support.node_set import NodeSet
@@ -42,4 +42,16 @@ async def test_no_deposit_of_many_workers_is_lost(
             await workers.says("deposit retrying job in 0.10s")
             assert not (tmp_path / "cid").exists()
         await workers.balance("cid", 1)
+    assert nodes.keys() == [set()] * 3
+
+
+@pytest.mark.once
+@pytest.mark.timeout(180)  # the environment is made when it is not there
+async def test_a_job_that_takes_too_long_or_loses_its_lock_leaves_no_key_and_the_latter_is_done_again(
+    python: Path, nodes: NodeSet, start_server: Callable[..., LocalServer], tmp_path: Path
+) -> None:
+    async with Workers([], start_server().url, tmp_path, "") as workers:
+        told = await workers.produce(python, Path(__file__).with_name("arq_limits.py"))
+    assert "slow: TimeoutError()" in told
+    assert "lost: ['broken off', 'ann 7'] 2" in told
     assert nodes.keys() == [set()] * 3
