@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Point", "lose", "lose_at", "lose_lock"]
 
 Point = Literal["acquired", "checked", "released"]
+"""Where `lose_at` loses a lease."""
 
 _REASON = "taken away on purpose by a test"
 
