@@ -35,7 +35,7 @@ class LockUnavailable(HTTPException):
     """
 
 
-def get_redlock(connection: HTTPConnection) -> Redlock:
+async def get_redlock(connection: HTTPConnection) -> Redlock:
     """The app's manager, as a dependency: `Annotated[Redlock, Depends(get_redlock)]`.
 
     Locks ask for it the same way, so `app.dependency_overrides[get_redlock]` gives both another one.
@@ -129,7 +129,7 @@ class LockDependency:
 
     def _unavailable(self, error: LockNotAcquired | LockLost) -> LockUnavailable:
         status, detail = self._policy.answer(error)
-        return LockUnavailable(status, detail, self._policy.headers)
+        return LockUnavailable(status, detail, dict(self._policy.headers))
 
     def _parameters_of(self, endpoint: Callable[..., Any]) -> Parameters:
         if (found := self._parameters.get(endpoint)) is None:

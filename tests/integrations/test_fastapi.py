@@ -4,6 +4,7 @@ import asyncio
 import threading
 from typing import Annotated, Any
 
+import anyio.to_thread
 import pytest
 from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.responses import JSONResponse
@@ -190,6 +191,26 @@ async def test_a_def_endpoint_is_answered_at_once_and_learns_of_the_loss_from_it
         go.set()
         await eventually(ended.is_set, within=PATIENCE)
         assert len(told) == 1
+
+
+async def test_a_lock_needs_no_thread_of_those_that_def_endpoints_occupy(nodes: NodeSet) -> None:
+    stage, began, go = Stage(), threading.Event(), threading.Event()
+    stage.go.set()
+    app = make_app(stage)
+
+    @app.get("/slow")
+    def slow() -> None:
+        began.set()
+        go.wait(PATIENCE)
+
+    anyio.to_thread.current_default_thread_limiter().total_tokens = 1
+    async with fastapi_client(app) as client:
+        occupied = asyncio.create_task(client.get("/slow"))
+        await eventually(began.is_set, within=PATIENCE)
+        assert (await client.post("/orders/42")).status_code == 200
+        assert not occupied.done()
+        go.set()
+        assert (await occupied).status_code == 200
 
 
 @both_scopes

@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 DOCS = Path(__file__).parents[2] / "docs"
 
-# The built wheel is tested without its checkout.
-pages = pytest.mark.parametrize(
-    ("page", "function"), [("fastapi.md", lock_for), ("aiohttp.md", locked)] if DOCS.exists() else []
-)
+pages = pytest.mark.parametrize(("page", "function"), [("fastapi.md", lock_for), ("aiohttp.md", locked)])
 
 
 @pages
