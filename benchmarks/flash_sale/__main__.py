@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -31,6 +32,7 @@ __all__ = ["main"]
 
 _RESULTS: Final = Path(__file__).parents[1] / "results"
 _PAGE: Final = ROOT / "docs" / "flash-sale.md"
+_IMAGE: Final = ROOT / "docs" / "images" / "flash-sale.png"
 _DRAWING: Final = Path(__file__).with_name("drawing.py")
 _DRAWING_NEEDS: Final = ("matplotlib==3.10.7",)
 _QUICK: Final = ["no lock", "GETSET, no sleep", "GETSET, 0.1 s", "Redlock in sequence", "redis-py", "ours, 1", "ours, 5"]
@@ -43,7 +45,10 @@ def main(arguments: Sequence[str]) -> int:
     Returns:
         The exit status: 0 when every bar was kept, else 1.
     """
-    asked = _parser().parse_args(arguments)
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    if asked.page and (asked.quick or asked.only or asked.here or asked.no_plots):
+        parser.error("--page takes a full run, with its plot")
     # A log has no width of its own, and a table squeezed into 80 columns cannot be read.
     console = Console(width=None if sys.stdout.isatty() else 180)
     results: Path = (asked.out or _RESULTS) / ("flash_sale-quick.json" if asked.quick else "flash_sale.json")
@@ -60,11 +65,12 @@ def main(arguments: Sequence[str]) -> int:
         print_outcome(console, Outcome(sale, COLUMNS, rows=[cells(row) for row in mine], notes=_notes(mine)))
     found = bars(rows)
     print_bars(console, found)
+    plot = results.with_suffix(".png")
     if not asked.no_plots:
-        plot = results.with_suffix(".png")
         subprocess.run([python_with("plots", _DRAWING_NEEDS), _DRAWING, results, plot], check=True)
         console.print(f"written: {plot}")
     if asked.page:
+        shutil.copyfile(plot, _IMAGE)
         page.write(_PAGE, page.parts(document, rows, found))
         console.print(f"written: {_PAGE}")
     return 0 if all(bar.kept for bar in found) else 1

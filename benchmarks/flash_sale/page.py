@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from typing import TYPE_CHECKING, Any
 
 from .summary import COLUMNS, cells
@@ -16,9 +17,17 @@ if TYPE_CHECKING:
 __all__ = ["parts", "shown", "write"]
 
 
+_PLOT = "![Sales per second, waits and commands of every lock](images/flash-sale.png)"
+
+
 def parts(document: dict[str, Any], rows: Sequence[dict[str, Any]], bars: Sequence[Bar]) -> dict[str, str]:
     """Markdown by the name of its mark."""
-    return {"machine": _machine(document), "tables": _tables(rows), "bars": _bars(bars), "classic": _classic(rows)}
+    return {
+        "machine": _machine(document),
+        "tables": f"{_PLOT}\n\n{_tables(rows)}",
+        "bars": _bars(bars),
+        "classic": _classic(rows),
+    }
 
 
 def shown(page: Path, name: str) -> str:
@@ -49,12 +58,15 @@ def write(page: Path, new: dict[str, str]) -> None:
 def _machine(document: dict[str, Any]) -> str:
     machine, sale = document["machine"], document["sales"][0]
     rounds = 1 + max(turn["round"] for turn in document["turns"])
+    good = [turn for turn in document["turns"] if "failed" not in turn and sum(turn["shares"])]
+    each = statistics.median(turn["buyers_cpu"] / sum(turn["shares"]) for turn in good) * 1e6
     return (
         f"{machine['cores']} cores ({machine['cpu']}), {machine['system']}, CPython {machine['python']}, "
         f"{machine['server'].partition(' sha=')[0]}; {document['started'][:10]}, "
         f"load before it {machine['load_average'][0]:g}; "
         f"{sale['workers']} workers, {sale['buyers']} buyers at once who hang up after {sale['patience']:g} s; "
-        f"medians of {rounds} alternating round{'s' if rounds > 1 else ''}; timeouts, errors and oversold items are sums."
+        f"medians of {rounds} alternating round{'s' if rounds > 1 else ''}; timeouts, errors and oversold items are sums. The "
+        f"crowd itself took {each:.0f} µs of CPU per request."
     )
 
 

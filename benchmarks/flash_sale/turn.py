@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aioredlock_ng.testing import LocalNodes, LocalServer
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Sale", "take_turn"]
 
-_BUYERS: Final = Path(__file__).with_name("buyers.py")
+_BUYERS: Final = ("-m", "benchmarks.flash_sale.buyers")
 _WARM_SECONDS: Final = 15.0
 
 
@@ -87,8 +86,8 @@ def _turn(stack: ExitStack, contestant: Contestant, sale: Sale, here: bool) -> d
         web = stack.enter_context(Web(contestant, urls, till.url, sale.workers, shops))
     warm = {"path": "/nothing", "requests": 10 * sale.buyers, "seconds": _WARM_SECONDS, "patience": _WARM_SECONDS}
     real = {"path": "/buy", "requests": sale.requests, "seconds": sale.seconds, "patience": sale.patience}
-    task = {"port": web.port, "connections": sale.buyers, "phases": [warm, real]}
-    buyers = stack.enter_context(_Buyers([str(crowds), str(_BUYERS)], variables(), task))
+    task = {"port": web.port, "workers": sale.workers, "connections": sale.buyers, "phases": [warm, real]}
+    buyers = stack.enter_context(_Buyers([str(crowds), *_BUYERS], variables(), task))
     buyers.ready()
     buyers.phase(_WARM_SECONDS)
     wire = over_the_wire(watches)

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.flash_sale import page
 from benchmarks.flash_sale.__main__ import main
 from benchmarks.flash_sale.field import ALL, named
+from benchmarks.flash_sale.summary import bars, medians
 
 ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "flash-sale.md"
+RESULTS = ROOT / "benchmarks" / "results" / "flash_sale.json"
 
 pytestmark = pytest.mark.once
 
@@ -34,6 +38,12 @@ def test_the_command_runs_in_its_small_size(tmp_path: Path) -> None:
     assert nobody["commands_sent"] == 0
     assert all(len(turn["shares"]) == 2 and sum(turn["shares"]) >= turn["sold"] for turn in document["turns"])
     assert main([*SMALL, "--from-results", "--out", str(tmp_path)]) == 0
+    rows = medians(document["turns"])
+    parts = page.parts(document, rows, bars(rows))
+    assert "| ours, 5 nodes | 5 |" in parts["tables"]
+    assert "| kept |" in parts["bars"]
+    assert document["machine"]["cpu"] in parts["machine"]
+    assert "| ours, 5 nodes |" in parts["classic"]
 
 
 def test_a_shop_that_cannot_open_is_a_finding_and_not_the_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,6 +52,32 @@ def test_a_shop_that_cannot_open_is_a_finding_and_not_the_end(tmp_path: Path, ca
     document = json.loads((tmp_path / "flash_sale.json").read_text())
     assert all("No module named 'pottery'" in turn["failed"] for turn in document["turns"])
     assert "pottery" in capsys.readouterr().out
+
+
+def test_what_is_no_full_run_never_gets_into_the_page() -> None:
+    for less in ("--quick", "--here", "--no-plots"):
+        with pytest.raises(SystemExit):
+            main(["--page", less])
+
+
+def test_the_page_shows_the_recorded_figures() -> None:
+    document = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else None
+    names = ("machine", "tables", "bars", "classic")
+    if document is None:
+        assert {page.shown(PAGE, name) for name in names} == {"not recorded yet"}
+    else:
+        assert not document["quick"]
+        rows = medians(document["turns"])
+        assert {name: page.shown(PAGE, name) for name in names} == page.parts(document, rows, bars(rows))
+
+
+def test_the_page_is_written_between_its_marks(tmp_path: Path) -> None:
+    copy = tmp_path / "page.md"
+    copy.write_text("<!-- flash-sale:one:begin -->\nold\n<!-- flash-sale:one:end -->\n")
+    page.write(copy, {"one": "new\nlines"})
+    assert copy.read_text() == "<!-- flash-sale:one:begin -->\nnew\nlines\n<!-- flash-sale:one:end -->\n"
+    with pytest.raises(ValueError, match="two"):
+        page.write(copy, {"two": "2"})
 
 
 def test_contestants_are_called_by_the_beginning_of_their_names() -> None:

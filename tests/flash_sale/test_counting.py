@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks.flash_sale.buyers import Crowd
+from benchmarks.flash_sale.crowd import Crowd
 from benchmarks.flash_sale.ledger import Watch, over_the_wire, read
 from benchmarks.flash_sale.summary import bars, cells, medians
 
@@ -49,11 +49,11 @@ async def crowd_at() -> AsyncIterator[Callable[..., Awaitable[Crowd]]]:
     servers: list[asyncio.Server] = []
     crowds: list[Crowd] = []
 
-    async def start(shop: Shop, connections: int) -> Crowd:
+    async def start(shop: Shop, connections: int, workers: int = 1) -> Crowd:
         servers.append(await asyncio.start_server(shop, "127.0.0.1", 0))
         crowd = Crowd(servers[-1].sockets[0].getsockname()[1], connections)
         crowds.append(crowd)
-        await crowd.connect()
+        await crowd.connect(workers)
         return crowd
 
     yield start
@@ -81,6 +81,24 @@ async def test_every_answer_is_counted_by_its_status(crowd_at: Callable[..., Awa
     assert (shop.requests, shop.connections) == (300, 7)
     assert 0 < found["sold_within"] <= found["seconds"]
     assert found["answer"]["p50"] <= found["answer"]["p99"] <= found["answer"]["max"] <= found["seconds"]
+
+
+async def test_connections_are_spread_evenly_over_the_workers(crowd_at: Callable[..., Awaitable[Crowd]]) -> None:
+    # Two of three connections are taken by the same worker.
+    async def by_connection(number: int, writer: asyncio.StreamWriter) -> None:
+        named = asyncio.current_task()
+        workers.setdefault(named, b"2" if shop.connections % 3 == 0 else b"1")
+        served[workers[named]] += number > asked
+        writer.write(answer(201).replace(b"\r\n", b"\r\nX-Worker: " + workers[named] + b"\r\n", 1))
+
+    workers: dict[Any, bytes] = {}
+    served: Counter[bytes] = Counter()
+    asked = 10**6
+    shop = Shop(by_connection)
+    crowd = await crowd_at(shop, 10, 2)
+    asked = shop.requests
+    await crowd.phase(ENDLESS | {"requests": 10})
+    assert served == {b"1": 5, b"2": 5}
 
 
 async def test_a_buyer_who_waits_too_long_hangs_up_and_another_comes(crowd_at: Callable[..., Awaitable[Crowd]]) -> None:
