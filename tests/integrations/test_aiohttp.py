@@ -11,7 +11,7 @@ import httpx
 import pytest
 from aiohttp import web
 
-from aioredlock_ng import ConfigurationError, LockHeld, Redlock
+from aioredlock_ng import ConfigurationError, LockHeld, LockLost, Redlock
 from aioredlock_ng.integrations.aiohttp import REDLOCK, LockUnavailable, check_locks, lease_of, locked, redlock_ctx
 from tests.integrations.serving import PATIENCE, aiohttp_client, held
 from tests.support.eventually import eventually
@@ -223,7 +223,7 @@ async def test_the_handlers_own_errors_pass_as_they_are(nodes: NodeSet, elsewher
     async def catch(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             return await handler(request)
-        except (LookupError, LockHeld) as error:
+        except (LookupError, LockHeld, LockLost) as error:
             caught.append(error)
             raise web.HTTPInternalServerError from error
 
@@ -231,16 +231,20 @@ async def test_the_handlers_own_errors_pass_as_they_are(nodes: NodeSet, elsewher
     async def handler(request: web.Request) -> web.Response:
         if request.match_info["id"] == "conflict":
             raise web.HTTPConflict(text="sold out")
-        async with request.app[REDLOCK].lock("another", blocking_timeout=0):
+        async with request.app[REDLOCK].lock("another", blocking_timeout=0) as another:
+            if request.match_info["id"] == "lost":
+                await elsewhere.force_release("another")
+                await another.verify()
             raise LookupError
 
     async with aiohttp_client(make_app(handler, middlewares=[catch])) as client:
         conflict = await client.post("/accounts/conflict")
         assert (conflict.status_code, conflict.text) == (409, "sold out")
         assert (await client.post("/accounts/own")).status_code == 500
+        assert (await client.post("/accounts/lost")).status_code == 500
         async with elsewhere.lock("another"):
             assert (await client.post("/accounts/inner")).status_code == 500
-    assert list(map(type, caught)) == [LookupError, LockHeld]
+    assert list(map(type, caught)) == [LookupError, LockLost, LockHeld]
     assert nodes.keys() == [set()] * 3
 
 

@@ -222,11 +222,15 @@ async def test_the_endpoints_own_errors_pass_as_they_are(nodes: NodeSet, elsewhe
     async def pay(what: str, redlock: Annotated[Redlock, Depends(get_redlock)]) -> None:
         if what == "conflict":
             raise HTTPException(409, "taken", headers={"X-By": "me"})
-        async with redlock.lock("another", blocking_timeout=0):
+        async with redlock.lock("another", blocking_timeout=0) as another:
+            if what == "lost":
+                await elsewhere.force_release("another")
+                await another.verify()
             raise LookupError(what)
 
     @app.exception_handler(LookupError)
     @app.exception_handler(LockHeld)
+    @app.exception_handler(LockLost)
     async def own(request: Request, error: Exception) -> JSONResponse:
         return JSONResponse(type(error).__name__, status_code=418)
 
@@ -235,6 +239,7 @@ async def test_the_endpoints_own_errors_pass_as_they_are(nodes: NodeSet, elsewhe
         assert (conflict.status_code, conflict.json(), conflict.headers["X-By"]) == (409, {"detail": "taken"}, "me")
         assert "Retry-After" not in conflict.headers
         assert (await client.post("/own")).json() == "LookupError"
+        assert (await client.post("/lost")).json() == "LockLost"
         async with elsewhere.lock("another"):
             assert (await client.post("/inner")).json() == "LockHeld"
         await eventually(lambda: nodes.keys() == [set()] * 3)
