@@ -87,7 +87,17 @@ print("\\n".join([*sys.modules, *found]))
     return told.stdout.splitlines()
 
 
-@pytest.mark.parametrize("statement", ["import aioredlock_ng", "import aioredlock_ng.fencing", "import aioredlock_ng.testing"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import aioredlock_ng",
+        "import aioredlock_ng.compat.aioredlock",
+        "import aioredlock_ng.fencing",
+        "import aioredlock_ng.integrations",
+        "import aioredlock_ng.telemetry",
+        "import aioredlock_ng.testing",
+    ],
+)
 def test_importing_opens_nothing_and_imports_nothing_optional(statement: str) -> None:
     told = imported_by(statement)
     assert [line for line in told if line.startswith("deed:")] == []
@@ -98,5 +108,6 @@ def test_importing_opens_nothing_and_imports_nothing_optional(statement: str) ->
 
 def test_importing_the_package_does_not_import_its_top_floor() -> None:
     told = imported_by("import aioredlock_ng")
-    top = ("aioredlock_ng.cli", "aioredlock_ng.fencing", "aioredlock_ng.testing")
+    parts = ("cli", "compat", "fencing", "integrations", "telemetry", "testing")
+    top = tuple(f"aioredlock_ng.{part}" for part in parts)
     assert [line for line in told if line.startswith(top)] == []
