@@ -21,6 +21,7 @@ from aioredlock_ng import (
     NodeFacts,
     NodeState,
     Outcome,
+    Owner,
     QuorumUnreachable,
     Redlock,
     RedlockClosed,
@@ -31,6 +32,7 @@ from aioredlock_ng import (
     Stats,
     Vote,
 )
+from aioredlock_ng.events import Event, LockAcquired
 from aioredlock_ng.fencing import MAX_FENCE, FenceGuard, RedisFence, StaleFence
 from aioredlock_ng.testing import LocalNodes, LocalServer, MemoryNodes, lose, lose_at, lose_lock
 
@@ -120,6 +122,35 @@ async def fencing(lease: Lease, client: redis.asyncio.Redis, cluster: redis.asyn
     error: RedlockError = stale
     assert error
     assert_type((stale.resource, stale.fence, stale.seen), tuple[str | bytes, int, int])
+
+
+async def guarded_functions(redlock: Redlock) -> None:
+    @redlock.guard("report:{user_id}", ttl=5, blocking_timeout=0, max_hold=60, on_lost="flag", auto_extend=False)
+    async def report(user_id: int, *, urgent: bool = False) -> str:
+        return "done"
+
+    class Account:
+        number = 1
+
+        @redlock.guard("account:{self.number}")
+        async def close(self, reason: str) -> int:
+            return 1
+
+    assert_type(await report(7, urgent=True), str)
+    assert_type(await Account().close("gone"), int)
+    redlock.guard("x", timeout=3)  # type: ignore[call-arg]
+    await report("seven")  # type: ignore[arg-type]
+
+
+async def owners_and_events(redlock: Redlock) -> None:
+    info = await redlock.inspect("a")
+    assert_type(info.owner, Owner | None)
+
+    def sink(event: Event) -> None:
+        if isinstance(event, LockAcquired):
+            assert_type(event.fence, int | None)
+
+    Redlock(["redis://127.0.0.1"], sinks=[sink], owner="billing")
 
 
 async def testing_kit() -> None:
