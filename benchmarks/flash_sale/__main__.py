@@ -20,7 +20,7 @@ from benchmarks.report import print_bars, print_outcome
 
 from . import page
 from .field import ALL, named, python
-from .summary import COLUMNS, bars, cells, medians
+from .summary import COLUMNS, bars, ceilings, cells, medians
 from .turn import Sale, take_turn
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ def main(arguments: Sequence[str]) -> int:
         print_outcome(console, Outcome(sale, COLUMNS, rows=[cells(row) for row in mine], notes=_notes(mine)))
     found = bars(rows)
     print_bars(console, found)
+    for ceiling in ceilings(rows):
+        console.print(f"  {ceiling}", highlight=False)
     plot = results.with_suffix(".png")
     if not asked.no_plots:
         subprocess.run([python_with("plots", _DRAWING_NEEDS), _DRAWING, results, plot], check=True)

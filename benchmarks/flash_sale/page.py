@@ -6,7 +6,7 @@ import re
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from .summary import COLUMNS, cells
+from .summary import COLUMNS, ceilings, cells
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ def parts(document: dict[str, Any], rows: Sequence[dict[str, Any]], bars: Sequen
     return {
         "machine": _machine(document),
         "tables": f"{_PLOT}\n\n{_tables(rows)}",
-        "bars": _bars(bars),
+        "bars": _bars(rows, bars),
         "classic": _classic(rows),
     }
 
@@ -80,14 +80,14 @@ def _tables(rows: Sequence[dict[str, Any]]) -> str:
     return "\n\n".join(tables)
 
 
-def _bars(bars: Sequence[Bar]) -> str:
+def _bars(rows: Sequence[dict[str, Any]], bars: Sequence[Bar]) -> str:
     lines = ["| bar | measured | must be | |", "| --- | ---: | ---: | --- |"]
     for bar in bars:
         value = "nothing" if bar.value is None else f"{bar.value:,.3g}"
         lines.append(
             f"| {bar.text} | {value} | {'≥' if bar.least else '≤'} {bar.limit:g} | {'kept' if bar.kept else '**missed**'} |"
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *(f"* {ceiling}." for ceiling in ceilings(rows))])
 
 
 def _classic(rows: Sequence[dict[str, Any]]) -> str:

@@ -11,7 +11,7 @@ from .field import ALL, OURS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["COLUMNS", "bars", "cells", "medians"]
+__all__ = ["COLUMNS", "bars", "ceilings", "cells", "medians"]
 
 FASTER: Final = 5.0
 FEWER: Final = 0.2
@@ -114,10 +114,28 @@ def bars(rows: Sequence[dict[str, Any]]) -> list[Bar]:
     return found
 
 
+def ceilings(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Say for each sale what the web server and the stock allow: no lock can be faster against those that poll."""
+    found = []
+    for sale in dict.fromkeys(row["sale"] for row in rows):
+        mine = [row for row in rows if row["sale"] == sale and row["sales_per_second"]]
+        free = next((row for row in mine if row["contestant"] == ALL[0].name), None)
+        pollers = [row for row in mine if row["polls"]]
+        if free is not None and pollers:
+            best = _best(pollers)
+            ratio = free["sales_per_second"] / best["sales_per_second"]
+            found.append(f"{sale}: without any lock the shop sells {ratio:.1f} times what the best that polls does")
+    return found
+
+
+def _best(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return max(rows, key=lambda row: float(row["sales_per_second"]))
+
+
 def _against(sale: str, ours: dict[str, Any], whom: str, others: list[dict[str, Any]]) -> list[Bar]:
     if not others:
         return []
-    best = max(others, key=lambda row: float(row["sales_per_second"]))
+    best = _best(others)
     name = f"{whom} ({best['contestant']})"
     speed, commands = _ratio(ours, best, "sales_per_second"), _ratio(ours, best, "commands")
     return [
