@@ -146,6 +146,11 @@ class Acquisition:
         """See `Asker.crowded`."""
         return self._lines.crowded(self)
 
+    def still_waiting(self) -> None:
+        """See `Asker.still_waiting`."""
+        if (notes := self._context.notes) is not None:
+            notes.waiting(self.keys, self._lines.length(self.keys))
+
     def wake(self) -> None:
         """See `Contender.wake`."""
         if self.round is not None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioredlock_ng._engine.labels import Labels
+    from aioredlock_ng._engine.notes import Notes
     from aioredlock_ng._engine.wheel import Wheel
     from aioredlock_ng._nodes.fleet import Fleet
     from aioredlock_ng.events import EventSink
@@ -68,6 +69,7 @@ class Context:
         fences: Proposes fences.
         wall_us: Microseconds of the wall clock, for fences only.
         labels: What is written beside the keys of leases that live longer; None: nothing.
+        notes: Where waiters are noted; None: nowhere.
         doubt: Told when a node said that it is quarantined.
         quarantine: Why a node cannot leave quarantine, in the server's words; "" where it only has to wait.
     """
@@ -85,6 +87,7 @@ class Context:
     tell: EventSink | None
     wall_us: Callable[[], int]
     labels: Labels | None
+    notes: Notes | None
     doubt: Callable[[], None]
     quarantine: Callable[[int], str]
     fences: FenceClock = field(default_factory=FenceClock)

@@ -15,6 +15,7 @@ from aioredlock_ng._engine.context import Context, Expiring
 from aioredlock_ng._engine.extender import Extender
 from aioredlock_ng._engine.guard import Guard
 from aioredlock_ng._engine.labels import Labels
+from aioredlock_ng._engine.notes import Notes
 from aioredlock_ng._engine.round import TIMEOUT_WIDTH, Round
 from aioredlock_ng._engine.twins import Twins
 from aioredlock_ng._engine.waiting import Lines
@@ -77,6 +78,7 @@ class Engine:
         # What nearly every vote is, made once: making five would take longer than all else about an event.
         addresses = [node.address for node in fleet.nodes]
         self._votes = [(acquire_vote(at, GRANTED), acquire_vote(at, None, "not waited for")) for at in addresses]
+        labelled = options.owner is not False and options.keeps_own_keys
         timeouts: Wheel[Expiring] = Wheel(loop, clock, TIMEOUT_WIDTH, _expire_all)
         self.context = Context(
             loop=loop,
@@ -91,7 +93,8 @@ class Engine:
             emit=emit,
             tell=tell,
             wall_us=wall_us,
-            labels=Labels(options.owner, clock, wall_us) if options.owner and options.keeps_own_keys else None,
+            labels=Labels(options.owner, clock, wall_us) if labelled else None,
+            notes=Notes(fleet, clock, run_id[:8]) if labelled else None,
             doubt=self._doubt,
             quarantine=lambda index: self.guard.refusal(index) if self.guard is not None else "",
         )

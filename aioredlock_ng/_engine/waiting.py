@@ -161,6 +161,11 @@ class Lines:
             if other is not None and other is not contender and line.holder is None:
                 other.wake()
 
+    def length(self, keys: tuple[bytes, ...]) -> int:
+        """How many of this process want exactly these keys and do not have them."""
+        line = self._lines.get(keys)
+        return 0 if line is None else (line.contender is not None) + len(line.queue or ())
+
     def unreachable(self, keys: tuple[bytes, ...]) -> bool:
         """True while whoever contends for exactly these keys cannot ask a quorum."""
         line = self._lines.get(keys)

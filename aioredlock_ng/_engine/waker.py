@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from aioredlock_ng._core.backoff import quorum_free_in, split_delay, unreachable_delay, wake_delay
 from aioredlock_ng._core.votes import is_granted
+from aioredlock_ng._engine.notes import NOTE_AFTER, NOTE_EVERY
 from aioredlock_ng.events import WaiterWoken
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ class Asker(Protocol):
     def attempt(self, *, lead_first: bool) -> None:
         """Ask again."""
 
+    def still_waiting(self) -> None:
+        """It has waited for so long that people may want to know."""
+
 
 class Waker:
     """Of one acquisition, from its first refusal or the first news while it asks.
@@ -67,13 +71,26 @@ class Waker:
         woken: True once it asked because something had been freed.
     """
 
-    __slots__ = ("_asker", "_context", "_failures", "_gone", "_in_vain", "_look_again", "_outrun", "_splits", "_timer", "woken")
+    __slots__ = (
+        "_asker",
+        "_context",
+        "_failures",
+        "_gone",
+        "_in_vain",
+        "_look_again",
+        "_note_at",
+        "_outrun",
+        "_splits",
+        "_timer",
+        "woken",
+    )
 
     def __init__(self, context: Context, asker: Asker) -> None:
         self._context = context
         self._asker = asker
         self._timer: asyncio.TimerHandle | None = None
         self._gone: set[int] | None = None
+        self._note_at = context.clock() + NOTE_AFTER
         self._splits = self._failures = self._in_vain = 0
         self._look_again = self._outrun = self.woken = False
 
@@ -179,6 +196,10 @@ class Waker:
         else:
             self._context.counters.wakeups_fallback += 1
         self._tell("expiry" if over else "look")
+        now = self._context.clock()
+        if not over and now >= self._note_at:
+            self._note_at = now + NOTE_EVERY
+            self._asker.still_waiting()
         self._ask_again(lead_first=False)
 
     def _tell(self, cause: Literal["told", "local", "expiry", "look"]) -> None:

@@ -290,6 +290,12 @@ class MemoryServer:
             answer.append(self.get(label_key) or b"")
         return answers
 
+    def _note(self, command: Command, by: Connection) -> Reply:
+        count, life = command.args
+        for key in command.keys:
+            self.set(key, _bytes(count), int(life) / 1000, by)
+        return 1
+
     def _force_release(self, command: Command, by: Connection) -> Reply:
         keys = command.keys
         if command.args:

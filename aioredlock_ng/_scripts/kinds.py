@@ -7,7 +7,7 @@ from typing import Final
 
 from aioredlock_ng._scripts import Command, Form, Script
 
-__all__ = ["FENCES", "FORCE_RELEASE", "MARKER", "MARKER_KEY", "MUTEX", "SCRIPTS", "LockKind", "guarded_mutex"]
+__all__ = ["FENCES", "FORCE_RELEASE", "MARKER", "MARKER_KEY", "MUTEX", "NOTE", "SCRIPTS", "LockKind", "guarded_mutex"]
 
 MARKER_KEY: Final = b"aioredlock_ng:marker"
 """Names the server process whose memory it vouches for; see marker.lua."""
@@ -134,5 +134,7 @@ FORCE_RELEASE: Final = Script("force_release")
 
 MARKER: Final = Script("marker")
 
-SCRIPTS: Final = (_PLAIN, _GUARDED, _EXTEND, _WATCH, _RELEASE, _INSPECT, _CONFIRM, _REPAIR, FORCE_RELEASE, MARKER)
+NOTE: Final = Script("note")
+
+SCRIPTS: Final = (_PLAIN, _GUARDED, _EXTEND, _WATCH, _RELEASE, _INSPECT, _CONFIRM, _REPAIR, FORCE_RELEASE, MARKER, NOTE)
 """Everything that a new connection loads."""

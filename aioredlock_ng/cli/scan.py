@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from hiredis import pack_command
@@ -10,7 +11,7 @@ from hiredis import pack_command
 from aioredlock_ng import QuorumUnreachable
 from aioredlock_ng._core.inspection import lock_info
 from aioredlock_ng._core.keys import OWN_KEYS
-from aioredlock_ng._core.owners import owner_key
+from aioredlock_ng._core.owners import WAITING_KEYS, key_waited_for, owner_key
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.votes import Refusal, acquire_vote
 from aioredlock_ng._nodes.question import Question
@@ -57,6 +58,10 @@ class Scan:
         self._every = every
         self.silent: dict[str, str] = {}
 
+    def name(self, key: bytes) -> str:
+        """A key's name, for people."""
+        return self._format.name(key)
+
     async def sizes(self) -> int:
         """How many keys there are to look at on all nodes together, as far as they tell."""
         nodes = self._redlock.engine().context.fleet.nodes
@@ -85,18 +90,39 @@ class Scan:
         """The locks among these keys, by one look at all nodes."""
         return [lock for start in range(0, len(keys), _BATCH) for lock in await self._look(keys[start : start + _BATCH])]
 
+    async def waiting(self) -> Counter[bytes]:
+        """How many have waited for a lock's key for a while, as their processes noted in the last seconds."""
+        nodes = self._redlock.engine().context.fleet.nodes
+        found = await asyncio.gather(*(self._found(node, at, WAITING_KEYS + b"*") for at, node in enumerate(nodes)))
+        notes = sorted(set().union(*(keys for keys in found if isinstance(keys, set))))
+        counts: Counter[bytes] = Counter()
+        for start in range(0, len(notes), _BATCH):
+            part = notes[start : start + _BATCH]
+            replies = await self._redlock.engine().poll(MUTEX.inspecting(tuple(part)))
+            for place, note in enumerate(part):
+                said = [int(reply[place][1]) for reply in replies if isinstance(reply, list) and reply[place][1].isdigit()]
+                counts[key_waited_for(note)] += max(said, default=0)
+        return counts
+
     async def _keys_of(self, node: Node, index: int, advance: Callable[[int], object]) -> set[bytes] | str:
         """The keys of one node that may be locks, or why it does not tell."""
+        keys = await self._found(node, index, self._match, advance)
+        return keys if isinstance(keys, str) else {key for key in keys if not key.startswith(OWN_KEYS)}
+
+    async def _found(
+        self, node: Node, index: int, match: bytes, advance: Callable[[int], object] = lambda _: None
+    ) -> set[bytes] | str:
+        """The string keys of one node that match, or why it does not tell."""
         keys: set[bytes] = set()
         cursor: bytes = b"0"
         while True:
-            step = words("SCAN", cursor, "MATCH", self._match, "COUNT", _STEP, "TYPE", "string")
+            step = words("SCAN", cursor, "MATCH", match, "COUNT", _STEP, "TYPE", "string")
             reply = await ask(node, index, step)
             if not isinstance(reply, list):
                 return acquire_vote(node.address, reply).detail
             advance(_STEP)
             cursor, page = reply
-            keys.update(key for key in page if not key.startswith(OWN_KEYS))
+            keys.update(page)
             if cursor == b"0":
                 return keys
 

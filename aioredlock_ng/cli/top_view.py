@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -58,6 +58,7 @@ class Frame:
         lanes: How each did lately.
         locks: Each lock, and for how many seconds it has been seen with this holder.
         problem: Why there are no locks to show; "": nothing is wrong.
+        waiting: How many have waited for a lock for a while, by its name.
     """
 
     nodes: tuple[NodeState, ...]
@@ -65,14 +66,19 @@ class Frame:
     lanes: tuple[Lane, ...]
     locks: tuple[tuple[LockInfo, float], ...]
     problem: str
+    waiting: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "nodes": [{**asdict(state), "round_trip": trip} for state, trip in zip(self.nodes, self.round_trips, strict=True)],
-            "locks": [{**as_dict(lock), "seen_for": age} for lock, age in self.locks],
+            "locks": [{**as_dict(lock), "seen_for": age, "waiting": self.waiting_for(lock)} for lock, age in self.locks],
             "problem": self.problem,
         }
+
+    def waiting_for(self, lock: LockInfo) -> int:
+        """How many wait for it."""
+        return self.waiting.get(lock.resource, 0)
 
 
 def draw(frame: Frame, height: int | None) -> Group:
@@ -82,9 +88,8 @@ def draw(frame: Frame, height: int | None) -> Group:
         words = state.state if not state.reason else f"{state.state}: {safe(state.reason)}"
         took = "-" if trip is None else f"{trip * 1000:.1f} ms"
         nodes.add_row(state.address, Text(words, style=_STYLES.get(state.state, "red")), took, lane.text(), state.server)
-    locks = Table(
-        "lock", "holder", "owner", "fence", "nodes", "on", "remaining", "seen for", box=box.SIMPLE_HEAD, pad_edge=False
-    )
+    columns = "lock", "holder", "owner", "fence", "nodes", "on", "remaining", "waiting", "seen for"
+    locks = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
     # Around each table are two empty lines and its head of two, and the last line tells what does not fit.
     room = len(frame.locks) if height is None else max(1, height - len(frame.nodes) - 9)
     for lock, age in frame.locks[:room]:
@@ -100,6 +105,7 @@ def draw(frame: Frame, height: int | None) -> Group:
             f"{lock.nodes}/{lock.total}",
             marks,
             life(lock.remaining),
+            str(frame.waiting_for(lock) or "-"),
             f"{age:.0f} s",
         )
         locks.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells), style="" if lock.held else "dim")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -11,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aioredlock_ng import LockInfo, NodeAnswer, NodeState
+from aioredlock_ng import LockInfo, NodeAnswer, NodeState, Redlock
 from aioredlock_ng.cli.top_view import Frame, Lane, draw
 from tests.cli.commands import PATIENCE, Cli, line
+from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from tests.support.node_set import NodeSet
@@ -31,6 +33,21 @@ def test_a_frame_as_json(cli: Cli) -> None:
         assert 0 < lock["remaining"] <= 30
         assert told["problem"] == ""
         assert json.loads(cli("top", "other:*", "--once", "--json").stdout)["locks"] == []
+
+
+async def test_who_waits_is_counted(cli: Cli, three_nodes: NodeSet) -> None:
+    with cli.holding("order:1", "--ttl", "30"):
+        async with Redlock(three_nodes.urls) as redlock:
+            waiting = [asyncio.create_task(redlock.lock("order:1").acquire()) for _ in range(3)]
+
+            async def counted() -> bool:
+                answer = await asyncio.to_thread(cli, "top", "--once", "--json")
+                return [lock["waiting"] for lock in json.loads(answer.stdout)["locks"]] == [3]
+
+            await eventually(counted, PATIENCE)
+            for task in waiting:
+                task.cancel()
+            await asyncio.wait(waiting)
 
 
 def test_frame_after_frame_as_lines_of_json(cli: Cli) -> None:

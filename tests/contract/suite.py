@@ -9,7 +9,7 @@ import pytest
 
 from aioredlock_ng._core.votes import Refusal, is_held
 from aioredlock_ng._scripts import Command
-from aioredlock_ng._scripts.kinds import FORCE_RELEASE, MUTEX
+from aioredlock_ng._scripts.kinds import FORCE_RELEASE, MUTEX, NOTE
 from tests.contract.guarded import GuardedContract
 
 if TYPE_CHECKING:
@@ -204,6 +204,12 @@ class NodeContract(GuardedContract):
         assert await ask(node, MUTEX.releasing((b"a", b"b"), b"one", until, (b"o:a", b"o:b"))) == 1
         answers = await ask(node, MUTEX.inspecting((b"a", b"b"), (b"o:a", b"o:b")))
         assert [answer[1:] for answer in answers] == [[b"", b""], [b"two", b"label"]]
+
+    async def test_a_note_is_written_for_a_while(self, place: Place) -> None:
+        node, _ = await place.node()
+        assert await ask(node, Command(NOTE, (b"n:a", b"n:b"), (3, TTL))) == 1
+        for left, count in await ask(node, MUTEX.inspecting((b"n:a", b"n:b"))):
+            assert (count, TTL - WITHIN * 1000 < left <= TTL) == (b"3", True)
 
     async def test_force_release_deletes_whoever_holds_it(self, place: Place) -> None:
         node, _ = await place.node()

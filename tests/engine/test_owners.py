@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng import ConfigurationError, Redlock
-from aioredlock_ng._core.owners import MAX_LABEL, label_life, owner_key, pack_owner, read_owner
+from aioredlock_ng._core.owners import (
+    MAX_LABEL,
+    WAITING_KEYS,
+    key_waited_for,
+    label_life,
+    owner_key,
+    pack_owner,
+    read_owner,
+)
+from aioredlock_ng._nodes.memory import MemoryServer
 from aioredlock_ng.records import Owner
 
 if TYPE_CHECKING:
@@ -102,6 +111,58 @@ async def test_without_labels_nothing_is_written_beside_the_locks(rig: Rig, opti
     assert rig.servers[0].get(owner_key(b"a")) is None
     assert await owner_of(process, "a") is None
     assert await lease.release() is True
+
+
+def notes(rig: Rig) -> dict[bytes, bytes | None]:
+    everywhere = [(key, server.get(key)) for server in rig.servers for key in list(server._keys)]
+    return {key_waited_for(key): value for key, value in everywhere if key.startswith(WAITING_KEYS)}
+
+
+async def test_who_waits_for_long_is_noted_on_one_node_and_for_a_while(rig: Rig) -> None:
+    holder, waiter = await rig.process(), await rig.process()
+    lease = await holder.lock("a").acquire()
+    waiting = [asyncio.create_task(waiter.lock("a").acquire()) for _ in range(3)]
+    await asyncio.sleep(0.9)
+    assert notes(rig) == {}
+    await asyncio.sleep(2.1)
+    assert notes(rig) == {b"a": b"3"}
+    for task in waiting[1:]:
+        task.cancel()
+    await asyncio.sleep(30)
+    assert notes(rig) == {b"a": b"1"}
+    await lease.release()
+    await (await waiting[0]).release()
+    await asyncio.sleep(13)
+    assert notes(rig) == {}
+
+
+async def test_a_note_costs_one_command_in_five_seconds(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    holder, waiter = await rig.process(), await rig.process()
+    lease = await holder.lock("a").acquire()
+    executed: list[str] = []
+    execute = MemoryServer.execute
+
+    def counted(self: MemoryServer, command: Any, by: Any) -> Any:
+        executed.append(command.script.name)
+        return execute(self, command, by)
+
+    monkeypatch.setattr(MemoryServer, "execute", counted)
+    waiting = asyncio.create_task(waiter.lock("a").acquire())
+    await asyncio.sleep(60)
+    assert 6 <= executed.count("note") <= 13
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    await lease.release()
+
+
+async def test_without_labels_no_waiter_is_noted(rig: Rig) -> None:
+    waiter = await rig.process(owner=False)
+    rig.occupy(b"a")
+    waiting = asyncio.create_task(waiter.lock("a").acquire())
+    await asyncio.sleep(30)
+    assert notes(rig) == {}
+    waiting.cancel()
+    await asyncio.wait([waiting])
 
 
 def test_a_label_is_read_as_it_was_written() -> None:
