@@ -112,10 +112,10 @@ def _about(contestant: Contestant) -> dict[str, Any]:
 
 def _sales(asked: argparse.Namespace) -> tuple[Sale, Sale]:
     common = {"buyers": asked.buyers, "workers": asked.workers, "patience": asked.patience}
-    seconds = asked.seconds or (3.0 if asked.quick else 10.0)
+    seconds = asked.seconds or (2.0 if asked.quick else 10.0)
     return (
         # A fifth of the buyers are to find it sold out.
-        Sale(f"{asked.requests:,} requests", asked.requests * 4 // 5, asked.requests, 6.0 if asked.quick else 12.0, **common),
+        Sale(f"{asked.requests:,} requests", asked.requests * 4 // 5, asked.requests, 5.0 if asked.quick else 12.0, **common),
         Sale(f"{seconds:g} seconds", _ENDLESS, None, seconds, **common),
     )
 

@@ -66,7 +66,8 @@ def _machine(document: dict[str, Any]) -> str:
         f"load before it {machine['load_average'][0]:g}; "
         f"{sale['workers']} workers, {sale['buyers']} buyers at once who hang up after {sale['patience']:g} s; "
         f"medians of {rounds} alternating round{'s' if rounds > 1 else ''}; timeouts, errors and oversold items are sums. The "
-        f"crowd itself took {each:.0f} µs of CPU per request. Every round: [flash_sale.json](../benchmarks/results/flash_sale.json)."
+        f"crowd itself took {each:.0f} µs of CPU per request. "
+        "Every round: [flash_sale.json](../benchmarks/results/flash_sale.json)."
     )
 
 
