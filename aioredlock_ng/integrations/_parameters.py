@@ -49,11 +49,17 @@ class Parameters:
                 return
             raise self._missing(placeholder, path)
         parameter = self._found[name]
-        plain = isinstance(_marker(parameter), params.Path | params.Query | None) and _textual(parameter.annotation)
+        marker = _marker(parameter)
+        plain = isinstance(marker, params.Path | params.Query | None) and _textual(parameter.annotation)
         if not plain or placeholder.attributes:
             raise ConfigurationError(
                 f"{placeholder} of {self._called} is not a plain str, int, UUID, date or Enum from the path or the query;"
                 f" declare what it is, like lock_for(..., {name}={_remedy(parameter)})"
+            )
+        if marker is not None and (marker.default_factory is not None or marker.validation_alias not in (None, marker.alias)):
+            raise ConfigurationError(
+                f"{placeholder} of {self._called} has a validation_alias or a default_factory, by which it could have another"
+                " value than the lock's name; use alias= and a plain default"
             )
 
     def agree(self, placeholder: Placeholder, declared: inspect.Parameter, path: frozenset[str]) -> None:
@@ -68,7 +74,7 @@ class Parameters:
         name, annotation = placeholder.name, declared.annotation
         if name in self._found:
             parameter = self._found[name]
-            same_place = name in path or type(_marker(parameter)) is type(_marker(declared))
+            same_place = name in path or _source(parameter) == _source(declared)
             if _plain(parameter.annotation) != _plain(annotation) or not same_place:
                 raise ConfigurationError(
                     f"{name} is {annotation!r} here, but not in {self._called}; declare the same: {name}={_remedy(parameter)}"
@@ -103,10 +109,11 @@ class Parameters:
         values: dict[str, Any] = {}
         errors: list[Any] = []
         for name in names:
-            where = "path" if name in connection.path_params else "query"
-            given = connection.path_params if where == "path" else connection.query_params
             adapter = self._adapter(name, frozenset(connection.path_params))
-            alias = self._alias(name)
+            marker = _marker(self._found[name]) if name in self._found else None
+            from_path = isinstance(marker, params.Path) if marker is not None else name in connection.path_params
+            where, given = ("path", connection.path_params) if from_path else ("query", connection.query_params)
+            alias = getattr(marker, "alias", None) or name
             raw = given.get(alias, self._default(name))
             if raw is _NONE:
                 errors.append({"type": "missing", "loc": (where, alias), "msg": "Field required", "input": None})
@@ -127,10 +134,6 @@ class Parameters:
             self._adapters[name] = TypeAdapter(Any if annotation is _NONE else annotation)
         return self._adapters[name]
 
-    def _alias(self, name: str) -> str:
-        alias = getattr(_marker(self._found[name]), "alias", None) if name in self._found else None
-        return alias if isinstance(alias, str) else name
-
     def _default(self, name: str) -> Any:
         default = self._found[name].default if name in self._found else _NONE
         if isinstance(default, params.Param):
@@ -146,6 +149,12 @@ def _marker(parameter: inspect.Parameter) -> Any:
     """What says where a parameter comes from: `Path()`, `Query()`, `Body()`, `Depends()`; None: FastAPI decides."""
     given = (*getattr(parameter.annotation, "__metadata__", ()), parameter.default)
     return next((one for one in reversed(given) if isinstance(one, params.Param | params.Body | params.Depends)), None)
+
+
+def _source(parameter: inspect.Parameter) -> tuple[type[Any], str | None]:
+    """The part of the request that has a parameter, and its name there if that is another."""
+    marker = _marker(parameter)
+    return type(marker), getattr(marker, "alias", None)
 
 
 def _plain(annotation: Any) -> Any:

@@ -10,12 +10,15 @@ import inspect
 import json
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from aiohttp import web
-
 from aioredlock_ng import ConfigurationError, Lease, LockLost, LockNotAcquired, Redlock
 
 from ._policy import Policy
 from ._template import UnusableValue
+
+try:
+    from aiohttp import web
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(f'{__name__} needs aiohttp: pip install "aioredlock-ng[aiohttp]"', name=missing.name) from missing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -181,7 +184,7 @@ class _Locks:
 
     async def hold(self, request: web.Request, handle: Callable[[], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
         try:
-            lock = self._policy.lock(request.config_dict[REDLOCK], self._values(request))
+            lock = self._policy.lock(self._redlock_of(request), self._values(request))
         except UnusableValue as error:
             text = json.dumps({"detail": str(error)})
             raise web.HTTPBadRequest(text=text, content_type="application/json") from error
@@ -201,6 +204,14 @@ class _Locks:
             raise self._unavailable(error) from error
         finally:
             request[_LEASE] = outer
+
+    def _redlock_of(self, request: web.Request) -> Redlock:
+        redlock = request.config_dict.get(REDLOCK)
+        if redlock is None:
+            raise ConfigurationError(
+                "this app has no Redlock: write app.cleanup_ctx.append(redlock_ctx()) here or in the app above it"
+            )
+        return redlock
 
     def _unavailable(self, error: LockNotAcquired | LockLost) -> LockUnavailable:
         status, detail = self._policy.answer(error)

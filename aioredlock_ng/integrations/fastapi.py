@@ -10,9 +10,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from fastapi import Depends, FastAPI, HTTPException, params
-from fastapi.exceptions import RequestValidationError
-from starlette.requests import HTTPConnection
+try:
+    from fastapi import Depends, FastAPI, HTTPException, params
+    from fastapi.exceptions import RequestValidationError
+    from starlette.requests import HTTPConnection
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(f'{__name__} needs fastapi: pip install "aioredlock-ng[fastapi]"', name=missing.name) from missing
 
 from aioredlock_ng import ConfigurationError, Lease, LockLost, LockNotAcquired, Redlock
 

@@ -376,6 +376,14 @@ async def test_a_lease_is_there_only_within_the_handler(nodes: NodeSet) -> None:
         assert (await client.get("/accounts/1")).json() == ["account:1"]
 
 
+async def test_an_app_without_a_manager_says_what_to_write(caplog: pytest.LogCaptureFixture) -> None:
+    app = web.Application()
+    app.router.add_get("/{id}", locked("account:{id}")(names))
+    async with aiohttp_client(app) as client:
+        assert (await client.get("/1")).status_code == 500
+    assert "write app.cleanup_ctx.append(redlock_ctx())" in caplog.text
+
+
 async def test_a_manager_of_ones_own_is_opened_and_closed(nodes: NodeSet) -> None:
     mine = Redlock(nodes.urls, ttl=3.0)
     app = web.Application()

@@ -74,6 +74,10 @@ def names_app() -> FastAPI:
     async def by_converter(request: Request, redlock: Lock) -> list[str]:
         return told(redlock)
 
+    @locking("/alias/{id}", lock_for("order:{order_id}"))
+    async def by_alias(order_id: Annotated[int, Path(alias="id")], redlock: Lock) -> list[str]:
+        return told(redlock)
+
     @locking("/query", lock_for("cart:{tenant}:{user}"))
     async def by_query(
         user: Annotated[str, Query(alias="who", min_length=1)], redlock: Lock, tenant: str = "main"
@@ -120,6 +124,7 @@ GIVEN = [
     ("GET", f"/uuid/{ID.hex}", {}, [f"order:{ID}"]),
     ("GET", "/enum/small", {}, ["size:small"]),
     ("GET", "/converted/007", {}, ["number:7"]),
+    ("GET", "/alias/07?id=8", {}, ["order:7"]),
     ("GET", "/query?who=ann", {}, ["cart:main:ann"]),
     ("GET", "/query?tenant=t&who=a%3Ab", {}, ["cart:t:a:b"]),
     ("GET", "/query?tenant=t&who=first&who=last", {}, ["cart:t:last"]),
@@ -194,6 +199,11 @@ async def pay(order_id: int) -> None: ...
 async def at(when: datetime, price: float | None = None, tenant: str | None = None) -> None: ...
 async def order(order: Order, note: str = "") -> None: ...
 async def paged(page: Annotated[Item, Query()]) -> None: ...
+async def renamed(
+    who: Annotated[str, Query(validation_alias="name")],
+    tenant: Annotated[str, Header(alias="x-shop")],
+    size: str = Query(default_factory=str),
+) -> None: ...
 async def mine(user: Annotated[User, Depends(current_user)], tags: Annotated[list[str], Query()]) -> None: ...
 
 
@@ -221,6 +231,9 @@ async def mine(user: Annotated[User, Depends(current_user)], tags: Annotated[lis
         ("/", lock_for("o:{user.id}"), mine, r"user=Depends\(current_user\)"),
         ("/", lock_for("o:{tags}"), mine, r"tags=Annotated\[list, Query\(\)\]"),
         ("/", lock_for("o:{page.sku}", page=Item), paged, r"declare the same: page=Annotated\[Item, Query\(\)\]"),
+        ("/", lock_for("o:{who}"), renamed, r"\{who\} of renamed\(\) has a validation_alias"),
+        ("/", lock_for("o:{size}"), renamed, r"\{size\} of renamed\(\) has .* a default_factory"),
+        ("/", lock_for("o:{tenant}", tenant=Annotated[str, Header()]), renamed, r"but not in renamed\(\)"),
         ("/", lock_for("o:{note}", note=str), order, r"note has a default in order\(\).* note=Depends\(\.\.\.\)"),
     ],
 )

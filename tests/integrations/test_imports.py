@@ -23,3 +23,12 @@ def test_an_integration_imports_its_own_framework_only(module: str, brings: set[
     code = f"import sys, {module}; print(*sys.modules)"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert {name.partition(".")[0] for name in told.split()} & FRAMEWORKS == brings
+
+
+@pytest.mark.parametrize("framework", ["fastapi", "aiohttp"])
+def test_without_the_framework_the_error_names_the_extra(framework: str) -> None:
+    code = f"import sys; sys.modules[{framework!r}] = None; import aioredlock_ng.integrations.{framework}"
+    failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (
+        f'aioredlock_ng.integrations.{framework} needs {framework}: pip install "aioredlock-ng[{framework}]"' in failed.stderr
+    )
