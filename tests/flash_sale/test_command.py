@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,6 +14,12 @@ from benchmarks.flash_sale import page
 from benchmarks.flash_sale.__main__ import main
 from benchmarks.flash_sale.field import ALL, named
 from benchmarks.flash_sale.summary import bars, medians
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioredlock_ng.testing import LocalServer
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "flash-sale.md"
@@ -52,6 +61,27 @@ def test_a_shop_that_cannot_open_is_a_finding_and_not_the_end(tmp_path: Path, ca
     document = json.loads((tmp_path / "flash_sale.json").read_text())
     assert all("No module named 'pottery'" in turn["failed"] for turn in document["turns"])
     assert "pottery" in capsys.readouterr().out
+
+
+def _gone(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists() or "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+
+
+if sys.platform == "linux":
+
+    async def test_a_shop_does_not_outlive_whoever_opened_it(start_server: Callable[..., LocalServer], tmp_path: Path) -> None:
+        code = (
+            "import os, sys, tempfile; from pathlib import Path; from benchmarks.flash_sale import field, web\n"
+            "tempfile.tempdir = sys.argv[2]\n"
+            "shop = web.Web(field.ALL[0], [], sys.argv[1], 2, Path(sys.executable)).__enter__()\n"
+            "print(shop._process.pid, *(note.name for note in shop._noted()), flush=True)\n"
+            "os._exit(0)"
+        )
+        command = [sys.executable, "-c", code, start_server().url, str(tmp_path)]
+        told = subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT, check=True)
+        pids = [int(word) for word in told.stdout.split()]
+        assert len(pids) == 3
+        await eventually(lambda: all(_gone(pid) for pid in pids), within=20.0)
 
 
 def test_what_is_no_full_run_never_gets_into_the_page() -> None:
