@@ -40,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", _MARKER)
     if (kind := config.getini("redlock_nodes")) not in _KINDS:
         raise pytest.UsageError(f"redlock_nodes must be {' or '.join(_KINDS)}, not {kind!r}")
-    if config.pluginmanager.hasplugin("asyncio"):
+    if _has_loop_scopes(config):
         # Where this module is imported pytest-asyncio may not be there at all, or not be wanted.
         fixtures = ModuleType(f"{__name__}.asyncio")
         vars(fixtures).update({scope: _asyncio_fixture(scope) for scope in _LOOP_SCOPES})
@@ -83,11 +83,21 @@ def _on_its_loop(request: pytest.FixtureRequest) -> str:
         if asyncio_mode == "auto":
             pytest.fail("pytest-asyncio takes the fixtures of tests for anyio, too: set asyncio_mode = strict", pytrace=False)
         return "_redlock_under_anyio"
-    if not asyncio_mode:
+    if not _has_loop_scopes(request.config):
         pytest.fail(
-            "the fixture redlock needs an event loop: install pytest-asyncio, or mark the test with anyio", pytrace=False
+            "the fixture redlock needs an event loop: install pytest-asyncio 1.0 or newer, or mark the test with anyio",
+            pytrace=False,
         )
     return _name(_loop_scope(request))
+
+
+def _has_loop_scopes(config: pytest.Config) -> bool:
+    """Whether pytest-asyncio is there and says whose loop a test runs on; an older one must not fail everybody's tests."""
+    try:
+        config.getini("asyncio_default_test_loop_scope")
+    except ValueError:
+        return False
+    return True
 
 
 def _asyncio_mode(config: pytest.Config) -> str:

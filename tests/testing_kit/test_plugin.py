@@ -161,7 +161,7 @@ def test_no_name(redlock_nodes):
         pytest.param(
             ANYIO,
             "def test_neither(redlock): pass",
-            ["install pytest-asyncio, or mark the test with anyio"],
+            ["install pytest-asyncio 1.0 or newer, or mark the test with anyio"],
             id="no loop",
         ),
     ],
@@ -173,6 +173,29 @@ def test_what_cannot_be_says_what_to_do(
     result = run(*options)
     result.assert_outcomes(errors=len(told))
     result.stdout.fnmatch_lines([f"*{words}*" for words in told])
+
+
+def test_an_old_pytest_asyncio_disturbs_nobody_who_does_not_ask_for_a_manager(pytester: pytest.Pytester, run: Run) -> None:
+    pytester.makepyfile(
+        old="""
+        from types import ModuleType
+
+        def pytest_addoption(parser, pluginmanager):
+            parser.addoption("--asyncio-mode")
+            parser.addini("asyncio_mode", "", default="strict")
+            pluginmanager.register(ModuleType("old"), "asyncio")
+        """,
+        test_old="""
+        def test_without(redlock_nodes):
+            pass
+
+        def test_with(redlock):
+            pass
+        """,
+    )
+    result = run("-p", "old")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*install pytest-asyncio 1.0 or newer*"])
 
 
 @pytest.mark.parametrize(
