@@ -3,7 +3,8 @@
 * * * * *  AIOREDLOCK_NG_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3 python cron_once.py
 
 At most one host at a time, and a run that succeeded is not done again, as long as no two clocks are more than 30 s apart
-(KEEP - LATE). Not: that it is done at all. When its host dies, this run is left out; examples/cron_recorded.py makes it up.
+(KEEP - LATE). Not: that it is done at all. When its host dies, this run is left out, or begun again by a host that comes
+later; examples/cron_recorded.py does each run, and its effect once.
 """
 
 import asyncio
