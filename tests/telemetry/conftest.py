@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from tests.support.rig import Rig
 from tests.telemetry.collector import Collector
 from tests.telemetry.exposition import served
+from tests.telemetry.listener import Listener
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -48,3 +49,11 @@ def collector() -> Iterator[Collector]:
     collector = Collector()
     yield collector
     collector.close()
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    """An SDK that keeps everything in memory, and a sink for it."""
+    listener = Listener()
+    yield listener
+    listener.close()

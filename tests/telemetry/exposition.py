@@ -23,7 +23,7 @@ class Exposition:
     Attributes:
         text: The answer.
         labels: Per sample's name, the names of its labels.
-        units: Per family's name, its type.
+        types: Per family's name, its type.
     """
 
     def __init__(self, text: str) -> None:

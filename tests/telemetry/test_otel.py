@@ -3,77 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
 
 from aioredlock_ng import AcquireTimeout, LockHeld, Outcome, QuorumUnreachable, Redlock, Vote
 from aioredlock_ng.events import LeaseLost, LockAcquired, NodeDown, NodeQuarantined, NodeUp
 from aioredlock_ng.telemetry._buckets import HOLDS, WAITS
-from aioredlock_ng.telemetry.otel import OpenTelemetrySink
 from tests.support.rig import WAY
 from tests.telemetry.doings import NAME, do_everything
+from tests.telemetry.listener import Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from opentelemetry.sdk.trace import ReadableSpan
 
     from tests.support.node_set import NodeSet
     from tests.support.rig import Rig
-
-
-class Listener:
-    """An SDK that keeps everything in memory, and a sink for it."""
-
-    def __init__(self, **settings: Any) -> None:
-        self.exporter = InMemorySpanExporter()
-        self.reader = InMemoryMetricReader()
-        self.tracers = TracerProvider(**settings)
-        self.tracers.add_span_processor(SimpleSpanProcessor(self.exporter))
-        self.meters = MeterProvider([self.reader])
-        self.sink = OpenTelemetrySink(tracer_provider=self.tracers, meter_provider=self.meters)
-
-    def spans(self) -> list[ReadableSpan]:
-        return [span for span in self.exporter.get_finished_spans() if span.name == "lock acquire"]
-
-    def metrics(self) -> dict[str, Any]:
-        data = self.reader.get_metrics_data()
-        return {
-            metric.name.removeprefix("aioredlock_ng."): metric
-            for resource in (data.resource_metrics if data else ())
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-        }
-
-    def points(self, name: str) -> list[Any]:
-        return list(self.metrics()[name].data.data_points)
-
-    def total(self, name: str, **attributes: str) -> float:
-        wanted = {key.replace("__", "."): value for key, value in attributes.items()}
-        return float(sum(p.value for p in self.points(name) if wanted.items() <= dict(p.attributes).items()))
-
-    def close(self) -> None:
-        self.tracers.shutdown()
-        self.meters.shutdown()
-
-
-@pytest.fixture
-def listener() -> Iterator[Listener]:
-    listener = Listener()
-    yield listener
-    listener.close()
 
 
 def attributes(span: ReadableSpan) -> dict[str, Any]:
@@ -251,57 +200,6 @@ def test_a_span_of_nobodys_is_a_trace_of_its_own(listener: Listener) -> None:
     (span,) = listener.spans()
     assert span.parent is None
     assert "aioredlock_ng.fence" not in attributes(span)
-
-
-def run(code: str) -> str:
-    told = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False, timeout=50)
-    assert told.returncode == 0, told.stderr
-    return told.stdout
-
-
-@pytest.mark.once
-def test_without_an_sdk_it_does_nothing() -> None:
-    code = """
-import sys
-sys.modules["opentelemetry.sdk"] = None
-from aioredlock_ng.events import *
-from aioredlock_ng.telemetry.otel import OpenTelemetrySink
-sink = OpenTelemetrySink()
-for event in (LockAcquired("a", "abc123", 1, 0.1, 1, ()), LeaseLost("a", "abc123", "", 0.1), NodeUp("n:1", "")):
-    sink(event)
-print("done")
-"""
-    assert run(code) == "done\n"
-
-
-@pytest.mark.once
-def test_global_providers_may_be_set_after_the_sink_is_made() -> None:
-    code = """
-from opentelemetry import metrics, trace
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from aioredlock_ng.events import *
-from aioredlock_ng.telemetry.otel import OpenTelemetrySink
-sink = OpenTelemetrySink()
-exporter, reader = InMemorySpanExporter(), InMemoryMetricReader()
-trace.set_tracer_provider(TracerProvider())
-trace.get_tracer_provider().add_span_processor(SimpleSpanProcessor(exporter))
-metrics.set_meter_provider(MeterProvider([reader]))
-sink(LockAcquired("a", "abc123", 1, 0.1, 1, ()))
-print([span.name for span in exporter.get_finished_spans()])
-scope = reader.get_metrics_data().resource_metrics[0].scope_metrics[0]
-print(sorted(metric.name for metric in scope.metrics))
-"""
-    assert run(code) == "['lock acquire']\n['aioredlock_ng.acquire.wait', 'aioredlock_ng.leases.held']\n"
-
-
-def test_without_the_library_it_says_what_to_install() -> None:
-    code = "import sys; sys.modules['opentelemetry'] = None; import aioredlock_ng.telemetry.otel"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert 'pip install "aioredlock-ng[otel]"' in told.stderr
 
 
 def test_a_loss_ends_the_hold(listener: Listener) -> None:

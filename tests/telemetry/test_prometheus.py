@@ -1,21 +1,15 @@
-"""The Prometheus sink: what a scrape shows after what happened, in which registry, and never a lock's name."""
+"""The Prometheus sink: what a scrape shows after what happened, and never a lock's name."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from prometheus_client import CollectorRegistry, Counter
-from prometheus_client.multiprocess import MultiProcessCollector
 
-from aioredlock_ng import ConfigurationError, LockNotAcquired, Redlock
+from aioredlock_ng import LockNotAcquired, Redlock
 from aioredlock_ng.events import (
     AcquireFailed,
-    LeaseLost,
     NodeAnswers,
     NodeDown,
     NodeQuarantined,
@@ -30,7 +24,7 @@ from tests.telemetry.doings import NAME, do_everything
 from tests.telemetry.exposition import exposed, scraped
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from prometheus_client import CollectorRegistry
 
     from aioredlock_ng.events import Event
     from tests.support.node_set import NodeSet
@@ -187,84 +181,3 @@ async def test_managers_share_a_sink(one_node: NodeSet, three_nodes: NodeSet, re
     ):
         assert exposed(registry).value("leases_held") == 2
     assert exposed(registry).value("leases_held") == 0
-
-
-def test_a_second_sink_in_one_registry_is_refused_and_says_what_to_do(registry: CollectorRegistry) -> None:
-    first = PrometheusSink(registry)
-    with pytest.raises(ConfigurationError, match="give the sink that made them to every Redlock"):
-        PrometheusSink(registry)
-    first(LeaseLost("a", "abc123", "", 1.0))
-    assert exposed(registry).value("leases_lost_total") == 1
-    PrometheusSink(CollectorRegistry())
-
-
-def test_a_refused_sink_leaves_nothing_in_the_registry(registry: CollectorRegistry) -> None:
-    Counter("aioredlock_ng_handoffs", "One of the application's own.", registry=registry)
-    with pytest.raises(ConfigurationError, match="aioredlock_ng_"):
-        PrometheusSink(registry)
-    assert [family for family in exposed(registry).types if family.startswith("aioredlock_ng")] == [
-        "aioredlock_ng_handoffs",
-        "aioredlock_ng_handoffs_created",
-    ]
-
-
-@pytest.mark.parametrize("registry", ["app", None, 7])
-def test_what_is_no_registry_is_refused(registry: object) -> None:
-    with pytest.raises(ConfigurationError, match=r"registry must be a prometheus_client\.CollectorRegistry"):
-        PrometheusSink(registry)  # type: ignore[arg-type]
-
-
-def test_names_tell_their_units(registry: CollectorRegistry) -> None:
-    PrometheusSink(registry)
-    for family, kind in exposed(registry).types.items():
-        if not family.endswith("_created"):
-            assert family.startswith("aioredlock_ng_")
-            assert family.endswith("_seconds") == (kind == "histogram"), family
-            assert kind in ("counter", "gauge", "histogram"), family
-
-
-@pytest.mark.once
-def test_the_processes_of_a_server_add_up(tmp_path: Path) -> None:
-    """prometheus_client's multiprocess mode, which has to be chosen before it is imported."""
-    code = """
-import sys
-from aioredlock_ng.events import *
-from aioredlock_ng.telemetry.prometheus import PrometheusSink
-sink = PrometheusSink()
-for event in (LockAcquired("a", "abc123", 1, 0.02, 1, ()), LockAcquired("b", "abc124", 2, 0.02, 1, ()),
-              LeaseReleased("a", "abc123", 0.1), NodeUp("n", ""), WaiterWoken("a", "told")):
-    sink(event)
-if sys.argv[1] == "sees the node down":
-    sink(NodeDown("n", ""))
-print("ready", flush=True)
-sys.stdin.read()
-"""
-    surroundings = os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, what], env=surroundings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for what in ("sees the node up", "sees the node down")
-    ]
-    try:
-        for worker in workers:
-            assert worker.stdout is not None
-            assert worker.stdout.readline() == "ready\n"
-        registry = CollectorRegistry()
-        MultiProcessCollector(registry, path=str(tmp_path))  # type: ignore[no-untyped-call]
-        seen = exposed(registry)
-        assert seen.value("acquire_wait_seconds_count") == 4
-        assert seen.value("acquire_wait_seconds_bucket", le="0.025") == 4
-        assert seen.value("leases_held") == 2
-        assert seen.value("wakeups_total", cause="told") == 2
-        assert seen.value("node_state", node="n", state="down") == seen.value("node_state", node="n", state="up") == 1
-        assert seen.value("node_outages_total", node="n") == 1
-    finally:
-        for worker in workers:
-            worker.communicate()
-
-
-def test_without_the_library_it_says_what_to_install() -> None:
-    code = "import sys; sys.modules['prometheus_client'] = None; import aioredlock_ng.telemetry.prometheus"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert 'pip install "aioredlock-ng[prometheus]"' in told.stderr
