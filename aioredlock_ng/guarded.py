@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from dataclasses import dataclass
-from string import Formatter
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypedDict, TypeVar
 
+from aioredlock_ng._core.templates import SeparatorInText, Template
 from aioredlock_ng.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
+    from aioredlock_ng._core.templates import Placeholder
     from aioredlock_ng.lock import Lock, OnLost
 
 __all__ = ["Guard", "LockOptions", "NameTemplate", "guarded"]
@@ -47,25 +47,6 @@ class Guard(Protocol):
         """Decorate."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Placeholder:
-    """One `{argument.attribute!r:spec}`: where the value is, and the format that makes a text of it."""
-
-    written: str
-    argument: str
-    attributes: tuple[str, ...]
-    format: str
-
-    def text(self, arguments: Mapping[str, Any]) -> str:
-        value = arguments[self.argument]
-        for attribute in self.attributes:
-            value = getattr(value, attribute)
-        text = self.format.format(value)
-        if isinstance(value, _WITHOUT_TEXT) or (not isinstance(value, str) and _ADDRESS.search(text)):
-            raise TypeError(f"a {type(value).__name__} has no text that is the same in every process; name an attribute of it")
-        return text
-
-
 class NameTemplate:
     """The name of a lock, with placeholders for the arguments of one function.
 
@@ -81,18 +62,14 @@ class NameTemplate:
         self._signature = inspect.signature(function)
         self._called = getattr(function, "__qualname__", repr(function))
         self._where = f"guard({template!r}) of {self._called}()"
-        self._literals, self._placeholders = [""], list[_Placeholder]()
         try:
-            pieces = list(Formatter().parse(template))
-        except ValueError as error:
-            raise ConfigurationError(f"{self._where}: {error}; write a brace that is meant as {{{{ or }}}}") from None
-        for literal, field, spec, conversion in pieces:
-            self._literals[-1] += literal
-            if field is not None:
-                if self._placeholders and not self._literals[-1]:
-                    raise self._error("two placeholders stand side by side; put a separator between them")
-                self._placeholders.append(self._placeholder(field, spec or "", conversion))
-                self._literals.append("")
+            self._template = Template(template)
+        except ConfigurationError as error:
+            raise self._error(str(error)) from None
+        parameters = [name for name, found in self._signature.parameters.items() if found.kind not in _MANY]
+        for placeholder in self._template.placeholders:
+            if placeholder.name not in parameters:
+                raise self._error(f"{placeholder} names no parameter; there are: {', '.join(parameters) or 'none'}")
 
     def name(self, *args: Any, **kwargs: Any) -> str:
         """The lock's name for a call with these arguments; defaults count as if they were given.
@@ -108,31 +85,24 @@ class NameTemplate:
         except TypeError as error:
             raise TypeError(f"{self._called}() {error}") from None
         bound.apply_defaults()
-        name, last = self._literals[0], len(self._placeholders) - 1
-        for index, placeholder in enumerate(self._placeholders):
-            separator = self._literals[index + 1]
-            try:
-                text = placeholder.text(bound.arguments)
-            except (AttributeError, TypeError, ValueError) as error:
-                raise self._error(f"{placeholder.written} has no value for the name: {error}") from error
-            if index < last and (text + separator).find(separator) < len(text):
-                raise self._error(
-                    f"the value {text!r} of {placeholder.written} contains {separator!r}, which is to end it, so that other"
-                    " arguments could give the same name; separate by what no value contains"
-                )
-            name += text + separator
-        return name
+        try:
+            return self._template.fill([self._text(one, bound.arguments) for one in self._template.placeholders])
+        except SeparatorInText as error:
+            raise self._error(
+                f"the value {error.text!r} of {error.placeholder} contains {error.separator!r}, which is to end it, so that"
+                " other arguments could give the same name; separate by what no value contains"
+            ) from None
 
-    def _placeholder(self, field: str, spec: str, conversion: str | None) -> _Placeholder:
-        ending = f"!{conversion}" * bool(conversion) + f":{spec}" * bool(spec)
-        written = f"{{{field}{ending}}}"
-        parameters = {name: found for name, found in self._signature.parameters.items() if found.kind not in _MANY}
-        argument, *attributes = field.split(".")
-        if not all(word.isidentifier() for word in (argument, *attributes)) or "{" in spec:
-            raise self._error(f"{written} is not possible; placeholders are parameters and their attributes, like {{user.id}}")
-        if argument not in parameters:
-            raise self._error(f"{written} names no parameter; there are: {', '.join(parameters) or 'none'}")
-        return _Placeholder(written, argument, tuple(attributes), f"{{0{ending}}}")
+    def _text(self, placeholder: Placeholder, arguments: Mapping[str, object]) -> str:
+        try:
+            value = placeholder.value(arguments)
+            text = f"{{0{placeholder.format}}}".format(value)
+            if isinstance(value, _WITHOUT_TEXT) or (not isinstance(value, str) and _ADDRESS.search(text)):
+                kind = type(value).__name__
+                raise TypeError(f"a {kind} has no text that is the same in every process; name an attribute of it")
+        except (AttributeError, TypeError, ValueError) as error:
+            raise self._error(f"{placeholder} has no value for the name: {error}") from error
+        return text
 
     def _error(self, what: str) -> ConfigurationError:
         return ConfigurationError(f"{self._where}: {what}")

@@ -12,8 +12,9 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from aioredlock_ng import ConfigurationError
+from aioredlock_ng._core.templates import Placeholder
 
-from ._template import Placeholder, is_textual
+from ._template import is_textual
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aioredlock_ng import Lock, LockNotAcquired, Redlock
-
-    from ._template import Placeholder
+    from aioredlock_ng._core.templates import Placeholder
 
 __all__ = ["UNAVAILABLE", "Answer", "Policy"]
 
