@@ -49,7 +49,10 @@ class Sinks:
         for sink in self._sinks:
             try:
                 sink(event)
-            except Exception:
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException:
+                # A cancellation or a failed test too: raised from here, it would end a timer that other leases need.
                 if id(sink) not in self._reported:
                     self._reported.add(id(sink))
                     _log.exception("the sink %r failed on %s; this is said once", sink, type(event).__name__)

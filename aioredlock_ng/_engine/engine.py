@@ -21,7 +21,7 @@ from aioredlock_ng._engine.twins import Twins
 from aioredlock_ng._engine.waiting import Lines
 from aioredlock_ng._engine.wheel import Wheel
 from aioredlock_ng._scripts.kinds import MARKER_KEY
-from aioredlock_ng.errors import RedlockClosed
+from aioredlock_ng.errors import LockNotAcquired, RedlockClosed
 from aioredlock_ng.events import AcquireCancelled, AcquireFailed, LockAcquired
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from aioredlock_ng._nodes.fleet import Fleet
     from aioredlock_ng._nodes.port import NodeState
     from aioredlock_ng._scripts import Command
-    from aioredlock_ng.errors import LockNotAcquired
     from aioredlock_ng.events import Event, EventSink
     from aioredlock_ng.options import Options
 
@@ -173,7 +172,11 @@ class Engine:
         if blocking_timeout == 0:
             self._past_the_lines.add(acquisition)
             acquisition.future.add_done_callback(lambda _: self._past_the_lines.discard(acquisition))
-        acquisition.start()
+        try:
+            acquisition.start()
+        except LockNotAcquired as error:
+            self.tell_failed(acquisition, error)
+            raise
         return acquisition
 
     def cancelled(self, acquisition: Acquisition) -> None:
@@ -189,14 +192,16 @@ class Engine:
         if labels is not None and labels.by_task:
             task = asyncio.current_task()
             holding.taken_by = "" if task is None else task.get_name()
+        holding.told = True
         if (tell := self.context.tell) is not None:
             votes = tuple(
                 granted if reply == GRANTED else silent if reply is None else acquire_vote(granted.node, reply)
                 for (granted, silent), reply in zip(self._votes, holding.granted, strict=True)
             )
-            holding.told = True
             waited, attempts = acquisition.waited, acquisition.attempts
             tell(LockAcquired(acquisition.resource, holding.token_prefix, holding.fence, waited, attempts, votes))
+        if holding.phase is Phase.LOST:
+            self.extender.tell_lost(holding)
 
     def tell_failed(self, acquisition: Acquisition, error: LockNotAcquired) -> None:
         """In the caller's own task: it is about to get this error."""

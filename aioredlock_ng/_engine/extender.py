@@ -92,7 +92,13 @@ class Extender:
         on_lost, holding.on_lost = holding.on_lost, None
         if on_lost is not None:
             on_lost()
-        context.emit(LeaseLost(holding.spec.resource, holding.token_prefix, reason, context.clock() - holding.since))
+        if holding.told:
+            self.tell_lost(holding)
+
+    def tell_lost(self, holding: Holding) -> None:
+        """To everybody who listens: what a caller was given is lost."""
+        held_for = self._context.clock() - holding.since
+        self._context.emit(LeaseLost(holding.spec.resource, holding.token_prefix, holding.reason, held_for))
 
     def check(self, holding: Holding) -> None:
         """Declare the loss of a holding whose deadline has passed though its timer has not come round yet.
@@ -117,14 +123,19 @@ class Extender:
         self._number = number = self._number + 1
         keys: list[bytes] = []
         args: list[bytes | int] = [ttl_ms(ttl)]
+        faded: list[Holding] = []
         for holding in holdings:
             for key in holding.spec.keys:
                 keys.append(key)
                 args.append(holding.token)
             holding.asked(number, deadline)
             holding.changed_on = 0
-            if ttl > holding.longest_ttl:
+            longer = ttl > holding.longest_ttl
+            if longer:
                 holding.longest_ttl = ttl
+            # A label lives by the ttl.
+            if holding.labelled_until and (longer or started >= holding.labelled_until):
+                faded.append(holding)
             # The outcome puts it back on the wheel; before that its deadline must not pass unseen.
             if holding.deadline < decided_by:
                 self._put(holding, holding.deadline)
@@ -133,8 +144,6 @@ class Extender:
 
         def renewed(batch: Batch, confirmed: Sequence[Holding]) -> None:
             context.counters.renewals += len(confirmed)
-            if (tell := context.tell) is not None:
-                tell(LeasesRenewed(len(confirmed), context.clock() - started))
             at = renew_at(started, ttl, context.draw())
             newest = []
             for holding in confirmed:
@@ -147,6 +156,8 @@ class Extender:
             for holding in confirmed:
                 if holding.slot is None and holding.timer is None:
                     self._put(holding, holding.deadline)
+            if (tell := context.tell) is not None:
+                tell(LeasesRenewed(len(confirmed), context.clock() - started))
 
         batch = Batch(
             context,
@@ -164,6 +175,7 @@ class Extender:
         batch.ask()
         if holdings[0].spec.kind.repairing:
             self._repairs.complete(holdings)
+        self.watcher.watch([holding for holding in faded if holding.phase is Phase.HELD])
         return batch
 
     def _vanished(self, holding: Holding) -> None:
@@ -180,11 +192,12 @@ class Extender:
     def _again(self, holding: Holding, share: float) -> None:
         self._context.counters.renewals_failed += 1
         now = self._context.clock()
-        if (tell := self._context.tell) is not None:
-            tell(RenewalFailed(holding.spec.resource, holding.remaining(now), silent=share == SILENT_SHARE))
         # Never in the slot that runs now: refusals come back at once, and would be answered in a hot loop.
         at = min(now + max(holding.ttl * share, 2 * RENEW_WIDTH), holding.deadline)
         self._put(holding, at if holding.spec.auto_extend else holding.deadline)
+        # Last: who is told may end the lease.
+        if (tell := self._context.tell) is not None:
+            tell(RenewalFailed(holding.spec.resource, holding.remaining(now), silent=share == SILENT_SHARE))
 
     def _overdue(self, holding: Holding) -> None:
         self.lose(holding, _MAX_HOLD if holding.deadline == holding.ends_at else _UNRENEWED)
@@ -216,12 +229,16 @@ class Extender:
         now = self._context.clock()
         unwatched: list[Holding] = []
         due: dict[float, list[Holding]] = {}
-        faded: list[Holding] = []
-        for holding in list(holdings):
+        here = list(holdings)
+        for holding in here:
             holding.slot = None
             if holding.deadline <= now:
                 self._overdue(holding)
-            elif holding.deadline - now <= RENEW_WIDTH:
+        for holding in here:
+            # Who was told of those losses may have ended others.
+            if holding.phase is not Phase.HELD:
+                continue
+            if holding.deadline - now <= RENEW_WIDTH:
                 self._watch_deadline(holding)
             elif not holding.watched:
                 unwatched.append(holding)
@@ -229,16 +246,14 @@ class Extender:
                 self._put(holding, holding.deadline)
             else:
                 due.setdefault(holding.ttl, []).append(holding)
-                if now >= holding.labelled_until > 0.0:
-                    faded.append(holding)
         self.watcher.watch(unwatched)
         for holding in unwatched:
             if holding.phase is Phase.HELD:
                 self._schedule(holding)
         for ttl, alike in due.items():
             for start in range(0, len(alike), BATCH):
-                self.renew(alike[start : start + BATCH], ttl)
-        self.watcher.watch(faded)
+                if part := [holding for holding in alike[start : start + BATCH] if holding.phase is Phase.HELD]:
+                    self.renew(part, ttl)
 
     def _watch_deadline(self, holding: Holding) -> None:
         """An exact timer: the wheel may be a slot early, and a loss must not be."""

@@ -42,7 +42,7 @@ class Holding(LeaseState):
         watched: True once its keys are tracked.
         taken_by: The name of the task that took it, for its label.
         labelled_until: Instant at which its label is to be written again; 0.0 where it has none.
-        told: True once its holder was told of it, where somebody listens: the end is told of those alone.
+        told: True once a caller was given it: the end is told of those alone.
         changed_on: Bit per node that reported a change since all were last asked.
         repairing: Bit per node that a repair is under way to.
         slot: Where the extender has scheduled it.

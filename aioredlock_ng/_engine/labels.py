@@ -37,7 +37,7 @@ class Labels:
         keys: list[bytes] = []
         args: list[bytes | int] = []
         for holding in holdings:
-            life = label_life(holding.ttl)
+            life = label_life(holding.longest_ttl)
             holding.labelled_until = now + life / 2
             text = f"{self._text}:{holding.taken_by}" if self.by_task else self._text
             since_ms = (wall_us - int((now - holding.since) * 1e6)) // 1000

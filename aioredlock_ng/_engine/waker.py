@@ -119,7 +119,6 @@ class Waker:
             context.counters.wakeups += 1
         else:
             context.counters.wakeups_local += 1
-        self._tell("told" if told else "local")
         self._in_vain = self._in_vain + 1 if context.clock() - attempt.started < QUICK else 0
         delay = 0.0
         if self._in_vain or self._splits:
@@ -128,6 +127,8 @@ class Waker:
         rivals = self._outrun or delay > 0.0 or self._asker.crowded
         self.woken = True
         self._ask_in(delay, lead_first=rivals)
+        # Last: who is told may free what is waited for, and so wake this again.
+        self._tell("told" if told else "local")
 
     def changed(self, index: int) -> None:
         """Node `index`, which has answered, says that a key changed: ask once so many did that a quorum may be free."""
@@ -195,12 +196,12 @@ class Waker:
             self._context.counters.wakeups_expiry += 1
         else:
             self._context.counters.wakeups_fallback += 1
-        self._tell("expiry" if over else "look")
         now = self._context.clock()
         if not over and now >= self._note_at:
             self._note_at = now + NOTE_EVERY
             self._asker.still_waiting()
         self._ask_again(lead_first=False)
+        self._tell("expiry" if over else "look")
 
     def _tell(self, cause: Literal["told", "local", "expiry", "look"]) -> None:
         if (tell := self._context.tell) is not None:
