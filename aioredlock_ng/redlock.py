@@ -16,7 +16,7 @@ from aioredlock_ng._core.keys import KeyFormat, resource_name
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.validity import ttl_ms, watch_after
-from aioredlock_ng._core.votes import acquire_vote
+from aioredlock_ng._core.votes import Refusal, acquire_vote
 from aioredlock_ng._engine.clock import boottime, wall_us
 from aioredlock_ng._engine.engine import Engine
 from aioredlock_ng._engine.spec import Life, LockSpec
@@ -164,13 +164,13 @@ class Redlock:
         rng = self._rng
         outbox = Outbox(asyncio.get_running_loop(), self._clock, self._run_id if self._kind.vouch else b"")
         timeout = self._options.connect_timeout
-        sinks = self._sinks
+        tell = Sinks(self._sinks) if self._sinks else None
         self._nodes = [RedisNode(given, outbox, timeout) if isinstance(given, Connector) else given for given in self._given]
         engine = self._engine = Engine(
             Fleet(self._nodes, outbox),
             self._options,
-            Sinks((log_event, *sinks)) if sinks else log_event,
-            tell=Sinks(sinks) if sinks else None,
+            log_event if tell is None else Sinks((log_event, tell)),
+            tell=tell,
             clock=self._clock,
             wall_us=self._wall_us,
             draw=random.random if rng is None else rng.random,
@@ -294,7 +294,9 @@ class Redlock:
         """
         key = self._keys.key(name)
         labels = (owner_key(key),) if self._options.owner and self._options.keeps_own_keys else ()
-        replies = await self._poll(name, self._kind.inspecting((key,), labels))
+        plain = self._kind.inspecting((key,))
+        # A user that may not read labels is still told who has the lock.
+        replies = await self._poll(name, self._kind.inspecting((key,), labels) if labels else plain, plain)
         return lock_info(resource_name((name,)), [node.address for node in self._nodes], replies)
 
     async def force_release(self, name: str | bytes) -> int:
@@ -367,9 +369,12 @@ class Redlock:
         options = self._options
         return Life(ttl, b"%d" % ttl_ms(ttl), options.drift(ttl), options.least_validity(ttl), watch_after(ttl))
 
-    async def _poll(self, name: str | bytes, command: Command) -> list[Reply]:
+    async def _poll(self, name: str | bytes, command: Command, plainer: Command | None = None) -> list[Reply]:
+        """Ask all nodes; where one refuses that, all of them the plainer command."""
         asked_at = self._clock()
         replies = await self.engine().poll(command)
+        if plainer is not None and plainer is not command and any(isinstance(reply, Refusal) for reply in replies):
+            replies = await self.engine().poll(plainer)
         answered = sum(type(reply) in (int, list) for reply in replies)
         if answered < quorum_of(len(replies)):
             votes = tuple(acquire_vote(n.address, r) for n, r in zip(self._nodes, replies, strict=True))

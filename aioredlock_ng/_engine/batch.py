@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
+from aioredlock_ng._core.votes import Refusal
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,6 +41,7 @@ class Batch:
         on_unsure: Called for each of which neither can be known any more.
         on_late: Called at the node timeout for each of which a quorum may still say yes.
         on_missing: Called for each node that has no keys of some, with those and the node's index, however late.
+        on_refused: Called with what a node refuses it with, and the node's index.
         stands: False once the command must not be sent again.
 
     Attributes:
@@ -61,6 +63,7 @@ class Batch:
         "_on_late",
         "_on_missing",
         "_on_no",
+        "_on_refused",
         "_on_unsure",
         "_on_yes",
         "_partial",
@@ -88,6 +91,7 @@ class Batch:
         on_unsure: Callable[[Holding], None],
         on_late: Callable[[Holding], None],
         on_missing: Callable[[Iterable[Holding], int], None],
+        on_refused: Callable[[Refusal, int], None] | None = None,
         stands: Callable[[], bool] = lambda: True,
     ) -> None:
         self._context = context
@@ -98,6 +102,7 @@ class Batch:
         self._on_unsure = on_unsure
         self._on_late = on_late
         self._on_missing = on_missing
+        self._on_refused = on_refused
         self._stands = stands
         self.open = self._pending = True
         self._late = False
@@ -125,6 +130,8 @@ class Batch:
             self._partial += 1
             lacking = (held for at, held in self._positions() if _is_missing(reply[at : at + len(held.spec.keys)]))
             self._on_missing(lacking, index)
+        elif self._on_refused is not None and isinstance(reply, Refusal):
+            self._on_refused(reply, index)
         if self._pending and self._can_tell():
             self._judge()
 

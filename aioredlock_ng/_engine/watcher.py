@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._engine.batch import BATCH, Batch
+from aioredlock_ng.events import NodeDegraded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from aioredlock_ng._core.votes import Refusal
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.holding import Holding
     from aioredlock_ng._engine.repair import Repairs
@@ -71,6 +73,7 @@ class Watcher:
                 on_unsure=_unsure,
                 on_late=_unsure,
                 on_missing=self._repairs.missing,
+                on_refused=self._refused,
             ).ask()
 
     def forget(self, holding: Holding) -> None:
@@ -94,6 +97,18 @@ class Watcher:
                 if not self._doubted:
                     context.loop.call_soon(self._verify)
                 self._doubted[holding] = None
+
+    def _refused(self, refusal: Refusal, index: int) -> None:
+        """A user without the right to the labels' keys would watch nothing, and release nothing: no labels then."""
+        context = self._context
+        if context.labels is None or not str(refusal).startswith("NOPERM"):
+            return
+        context.labels = None
+        holdings = dict.fromkeys(self._by_key.values())
+        for holding in holdings:
+            holding.labelled_until = 0.0
+        context.emit(NodeDegraded(context.fleet.nodes[index].address, f"no labels of owners: {refusal}"))
+        self.watch([holding for holding in holdings if holding.phase is Phase.HELD])
 
     def _verify(self) -> None:
         doubted, self._doubted = self._doubted, {}

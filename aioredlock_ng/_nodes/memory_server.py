@@ -276,11 +276,12 @@ class MemoryServer:
     def _release(self, command: Command, by: Connection) -> Reply:
         token = command.args[0]
         n = int(command.args[1]) if len(command.args) > 1 else len(command.keys)
-        ours = [at for at, key in enumerate(command.keys[:n]) if self.get(key) == token]
-        for at in ours:
-            self.delete(command.keys[at], by)
-            if n < len(command.keys):
-                self.delete(command.keys[n + at], by)
+        ours = [key for key in command.keys[:n] if self.get(key) == token]
+        for key, label_key in zip(command.keys[:n], command.keys[n:], strict=False):
+            if key in ours or (self.get(label_key) or b"").startswith(_bytes(token)[:16] + b" "):
+                self.delete(label_key, by)
+        for key in ours:
+            self.delete(key, by)
         return len(ours)
 
     def _inspect(self, command: Command, by: Connection) -> Reply:

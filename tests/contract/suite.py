@@ -205,6 +205,19 @@ class NodeContract(GuardedContract):
         answers = await ask(node, MUTEX.inspecting((b"a", b"b"), (b"o:a", b"o:b")))
         assert [answer[1:] for answer in answers] == [[b"", b""], [b"two", b"label"]]
 
+    async def test_a_release_deletes_the_labels_of_its_token_though_the_keys_are_gone(self, place: Place) -> None:
+        node, _ = await place.node()
+        token, another = b"0123456789abcdef-and-more", b"fedcba9876543210-and-more"
+        for key, label in ((b"a", b"0123456789abcdef 1 2 x"), (b"b", b"fedcba9876543210 1 2 x"), (b"c", b"0123456789abcdef")):
+            await ask(node, acquire(another, key))
+            await ask(node, MUTEX.watching((key,), (another,), ((b"o:" + key,), (TTL, label))))
+        until = asyncio.get_running_loop().time() + 60
+        keys, label_keys = (b"a", b"b", b"c", b"d"), (b"o:a", b"o:b", b"o:c", b"o:d")
+        assert await ask(node, MUTEX.releasing(keys, token, until, label_keys)) == 0
+        answers = await ask(node, MUTEX.inspecting(keys, label_keys))
+        assert [answer[1] for answer in answers] == [another, another, another, b""]
+        assert [answer[2] for answer in answers] == [b"", b"fedcba9876543210 1 2 x", b"0123456789abcdef", b""]
+
     async def test_a_note_is_written_for_a_while(self, place: Place) -> None:
         node, _ = await place.node()
         assert await ask(node, Command(NOTE, (b"n:a", b"n:b"), (3, TTL))) == 1

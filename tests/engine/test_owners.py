@@ -72,6 +72,23 @@ async def test_a_label_lives_as_long_as_its_lease(rig: Rig) -> None:
     assert await lease.release() is True
 
 
+@pytest.mark.parametrize("auto_extend", [True, False])
+async def test_a_label_lives_as_long_as_a_lease_that_is_given_a_longer_life(rig: Rig, auto_extend: bool) -> None:
+    process, other = await rig.process(ttl=1.0, max_ttl=3600, owner="billing"), await rig.process()
+    lease = await process.lock("a", auto_extend=auto_extend).acquire()
+    await asyncio.sleep(0.5)
+    for _ in range(10):
+        await lease.extend(600)
+        for _ in range(5):
+            await asyncio.sleep(100)
+            owner = await owner_of(other, "a")
+            assert owner is not None
+            assert owner.label == "billing"
+    assert await lease.release() is True
+    await asyncio.sleep(0.01)
+    assert rig.servers[0].get(owner_key(b"a")) is None
+
+
 async def test_what_a_killed_holder_leaves_is_not_taken_for_the_next_one(rig: Rig) -> None:
     killed, other = await rig.process(ttl=2.0, owner="the killed"), await rig.process(ttl=2.0, owner=False)
     await killed.lock("a").acquire()
