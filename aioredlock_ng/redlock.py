@@ -310,9 +310,14 @@ class Redlock:
             ConfigurationError, RedlockClosed: As everywhere.
         """
         key = self._keys.key(name)
-        context = self.engine().context
+        engine = self.engine()
+        context = engine.context
         fence = context.fences.propose(context.wall_us())
         replies = await self._poll(name, self._kind.force_releasing((key,), (slot_of(key),), fence))
+        for index, reply in enumerate(replies):
+            # The servers tell everybody but us (NOLOOP): a holder or a waiter of our own must not be the last to know.
+            if type(reply) is int and reply:
+                engine.invalidated(index, [key])
         return sum(reply for reply in replies if type(reply) is int)
 
     async def diagnose(self, *, watch: float = WATCH, probe: str | bytes = PROBE) -> Diagnosis:

@@ -59,6 +59,25 @@ async def test_locked_never_overstates_when_nodes_are_silent_or_disagree(rig: Ri
         await process.redlock.locked("a")
 
 
+async def test_force_release_tells_a_holder_of_the_same_manager_too(rig: Rig) -> None:
+    process = await rig.process(ttl=60.0)
+    lease = await process.lock("a").acquire()
+    await asyncio.sleep(0.5)
+    assert await process.redlock.force_release("a") == 3
+    await asyncio.wait_for(lease.wait_lost(), 0.1)
+    assert lease.lost
+
+
+async def test_force_release_wakes_a_waiter_of_the_same_manager_too(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(b"a")
+    waiting = asyncio.create_task(process.lock("a").acquire())
+    await asyncio.sleep(0.5)
+    assert await process.redlock.force_release("a") == 3
+    lease = await asyncio.wait_for(waiting, 0.1)
+    await lease.release()
+
+
 async def test_force_release_takes_the_lock_away_and_tells_the_holder(rig: Rig) -> None:
     process, other = await rig.process(), await rig.process()
     lease = await process.lock("a").acquire()
