@@ -174,7 +174,8 @@ def test_release_takes_a_lock_away(cli: Cli, three_nodes: NodeSet) -> None:
         assert line(holder) == "ready"
         answer = cli("release", "x", "--force", input="y\n")
         assert answer.returncode == 0
-        assert answer.stdout == "x: deleted on 3 of 3 nodes\n"
+        # The holder, told by two, may delete the third key before the command does.
+        assert re.fullmatch(r"x: deleted on [23] of 3 nodes\n", answer.stdout)
         assert holder.wait(PATIENCE) == 75
     assert three_nodes.keys() == [set(), set(), set()]
     again = cli("release", "x", "--force", "--yes", "--json")
