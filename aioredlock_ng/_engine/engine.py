@@ -192,6 +192,7 @@ class Engine:
         if labels is not None and labels.by_task:
             task = asyncio.current_task()
             holding.taken_by = "" if task is None else task.get_name()
+        was_over = holding.phase is not Phase.HELD
         holding.told = True
         if (tell := self.context.tell) is not None:
             votes = tuple(
@@ -200,8 +201,8 @@ class Engine:
             )
             waited, attempts = acquisition.waited, acquisition.attempts
             tell(LockAcquired(acquisition.resource, holding.token_prefix, holding.fence, waited, attempts, votes))
-        if holding.phase is Phase.LOST:
-            self.extender.tell_lost(holding)
+        if was_over:
+            self.extender.tell_over(holding)
 
     def tell_failed(self, acquisition: Acquisition, error: LockNotAcquired) -> None:
         """In the caller's own task: it is about to get this error."""

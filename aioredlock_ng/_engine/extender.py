@@ -78,8 +78,8 @@ class Extender:
             self._forget(holding)
             now = self._context.clock()
             self._lines.freed(holding, now)
-            if (tell := self._context.tell) is not None:
-                tell(LeaseAbandoned(holding.spec.resource, holding.token_prefix, now - holding.since))
+            if holding.told:
+                self.tell_over(holding)
 
     def lose(self, holding: Holding, reason: str) -> None:
         """Declare it lost, once: tell the holder, release what may be left, let the next one try."""
@@ -93,12 +93,16 @@ class Extender:
         if on_lost is not None:
             on_lost()
         if holding.told:
-            self.tell_lost(holding)
+            self.tell_over(holding)
 
-    def tell_lost(self, holding: Holding) -> None:
-        """To everybody who listens: what a caller was given is lost."""
-        held_for = self._context.clock() - holding.since
-        self._context.emit(LeaseLost(holding.spec.resource, holding.token_prefix, holding.reason, held_for))
+    def tell_over(self, holding: Holding) -> None:
+        """To everybody who listens: what a caller was given is lost or abandoned."""
+        context, resource = self._context, holding.spec.resource
+        held_for = context.clock() - holding.since
+        if holding.phase is Phase.LOST:
+            context.emit(LeaseLost(resource, holding.token_prefix, holding.reason, held_for))
+        elif context.tell is not None:
+            context.tell(LeaseAbandoned(resource, holding.token_prefix, held_for))
 
     def check(self, holding: Holding) -> None:
         """Declare the loss of a holding whose deadline has passed though its timer has not come round yet.

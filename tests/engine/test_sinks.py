@@ -202,6 +202,32 @@ async def test_a_lease_that_is_lost_before_its_caller_goes_on_is_told_in_order(r
     assert [type(event) for event in heard] == [LockAcquired, LeaseLost]
 
 
+@pytest.mark.parametrize("how", ["lose", "abandon"])
+async def test_a_lease_that_a_sink_ends_when_it_is_acquired_is_told_to_end_once(rig: Rig, how: str) -> None:
+    heard: list[Event] = []
+
+    def sink(event: Event) -> None:
+        heard.append(event)
+        if isinstance(event, LockAcquired):
+            (lease,) = process.redlock.leases
+            lease.abandon() if how == "abandon" else lease.lose("by a sink")
+
+    process = await rig.process(sinks=[sink])
+    lease = await process.lock("a").acquire()
+    assert await lease.release() is False
+    assert [type(event) for event in heard] == [LockAcquired, LeaseAbandoned if how == "abandon" else LeaseLost]
+
+
+async def test_a_lease_that_is_abandoned_before_its_caller_goes_on_is_told_in_order(rig: Rig) -> None:
+    heard: list[Event] = []
+    process = await rig.process(sinks=[heard.append])
+    task = asyncio.create_task(process.lock("a").acquire())
+    await asyncio.sleep(0)
+    in_the_tick_of_the_grant(lambda: process.redlock.leases[0].abandon())
+    await task
+    assert [type(event) for event in heard] == [LockAcquired, LeaseAbandoned]
+
+
 async def test_sinks_may_ask_the_manager_about_itself(rig: Rig) -> None:
     seen: list[tuple[type[Event], int]] = []
     managers: list[Any] = []
