@@ -39,7 +39,7 @@ def break_it(kind: str, redlock: Redlock) -> None:
     elif kind == "release":
         send = cleanup.Releases.send
 
-        def forgetful(self: Any, spec: Any, token: bytes, replies: Any, ttl: float, now: float) -> Any:
-            return send(self, spec, token[::-1], replies, ttl, now)
+        def forgetful(self: Any, spec: Any, token: bytes, *more: Any) -> Any:
+            return send(self, spec, token[::-1], *more)
 
         cleanup.Releases.send = forgetful
