@@ -113,14 +113,14 @@ async def test_the_state_of_a_node_follows_its_faults(three_nodes: NodeSet, regi
 
         await eventually(lambda: shows("up"))
         three_nodes.pause(0)
-        await eventually(lambda: shows("suspect"))
+        await eventually(lambda: shows("suspect"), 20)
         three_nodes.resume(0)
         await eventually(lambda: shows("up"))
         three_nodes.crash(0)
-        await eventually(lambda: shows("down"))
+        await eventually(lambda: shows("down"), 20)
         await asyncio.to_thread(three_nodes.restart, 0)
-        await eventually(lambda: shows("quarantined"))
-        await eventually(lambda: shows("up"), 10)
+        await eventually(lambda: shows("quarantined"), 20)
+        await eventually(lambda: shows("up"), 20)
         seen = exposed(registry)
         assert seen.value("node_outages_total", node=node) == 1
         assert seen.value("node_quarantines_total", node=node) == 1
