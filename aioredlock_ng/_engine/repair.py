@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Repairs"]
 
+REPAIR_AFTER = 0.05
+"""Seconds from the news that a node lacks keys to their repair. Who takes a lock away deletes it on one node after the other:
+set again in between, it would be neither held by a majority nor gone, and its holder would be told late."""
+
 UNTRUSTED = -1
 """The repair script's answer of a node that is not vouched for."""
 
@@ -34,8 +38,11 @@ class Repairs:
 
     def missing(self, lacking: Iterable[Holding], index: int) -> None:
         """Node `index` answered that it has no keys of these, which may be held by a quorum of others."""
-        for holding in lacking:
-            self._repair(holding, index)
+        due = [holding for holding in lacking if self._wanted(holding, index)]
+        if due:
+            for holding in due:
+                holding.repairing |= 1 << index
+            self._context.loop.call_later(REPAIR_AFTER, self._due, due, index)
 
     def complete(self, holdings: Iterable[Holding]) -> None:
         """Give every node that answers what it may lack of them: it did not grant, or did not acknowledge the fence."""
@@ -44,15 +51,24 @@ class Repairs:
             granted = holding.granted
             if granted.count(GRANTED) < len(nodes):
                 for index, node in enumerate(nodes):
-                    if granted[index] != GRANTED and node.ready:
+                    if granted[index] != GRANTED and node.ready and self._wanted(holding, index):
                         self._repair(holding, index)
+
+    def _due(self, lacking: Iterable[Holding], index: int) -> None:
+        for holding in lacking:
+            holding.repairing &= ~(1 << index)
+            if self._wanted(holding, index):
+                self._repair(holding, index)
+
+    def _wanted(self, holding: Holding, index: int) -> bool:
+        """True where it may be repaired, and no repair is under way or about to be."""
+        if not holding.spec.kind.repairing or holding.repairing & (1 << index):
+            return False
+        return holding.phase is Phase.HELD and holding.remaining(self._context.clock()) > 0.0
 
     def _repair(self, holding: Holding, index: int) -> None:
         context, spec, fence = self._context, holding.spec, holding.fence
-        if not spec.kind.repairing or fence is None or holding.phase is not Phase.HELD:
-            return
-        if holding.repairing & (1 << index) or holding.remaining(context.clock()) <= 0.0:
-            return
+        assert fence is not None
         context.counters.repairs += 1
         holding.repairing |= 1 << index
         # From now on there may be keys of ours: the release must go there too, behind this.
