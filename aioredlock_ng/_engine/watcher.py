@@ -48,8 +48,8 @@ class Watcher:
         self._by_key: dict[bytes, Holding] = {}
         self._doubted: dict[Holding, None] = {}
 
-    def watch(self, holdings: Sequence[Holding]) -> None:
-        """Begin to watch, or look again: read the keys on all nodes."""
+    def watch(self, holdings: Sequence[Holding], *, label: bool = True) -> None:
+        """Begin to watch, or look again: read the keys on all nodes, and write their labels unless told not to."""
         for start in range(0, len(holdings), BATCH):
             part = holdings[start : start + BATCH]
             for holding in part:
@@ -59,7 +59,7 @@ class Watcher:
                     self._by_key[key] = holding
             keys = tuple(key for holding in part for key in holding.spec.keys)
             tokens = tuple(holding.token for holding in part for _ in holding.spec.keys)
-            labels = ((), ()) if self._context.labels is None else self._context.labels.words(part)
+            labels = self._context.labels.words(part) if label and self._context.labels is not None else ((), ())
             command = part[0].spec.kind.watching(keys, tokens, labels)
             started = self._context.clock()
             Batch(
@@ -114,7 +114,8 @@ class Watcher:
         doubted, self._doubted = self._doubted, {}
         for holding in doubted:
             self._check(holding)
-        self.watch([holding for holding in doubted if holding.phase is Phase.HELD])
+        # Labels are there already: this must be quick.
+        self.watch([holding for holding in doubted if holding.phase is Phase.HELD], label=False)
 
 
 def _nothing(_batch: Batch, _confirmed: Sequence[Holding]) -> None:
