@@ -78,8 +78,8 @@ for _version, _python in PYTHONS.items():
 
 @nox.session(name="redis-oldest", python=OURS)
 def redis_oldest(session: nox.Session) -> None:
-    """The oldest redis-py that the package claims to work with; every other session has the newest."""
-    _install(session, "redis[hiredis]==5.3.*")
+    """The oldest redis-py and hiredis that the package claims to work with; every other session has the newest."""
+    _install(session, "redis[hiredis]==5.3.*", "hiredis==3.2.*")
     _suite(
         session,
         *ON_THE_WIRE,
