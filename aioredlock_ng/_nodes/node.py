@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RedisNode"]
 
-STEADY = 5.0
+STEADY = 1.0
 """Seconds that a connection must have lasted for the next reconnect to be tried at once."""
 
 RETRY_RELEASES = 0.5

@@ -99,9 +99,10 @@ def _rows(record: Record, judgement: Judgement, figures: dict[str, Any]) -> Iter
     yield "fences that were not greater than every one before", broken("fence")
     yield f"**keys left behind**, at {figures['rests']:,} looks at nodes with all clients at rest", broken("key left behind")
     yield f"keys with too long a life, at {len(record.looks):,} looks in between", broken("endless key")
-    share = 100 * judgement.got_well / judgement.asked_well if judgement.asked_well else 0.0
+    # Rounded down: a hundred is all of them.
+    share = int(1e6 * judgement.got_well / judgement.asked_well) / 1e4 if judgement.asked_well else 0.0
     well = f"{judgement.got_well:,} of {judgement.asked_well:,}"
-    yield f"**acquired while a majority was well** ({well})", f"{share:.4g} %"
+    yield f"**acquired while a majority was well** ({well})", f"{share:.7g} %"
     yield "leases lost needlessly while a majority was well", broken("lost needlessly")
     for label, values in (("0.15 s old or more", judgement.told), ("younger", judgement.told_young)):
         p50, p99 = percentile(values, 0.5), percentile(values, 0.99)
