@@ -53,4 +53,4 @@ def test_the_wheel_names_its_licence_and_what_it_needs(wheel: zipfile.ZipFile) -
     assert "License-Expression: MIT" in lines
     assert "Requires-Python: >=3.11" in lines
     required = {line.partition(": ")[2] for line in lines if line.startswith("Requires-Dist") and "extra ==" not in line}
-    assert required == {"anyio>=4", "hiredis>=3.0", "redis[hiredis]>=5.3"}
+    assert required == {"anyio>=4", "hiredis>=3.2", "redis[hiredis]>=5.3"}
