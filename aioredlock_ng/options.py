@@ -98,9 +98,9 @@ class Options:
         return ttl
 
     @property
-    def keeps_own_keys(self) -> bool:
-        """True where the library has keys of its own beside the locks' on every node."""
-        return self.fencing or self.recovery_guard is not None
+    def labelled(self) -> bool:
+        """True where labels are written: they are wanted, and the library has keys of its own on every node anyway."""
+        return self.owner is not False and (self.fencing or self.recovery_guard is not None)
 
     @property
     def guard_ms(self) -> int:

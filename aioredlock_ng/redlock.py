@@ -293,7 +293,7 @@ class Redlock:
             ConfigurationError, RedlockClosed: As everywhere.
         """
         key = self._keys.key(name)
-        labels = (owner_key(key),) if self._options.owner and self._options.keeps_own_keys else ()
+        labels = (owner_key(key),) if self._options.labelled else ()
         plain = self._kind.inspecting((key,))
         # A user that may not read labels is still told who has the lock.
         replies = await self._poll(name, self._kind.inspecting((key,), labels) if labels else plain, plain)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 from aioredlock_ng._core.tally import tally
 from aioredlock_ng._core.validity import deadline_of
@@ -125,7 +124,7 @@ class Acquisition:
             # Its caller was cancelled in this tick and is about to give up.
             return
         now = self._context.clock()
-        lead = self._lead() if lead_first else None
+        self.lead = lead = self._context.fleet.lead(self.keys[0]) if lead_first else None
         if lead is None:
             self._ask(now)
         else:
@@ -182,14 +181,6 @@ class Acquisition:
         command = kind.acquiring(spec.keys, spec.slots, context.new_token(), spec.life.ttl_word, self._fence)
         self.round = attempt = Round(context, command, GRANTED, context.quorum, now, on_decided)
         return attempt
-
-    def _lead(self) -> int | None:
-        """The node that all contenders ask first: by the name, the first of those that answer."""
-        nodes = self._context.fleet.nodes
-        first = crc32(self.keys[0]) % len(nodes)
-        order = [*range(first, len(nodes)), *range(first)]
-        self.lead = next((index for index in order if nodes[index].ready), None)
-        return self.lead
 
     def _led(self, attempt: Round) -> None:
         """The lead has answered, or has not in time."""

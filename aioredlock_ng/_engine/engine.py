@@ -77,7 +77,6 @@ class Engine:
         # What nearly every vote is, made once: making five would take longer than all else about an event.
         addresses = [node.address for node in fleet.nodes]
         self._votes = [(acquire_vote(at, GRANTED), acquire_vote(at, None, "not waited for")) for at in addresses]
-        labelled = options.owner is not False and options.keeps_own_keys
         timeouts: Wheel[Expiring] = Wheel(loop, clock, TIMEOUT_WIDTH, _expire_all)
         self.context = Context(
             loop=loop,
@@ -92,8 +91,8 @@ class Engine:
             emit=emit,
             tell=tell,
             wall_us=wall_us,
-            labels=Labels(options.owner, clock, wall_us) if labelled else None,
-            notes=Notes(fleet, clock, run_id[:8]) if labelled else None,
+            labels=Labels(options.owner, clock, wall_us) if options.labelled else None,
+            notes=Notes(fleet, clock, run_id[:8]) if options.labelled else None,
             doubt=self._doubt,
             quarantine=lambda index: self.guard.refusal(index) if self.guard is not None else "",
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 from aioredlock_ng._core.owners import waiting_key
 from aioredlock_ng._scripts import Command
@@ -43,12 +42,10 @@ class Notes:
 
     def waiting(self, keys: tuple[bytes, ...], count: int) -> None:
         """Note on one node that so many of this process wait for these keys; nothing is awaited."""
-        nodes = self._fleet.nodes
-        first = crc32(keys[0]) % len(nodes)
-        index = next((index for index in (*range(first, len(nodes)), *range(first)) if nodes[index].ready), None)
+        index = self._fleet.lead(keys[0])
         if index is not None:
             command = Command(NOTE, tuple(waiting_key(key, self._process) for key in keys), (count, _LIFE_MS))
-            nodes[index].ask(_Note(command, self._clock()), index)
+            self._fleet.nodes[index].ask(_Note(command, self._clock()), index)
 
 
 class _Note:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,6 +38,12 @@ class Fleet:
         self.ask_present(sink)
         for index in self.absent:
             self.nodes[index].ask(sink, index)
+
+    def lead(self, key: bytes) -> int | None:
+        """The node that everybody who is about this key asks first: by the key, the first of those that answer."""
+        nodes = self.nodes
+        first = crc32(key) % len(nodes)
+        return next((index for index in (*range(first, len(nodes)), *range(first)) if nodes[index].ready), None)
 
     def present(self, index: int, is_present: bool) -> None:
         """Node `index` has joined or left the outbox."""
