@@ -19,6 +19,7 @@ from aioredlock_ng._core.validity import ttl_ms, watch_after
 from aioredlock_ng._core.votes import Refusal, acquire_vote
 from aioredlock_ng._engine.clock import boottime, wall_us
 from aioredlock_ng._engine.engine import Engine
+from aioredlock_ng._engine.forcing import force_release
 from aioredlock_ng._engine.spec import Life, LockSpec
 from aioredlock_ng._engine.tokens import SystemTokens
 from aioredlock_ng._nodes.connect import Connector
@@ -300,24 +301,29 @@ class Redlock:
         return lock_info(resource_name((name,)), [node.address for node in self._nodes], replies)
 
     async def force_release(self, name: str | bytes) -> int:
-        """Delete the lock's key on all nodes whoever holds it; its holder loses the lock. An operator's last resort.
+        """Take the lock from whoever holds it; its holder loses it. An operator's last resort.
+
+        Deletes the keys of the token that has a majority of nodes. Where none has, waits for the node timeout and deletes
+        what is still there. An attempt of somebody else that is under way is not hit.
 
         Returns:
-            On how many nodes there was a key.
+            On how many nodes a key was deleted.
 
         Raises:
             QuorumUnreachable: Too few nodes answered to be sure that it is gone.
             ConfigurationError, RedlockClosed: As everywhere.
+
+        Safety: cancelled, the keys are deleted on all nodes that answer, or on none.
         """
         key = self._keys.key(name)
         engine = self.engine()
-        context = engine.context
-        fence = context.fences.propose(context.wall_us())
-        replies = await self._poll(name, self._kind.force_releasing((key,), (slot_of(key),), fence))
+        asked_at = self._clock()
+        replies = await force_release(engine.context, engine.poll, self._kind, key, slot_of(key))
         for index, reply in enumerate(replies):
             # The servers tell everybody but us (NOLOOP): a holder or a waiter of our own must not be the last to know.
             if type(reply) is int and reply:
                 engine.invalidated(index, [key])
+        self._check_answered(name, replies, asked_at)
         return sum(reply for reply in replies if type(reply) is int)
 
     async def diagnose(self, *, watch: float = WATCH, probe: str | bytes = PROBE) -> Diagnosis:
@@ -380,6 +386,10 @@ class Redlock:
         replies = await self.engine().poll(command)
         if plainer is not None and plainer is not command and any(isinstance(reply, Refusal) for reply in replies):
             replies = await self.engine().poll(plainer)
+        self._check_answered(name, replies, asked_at)
+        return replies
+
+    def _check_answered(self, name: str | bytes, replies: list[Reply], asked_at: float) -> None:
         answered = sum(type(reply) in (int, list) for reply in replies)
         if answered < quorum_of(len(replies)):
             votes = tuple(acquire_vote(n.address, r) for n, r in zip(self._nodes, replies, strict=True))
@@ -387,7 +397,6 @@ class Redlock:
             raise QuorumUnreachable(
                 f"no quorum answered: {told}", resource=resource_name((name,)), votes=votes, elapsed=self._clock() - asked_at
             )
-        return replies
 
     def _refuse_twins(self) -> None:
         for node in self._nodes:

@@ -298,13 +298,14 @@ class MemoryServer:
         return 1
 
     def _force_release(self, command: Command, by: Connection) -> Reply:
-        keys = command.keys
-        if command.args:
+        keys, last = command.keys, int(command.args[0]) + 1
+        tokens = set(map(_bytes, command.args[1:last]))
+        if len(command.args) > last:
             keys = keys[:-1]
-            fence, *slots = map(_bytes, command.args)
+            fence, *slots = map(_bytes, command.args[last:])
             highest = max(int(fence), *(self.counters.get(slot, 0) + 1 for slot in slots))
             self.counters.update(dict.fromkeys(slots, highest))
-        return sum(self.delete(key, by) for key in keys)
+        return sum(self.delete(key, by) for key in keys if self.get(key) in tokens)
 
 
 def _bytes(value: bytes | int) -> bytes:

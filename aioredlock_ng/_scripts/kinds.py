@@ -73,9 +73,14 @@ class LockKind:
         """Set missing keys again, and lift the counters to the fence."""
         return Command(self.repair, (*keys, MARKER_KEY, FENCES), (token, ttl, self.vouch, fence, *slots))
 
-    def force_releasing(self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], fence: int) -> Command:
-        """Delete keys whoever holds them, so that their holder does not set them again."""
-        return Command(FORCE_RELEASE, (*keys, FENCES), (fence, *slots)) if self.fencing else Command(FORCE_RELEASE, keys)
+    def force_releasing(
+        self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], fence: int, tokens: tuple[bytes, ...]
+    ) -> Command:
+        """Delete keys that hold one of these tokens, or no text, so that their holder does not set them again."""
+        args: list[bytes | int] = [len(tokens), *tokens]
+        if self.fencing:
+            return Command(FORCE_RELEASE, (*keys, FENCES), (*args, fence, *slots))
+        return Command(FORCE_RELEASE, keys, tuple(args))
 
     def watching(self, keys: tuple[bytes, ...], tokens: tuple[bytes, ...], labels: Labels = ((), ())) -> Command:
         """Ask who holds the keys, and be told of changes; with labels, write them beside the keys that hold their tokens."""

@@ -213,7 +213,7 @@ class GuardedContract:
         await self.trusted(node)
         for key, fence, forced, counter in ((b"a", 10, 5, 11), (b"b", 20, 25, 25), (b"c", 2**52, 1, 2**52 + 1)):
             assert await self.ask(node, acquire(b"one", fence, key, kind=BOTH)) == 1
-            assert await self.ask(node, BOTH.force_releasing((key,), (key,), forced)) == 1
+            assert await self.ask(node, BOTH.force_releasing((key,), (key,), forced, (b"one",))) == 1
             assert await self.ask(node, repair(b"one", fence, key)) == 0
             assert await self.ask(node, acquire(b"two", counter, key, kind=BOTH)) == [1, counter]
 

@@ -9,7 +9,7 @@ import pytest
 
 from aioredlock_ng._core.votes import Refusal, is_held
 from aioredlock_ng._scripts import Command
-from aioredlock_ng._scripts.kinds import FORCE_RELEASE, MUTEX, NOTE
+from aioredlock_ng._scripts.kinds import MUTEX, NOTE
 from tests.contract.guarded import GuardedContract
 
 if TYPE_CHECKING:
@@ -224,11 +224,13 @@ class NodeContract(GuardedContract):
         for left, count in await ask(node, MUTEX.inspecting((b"n:a", b"n:b"))):
             assert (count, TTL - WITHIN * 1000 < left <= TTL) == (b"3", True)
 
-    async def test_force_release_deletes_whoever_holds_it(self, place: Place) -> None:
+    async def test_force_release_deletes_the_keys_of_the_tokens_it_names(self, place: Place) -> None:
         node, _ = await place.node()
         await ask(node, acquire(b"one", b"a"))
-        assert await ask(node, Command(FORCE_RELEASE, (b"a",))) == 1
-        assert await ask(node, Command(FORCE_RELEASE, (b"a",))) == 0
+        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, ())) == 0
+        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two", b"three"))) == 0
+        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two", b"one"))) == 1
+        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two", b"one"))) == 0
         assert await ask(node, acquire(b"two", b"a")) == 1
 
     async def test_an_acquire_and_its_release_queued_in_one_tick_leave_nothing(self, place: Place) -> None:

@@ -121,6 +121,12 @@ class TestRedisNode(NodeContract):
         assert await place.command("EXISTS", "a") == b"0"
         assert await place.command("TYPE", "hash") == b"hash"
 
+    async def test_a_key_of_another_type_is_released_by_force(self, place: RedisPlace) -> None:
+        node, _ = await place.node()
+        await place.command("HSET", "hash", "field", "1")
+        assert await ask(node, MUTEX.force_releasing((b"hash",), (), 0, ())) == 1
+        assert await place.command("EXISTS", "hash") == b"0"
+
     async def test_a_key_of_another_type_spoils_nobody_elses_renewal_or_release(self, place: RedisPlace) -> None:
         node, _ = await place.node()
         await ask(node, acquire(b"one", b"a"))

@@ -88,6 +88,39 @@ async def test_force_release_takes_the_lock_away_and_tells_the_holder(rig: Rig) 
     assert await other.redlock.force_release("a") == 0
 
 
+async def test_force_release_does_not_hit_who_is_about_to_get_it(rig: Rig) -> None:
+    """Deleting one of the two keys that a rival's attempt gets would leave it a lock that the next one gets as well."""
+    rival, third, operator = [await rig.process() for _ in range(3)]
+    rig.occupy(b"a", on=(1, 2))
+    rival.nodes[1].hang()
+    rival.nodes[2].hang()
+    attempt = asyncio.create_task(rival.lock("a").acquire())
+    await asyncio.sleep(0.005)
+    assert await operator.redlock.force_release("a") == 2
+    rival.nodes[1].resume()
+    lease = await attempt
+    assert await third.lock("a").try_acquire() is None
+    await lease.release()
+
+
+async def test_force_release_deletes_what_is_left_over_without_a_majority(rig: Rig) -> None:
+    process = await rig.process()
+    for index, value in enumerate((b"one", b"two", b"three")):
+        rig.occupy(b"a", on=(index,), value=value)
+    assert await process.redlock.force_release("a") == 3
+    assert rig.clean
+
+
+async def test_force_release_does_not_hit_who_gets_it_while_it_looks(rig: Rig) -> None:
+    rival, operator = await rig.process(), await rig.process()
+    rig.occupy(b"a", on=(0,), value=b"left over")
+    forced = asyncio.create_task(operator.redlock.force_release("a"))
+    await asyncio.sleep(0.005)
+    async with rival.lock("a") as lease:
+        assert await forced == 1
+        assert rig.values(b"a") == [None, lease.token.encode(), lease.token.encode()]
+
+
 async def test_managers_of_one_process_exclude_each_other(rig: Rig) -> None:
     first, second = await rig.process(), await rig.process()
     async with first.lock("a"):
