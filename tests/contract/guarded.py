@@ -55,6 +55,7 @@ def arguments(script: str) -> tuple[tuple[bytes, ...], tuple[Any, ...]]:
         "extend": ((b"a",), (TTL, b"one")),
         "release": ((b"a",), (b"one",)),
         "watch": ((b"a",), (b"one",)),
+        "force_release": ((b"a",), (1, b"one")),
     }
     return both.get(script, ((b"a",), ()))
 
