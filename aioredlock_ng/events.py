@@ -64,7 +64,8 @@ class AcquireFailed:
 
     Attributes:
         resource: The lock's name.
-        error: The error's class: `LockHeld`, `AcquireTimeout`, `QuorumUnreachable`.
+        error: The error's class: `LockHeld`, `AcquireTimeout`, `QuorumUnreachable`, or `RedlockClosed` where it was closed
+            meanwhile.
         reason: What it says.
         waited: Seconds from the call to the error.
         attempts: How often the nodes were asked.

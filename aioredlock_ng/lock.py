@@ -106,7 +106,7 @@ class Lock:
         except asyncio.CancelledError:
             engine.cancelled(acquisition)
             raise
-        except LockNotAcquired as error:
+        except (LockNotAcquired, RedlockClosed) as error:
             engine.tell_failed(acquisition, error)
             raise
         finally:

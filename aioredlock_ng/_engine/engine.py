@@ -203,11 +203,12 @@ class Engine:
         if was_over:
             self.extender.tell_over(holding)
 
-    def tell_failed(self, acquisition: Acquisition, error: LockNotAcquired) -> None:
+    def tell_failed(self, acquisition: Acquisition, error: LockNotAcquired | RedlockClosed) -> None:
         """In the caller's own task: it is about to get this error."""
         if (tell := self.context.tell) is not None:
             waited, attempts = acquisition.waited, acquisition.attempts
-            tell(AcquireFailed(acquisition.resource, type(error).__name__, str(error), waited, attempts, error.votes))
+            votes = error.votes if isinstance(error, LockNotAcquired) else ()
+            tell(AcquireFailed(acquisition.resource, type(error).__name__, str(error), waited, attempts, votes))
 
     async def extend(self, holding: Holding, ttl: float) -> list[Reply] | None:
         """Renew one holding now.

@@ -83,6 +83,9 @@ class Wheel(Generic[T]):
         now = self._clock() + _EPSILON
         due = [slot for slot in self._slots if slot * self._width <= now]
         batches = [self._slots.pop(slot) for slot in due]
+        # A slot whose items were all discarded is worth no timer: each one that fires makes the loop sleep anew, and up to a
+        # millisecond longer, for that is what epoll counts in.
+        self._slots = {slot: items for slot, items in self._slots.items() if items}
         if self._slots:
             self._arm(min(self._slots))
         for items in batches:

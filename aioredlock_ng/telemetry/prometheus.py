@@ -47,7 +47,7 @@ __all__ = ["PrometheusSink"]
 
 _M = TypeVar("_M", Counter, Gauge, Histogram)
 
-_ERRORS = ("LockHeld", "AcquireTimeout", "QuorumUnreachable")
+_ERRORS = ("LockHeld", "AcquireTimeout", "QuorumUnreachable", "RedlockClosed")
 _CAUSES = ("told", "local", "expiry", "look")
 
 

@@ -106,6 +106,19 @@ async def test_failures_are_told_with_the_error_and_the_votes(rig: Rig) -> None:
     assert "held by another" in failed[0].reason
 
 
+async def test_an_acquisition_that_aclose_ends_is_told(rig: Rig) -> None:
+    heard: list[Event] = []
+    process = await rig.process(sinks=[heard.append])
+    rig.occupy(b"a")
+    waiting = asyncio.create_task(process.lock("a").acquire())
+    await asyncio.sleep(0.1)
+    await process.redlock.aclose()
+    with pytest.raises(RedlockClosed):
+        await waiting
+    (failed,) = [event for event in heard if isinstance(event, AcquireFailed)]
+    assert (failed.error, failed.votes) == ("RedlockClosed", ())
+
+
 async def test_a_cancelled_wait_is_told_once(rig: Rig) -> None:
     heard: list[Event] = []
     process = await rig.process(sinks=[heard.append])

@@ -51,3 +51,20 @@ async def test_an_item_added_while_firing_is_handed_over_in_its_turn() -> None:
     wheel.add(0, loop.time() + 1)
     await asyncio.sleep(10)
     assert len(fired) == 5
+
+
+async def test_items_that_come_and_go_wake_the_loop_once_per_span_and_not_once_per_slot() -> None:
+    loop = asyncio.get_running_loop()
+    woken = 0
+
+    class Counting(Wheel[str]):
+        def _run(self) -> None:
+            nonlocal woken
+            woken += 1
+            super()._run()
+
+    wheel = Counting(loop, loop.time, WIDTH, lambda due: None)
+    for _ in range(1000):
+        wheel.add("answered at once", loop.time() + 0.1).discard("answered at once")
+        await asyncio.sleep(0.001)
+    assert woken <= 1.0 / (0.1 - WIDTH) + 1
