@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.engine import Engine
     from aioredlock_ng._engine.holding import Holding
+    from aioredlock_ng._engine.round import Round
 
 __all__ = ["Lease"]
 
@@ -180,7 +181,7 @@ class Lease:
             try:
                 await release.decided()
             except asyncio.CancelledError:
-                await outlast_cancellation(lambda: release.open, release.decided)
+                await _until_decided(release)
                 raise
         if release.won:
             return True
@@ -277,6 +278,11 @@ class Lease:
             votes=votes,
             elapsed=self._engine.context.clock() - asked_at,
         )
+
+
+async def _until_decided(release: Round) -> None:
+    # Not in `release`: a closure there would be made by every call.
+    await outlast_cancellation(lambda: release.open, release.decided)
 
 
 def _plain(reply: Reply) -> Reply:

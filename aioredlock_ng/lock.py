@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng.errors import LockHeld, LockLost, LockNotAcquired, RedlockClosed
 from aioredlock_ng.lease import Lease
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import TracebackType
 
     from aioredlock_ng._engine.engine import Engine
@@ -45,18 +44,23 @@ class _Body:
         return self.task.uncancel() <= self._cancelling
 
 
+class _Source(Protocol):
+    def engine(self) -> Engine:
+        """The open engine."""
+
+
 class Lock:
     """Made by `Redlock.lock`. Cheap, reusable, and safe to use from many tasks at once: each acquire gives its own lease."""
 
-    __slots__ = ("_blocking_timeout", "_bodies", "_engine", "_on_lost", "_spec")
+    __slots__ = ("_blocking_timeout", "_bodies", "_on_lost", "_source", "_spec")
 
-    def __init__(self, engine: Callable[[], Engine], spec: LockSpec, blocking_timeout: float | None, on_lost: OnLost) -> None:
-        self._engine = engine
+    def __init__(self, source: _Source, spec: LockSpec, blocking_timeout: float | None, on_lost: OnLost) -> None:
+        self._source = source
         self._spec = spec
         self._blocking_timeout = blocking_timeout
         self._on_lost = on_lost
         # Who is inside `async with` right now: at most one per resource but for holders that have lost it.
-        self._bodies: list[_Body] = []
+        self._bodies: list[_Body] | None = None
 
     @property
     def resource(self) -> str:
@@ -93,7 +97,7 @@ class Lock:
         release is queued behind the acquire on every connection. A node that is unreachable then is released on when
         it is back; without that the keys go with their ttl.
         """
-        engine = self._engine()
+        engine = self._source.engine()
         acquisition = engine.acquire(self._spec, self._blocking_timeout)
         try:
             if acquisition.future.done():
@@ -123,7 +127,7 @@ class Lock:
 
         Safety: as `acquire`.
         """
-        once = Lock(self._engine, self._spec, 0.0, self._on_lost)
+        once = Lock(self._source, self._spec, 0.0, self._on_lost)
         try:
             return await once.acquire()
         except LockHeld:
@@ -141,6 +145,8 @@ class Lock:
         task = asyncio.current_task()
         assert task is not None
         body = _Body(lease, task)
+        if self._bodies is None:
+            self._bodies = []
         self._bodies.append(body)
         lease.entered(task, body.lost if self._on_lost == "cancel" else None)
         return lease
@@ -177,6 +183,7 @@ class Lock:
         """The innermost body of this task; else (fixtures leave in another task) one whose task is done, else the last."""
         task = asyncio.current_task()
         bodies = self._bodies
+        assert bodies is not None
         mine = [body for body in bodies if body.task is task] or [body for body in bodies if body.task.done()] or bodies
         body = mine[-1]
         bodies.remove(body)

@@ -257,7 +257,7 @@ class Redlock:
         life = self._life if ttl is None else self._life_of(self._options.check_ttl(ttl))
         resource = name if type(name) is str and not more else resource_name(names)
         spec = LockSpec(self._kind, resource, names, keys, slots, life, bool(auto_extend), max_hold)
-        return Lock(self.engine, spec, blocking_timeout, on_lost)
+        return Lock(self, spec, blocking_timeout, on_lost)
 
     def guard(self, template: str, **options: Unpack[LockOptions]) -> Guard:
         """Decorate a coroutine function: each call runs inside `async with redlock.lock(name)`; see docs/workers.md.

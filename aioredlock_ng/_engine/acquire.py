@@ -178,8 +178,10 @@ class Acquisition:
         if kind.fencing:
             self._proposed_us = context.wall_us()
             self._fence = context.fences.propose(self._proposed_us)
-        command = kind.acquiring(spec.keys, spec.slots, context.new_token(), spec.life.ttl_word, self._fence)
+        token = context.new_token()
+        command = kind.acquiring(spec.keys, spec.slots, token, spec.life.ttl_word, self._fence)
         self.round = attempt = Round(context, command, GRANTED, context.quorum, now, on_decided)
+        attempt.token = token
         return attempt
 
     def _led(self, attempt: Round) -> None:

@@ -51,6 +51,7 @@ class Round:
         on_late: Called after each answer from now on; for who lost the round and wonders which nodes are free.
         expired: True when the node timeout decided it.
         started: See above.
+        token: Of an acquire: the attempt's own.
     """
 
     __slots__ = (
@@ -70,6 +71,7 @@ class Round:
         "open",
         "replies",
         "started",
+        "token",
         "unfenced",
         "yes",
     )
@@ -97,6 +99,7 @@ class Round:
         self.decider: int | None = None
         self.on_late: Callable[[], None] | None = None
         self.started = started
+        self.token = b""
 
     def ask(self) -> None:
         """Queue the command on all nodes in this very tick; nothing is awaited."""
@@ -184,13 +187,6 @@ class Round:
     def won(self) -> bool:
         """True when a quorum said yes."""
         return self.yes >= self._quorum
-
-    @property
-    def token(self) -> bytes:
-        """Of an acquire: the attempt's token."""
-        token = self.command.args[0]
-        assert isinstance(token, bytes)
-        return token
 
     def held(self, _holding: object) -> int:
         """How many nodes said yes, late ones included."""

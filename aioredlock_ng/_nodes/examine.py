@@ -10,6 +10,8 @@ import asyncio
 import secrets
 from typing import TYPE_CHECKING, Any, Final
 
+from hiredis import pack_command
+
 from aioredlock_ng._core.fencing import slot_of
 from aioredlock_ng._core.guard import read_marker, vouching
 from aioredlock_ng._core.refusals import harmless, missing_right
@@ -19,8 +21,8 @@ from aioredlock_ng._core.validity import ttl_ms
 from aioredlock_ng._core.votes import Refusal, acquire_vote, is_granted
 from aioredlock_ng._nodes.connect import ConnectFailed
 from aioredlock_ng._nodes.interview import Interview, NoAnswer
-from aioredlock_ng._scripts import Command
-from aioredlock_ng._scripts.kinds import FENCES, FORCE_RELEASE, MARKER, MARKER_KEY, MUTEX, SCRIPTS, guarded_mutex
+from aioredlock_ng._scripts import Command, Request
+from aioredlock_ng._scripts.kinds import FENCES, MARKER, MARKER_KEY, MUTEX, SCRIPTS, guarded_mutex
 from aioredlock_ng.records import NodeFacts, Refused
 
 if TYPE_CHECKING:
@@ -135,9 +137,9 @@ class _Examination:
             await self._prepare()
             await self._try(watch)
 
-    def owed(self) -> Command | None:
+    def owed(self) -> Request | None:
         """What deletes the keys that may still be there; None when none are."""
-        return Command(FORCE_RELEASE, (self._key, self._counters)) if self._leaves else None
+        return self._clearing() if self._leaves else None
 
     async def _try(self, watch: float) -> None:
         first = await self._look_at_clock()
@@ -187,6 +189,7 @@ class _Examination:
         await self._call(Command(MUTEX.watch, key, (token,)))
         await self._call(Command(MUTEX.extend, key, (self._ttl, token)))
         await self._call(Command(MUTEX.release, key, (token,)))
+        await self._call(MUTEX.force_releasing(key, (), 0, (token,)))
         # Counters do not expire: none are made that could not be deleted.
         if await self._cleared():
             await self._try_guarded_scripts(fencing=self._options.fencing, guard=self._options.recovery_guard is not None)
@@ -220,7 +223,11 @@ class _Examination:
 
     async def _cleared(self) -> bool:
         """Delete what there is."""
-        return not isinstance(await self._call(Command(FORCE_RELEASE, (self._key, self._counters))), Refusal)
+        return not self._refused("DEL", await self._interview.call("DEL", self._clearing()))
+
+    def _clearing(self) -> Request:
+        words: tuple[Any, ...] = ("DEL", self._key, self._counters)
+        return Request(pack_command(words))
 
     async def _try_commands(self) -> None:
         """Each that is needed by itself; for the rights only, which are looked at before anything else."""

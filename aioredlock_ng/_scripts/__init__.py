@@ -74,30 +74,54 @@ class Request:
 class Command(Request):
     """One call of a script, packed once and sent as the same bytes to every node.
 
-    Attributes:
-        keys: KEYS of the script.
+    Args:
+        script: What is called.
+        keys: KEYS of the script; None where they and `args` are in `packed` alone, to be read from there when they are asked
+            for, which is seldom: with a thousand callers at once, two tuples less for each are felt.
         args: ARGV of the script.
+        owed_until: See below.
+        packed: EVALSHA in the wire's format, where it is made already.
+
+    Attributes:
         packed: EVALSHA in the wire's format.
         owed_until: For a release: the instant after which the keys are gone anyway. None: not a release. A release
             that could not be delivered is owed to the node until then.
     """
 
-    __slots__ = ("args", "keys", "owed_until", "script")
+    __slots__ = ("_args", "_keys", "owed_until", "script")
 
     def __init__(
         self,
         script: Script,
-        keys: tuple[bytes, ...],
+        keys: tuple[bytes, ...] | None,
         args: tuple[bytes | int, ...] = (),
         owed_until: float | None = None,
         packed: bytes | None = None,
     ) -> None:
         self.script = script
-        self.keys = keys
-        self.args = args
+        self._keys = keys
+        self._args = args
         self.owed_until = owed_until
-        self.packed = _pack((b"EVALSHA", script.sha, len(keys), *keys, *args)) if packed is None else packed
+        self.packed = _pack((b"EVALSHA", script.sha, len(keys or ()), *(keys or ()), *args)) if packed is None else packed
+
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        """KEYS of the script."""
+        return self._words()[0]
+
+    @property
+    def args(self) -> tuple[bytes | int, ...]:
+        """ARGV of the script."""
+        return self._words()[1]
 
     def packed_in_full(self) -> bytes:
         """EVAL with the source, for a server that has forgotten the script."""
         return _pack((b"EVAL", self.script.source, len(self.keys), *self.keys, *self.args))
+
+    def _words(self) -> tuple[tuple[bytes, ...], tuple[bytes | int, ...]]:
+        if self._keys is None:
+            reader = hiredis.Reader()
+            reader.feed(self.packed)
+            _, _, count, *words = reader.gets()
+            self._keys, self._args = tuple(words[: int(count)]), tuple(words[int(count) :])
+        return self._keys, self._args

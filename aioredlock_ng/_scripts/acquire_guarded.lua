@@ -13,12 +13,7 @@
 -- reading: the rest is read by what counts as a write (GETEX, ZADD INCR 0).
 -- SET comes first: after another write a full server would let it pass. Who is refused later is left nothing.
 local n = #KEYS - 2
-local token, ttl, vouch, fence, counters = ARGV[1], ARGV[2], ARGV[3], ARGV[4], KEYS[n + 2]
-
-local function undone(answer)
-  redis.call('DEL', unpack(KEYS, 1, n))
-  return answer
-end
+local token, ttl, vouch, fence = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 if n > 1 then
   local held, longest = false, 0
@@ -38,32 +33,43 @@ for i = 1, n do
   end
 end
 
-if vouch ~= '' then
-  local marker = redis.pcall('GETEX', KEYS[n + 1])
-  if marker ~= vouch then
-    if type(marker) == 'table' then return undone(marker) end
-    local id, guard, ready = string.match(marker or '', '^(%w+):(%d+):?(%d*)')
-    local own, wanted = string.match(vouch, '^(%w+):(%d+)$')
-    if id ~= own or tonumber(guard) < tonumber(wanted) then return undone({-1, -1}) end
-    if ready ~= '' then
-      local now = redis.pcall('TIME')
-      if now.err then return undone(now) end
-      local left = tonumber(ready) - (now[1] * 1000 + math.floor(now[2] / 1000))
-      if left > 0 then return undone({-1, left}) end
+local refused
+local marker = vouch ~= '' and redis.pcall('GETEX', KEYS[n + 1])
+if type(marker) == 'table' then
+  refused = marker
+elseif vouch ~= '' and marker ~= vouch then
+  local id, guard, ready = string.match(marker or '', '^(%w+):(%d+):?(%d*)')
+  local own, wanted = string.match(vouch, '^(%w+):(%d+)$')
+  if id ~= own or tonumber(guard) < tonumber(wanted) then
+    refused = {-1, -1}
+  elseif ready ~= '' then
+    local now = redis.pcall('TIME')
+    local left = now.err and 0 or tonumber(ready) - (now[1] * 1000 + math.floor(now[2] / 1000))
+    if now.err then
+      refused = now
+    elseif left > 0 then
+      refused = {-1, left}
+    else
       redis.call('SET', KEYS[n + 1], id .. ':' .. guard)
     end
   end
 end
 
-if fence == '' then return 1 end
 local highest = 0
-for i = 5, #ARGV do
-  local stored = redis.pcall('ZADD', counters, 'GT', 'CH', fence, ARGV[i])
-  if stored == 0 then
-    highest = math.max(highest, tonumber(redis.call('ZADD', counters, 'INCR', 0, ARGV[i])))
-  elseif stored ~= 1 then
-    return undone(stored)
+if fence ~= '' and not refused then
+  for i = 5, #ARGV do
+    local stored = redis.pcall('ZADD', KEYS[n + 2], 'GT', 'CH', fence, ARGV[i])
+    if stored == 0 then
+      highest = math.max(highest, tonumber(redis.call('ZADD', KEYS[n + 2], 'INCR', 0, ARGV[i])))
+    elseif stored ~= 1 then
+      refused = stored
+    end
   end
+end
+
+if refused then
+  redis.call('DEL', unpack(KEYS, 1, n))
+  return refused
 end
 if highest > 0 then return {1, highest} end
 return 1

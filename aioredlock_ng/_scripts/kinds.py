@@ -56,14 +56,13 @@ class LockKind:
                 return Command(self.acquire, keys, (token, ttl))
             key = keys[0]
             packed = self.acquire_one.fill(len(key), key, len(token), token, len(ttl), ttl)
-            return Command(self.acquire, keys, (token, ttl), None, packed)
+            return Command(self.acquire, None, (), None, packed)
         word = b"%d" % fence if self.fencing else b""
-        args = (token, ttl, self.vouch, word, *slots)
         if len(keys) > 1:
-            return Command(self.acquire, (*keys, MARKER_KEY, FENCES), args)
+            return Command(self.acquire, (*keys, MARKER_KEY, FENCES), (token, ttl, self.vouch, word, *slots))
         key, slot = keys[0], slots[0]
         packed = self.acquire_one.fill(len(key), key, len(token), token, len(ttl), ttl, len(word), word, len(slot), slot)
-        return Command(self.acquire, (key, MARKER_KEY, FENCES), args, None, packed)
+        return Command(self.acquire, None, (), None, packed)
 
     def confirming(self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], token: bytes, fence: int) -> Command:
         """The second round of an acquire: the same keys under a higher fence."""
@@ -94,13 +93,13 @@ class LockKind:
         self, keys: tuple[bytes, ...], token: bytes, owed_until: float, label_keys: tuple[bytes, ...] = ()
     ) -> Command:
         """Delete those keys that hold the token, and their labels."""
-        packed = None
         if label_keys:
             return Command(self.release, (*keys, *label_keys), (token, len(keys)), owed_until)
-        if len(keys) == 1:
-            key = keys[0]
-            packed = self.release_one.fill(len(key), key, len(token), token)
-        return Command(self.release, keys, (token,), owed_until, packed)
+        if len(keys) > 1:
+            return Command(self.release, keys, (token,), owed_until)
+        key = keys[0]
+        packed = self.release_one.fill(len(key), key, len(token), token)
+        return Command(self.release, None, (), owed_until, packed)
 
 
 _PLAIN, _GUARDED, _RELEASE = Script("acquire"), Script("acquire_guarded"), Script("release")
