@@ -7,6 +7,8 @@ a process alone hardly ever pauses; if somebody did, it starts small again.
 
 from __future__ import annotations
 
+from aioredlock_ng._core.backoff import WAKE_CAP
+
 __all__ = ["FIRST_BOUND", "LAST_BOUND", "STAND_BACK", "Turns"]
 
 FIRST_BOUND = 0.016
@@ -20,22 +22,32 @@ MEMORY = 2.0
 slow to use the first gap that it is left."""
 
 STAND_BACK = 0.0015
-"""Seconds: a wake-up, its longest deliberate delay (`backoff.wake_delay`) and a round trip to the lead node."""
+"""Seconds at least: a wake-up, its longest deliberate delay (`backoff.wake_delay`) and a round trip over loopback. Where a
+round trip takes longer, so does the pause: the others hear of the release one round trip after it was sent."""
+
+REST_SHARE = 0.01
+"""Share of the run that the pause lasts at least, up to `LONGEST_REST`: after long holds nobody misses it, and the others win
+by more than the moods of a busy machine."""
+
+LONGEST_REST = 0.02
+"""Seconds."""
 
 
 class Turns:
     """One resource's grants to this process."""
 
-    __slots__ = ("_bound", "_freed_at", "_outrun_at", "_refused_at", "_rested", "_run_from")
+    __slots__ = ("_bound", "_freed_at", "_outrun_at", "_refused_at", "_rested", "_run_from", "_took")
 
     def __init__(self) -> None:
         self._bound = FIRST_BOUND
         self._rested = False
+        self._took = 0.0
         self._run_from = self._freed_at = self._refused_at = self._outrun_at = float("-inf")
 
-    def granted(self, now: float) -> None:
-        """This process got the resource."""
-        if self._rested or now - self._freed_at > STAND_BACK:
+    def granted(self, now: float, asked: float) -> None:
+        """This process got the resource, by an attempt that began at `asked`."""
+        self._took = now - asked
+        if self._rested or asked - self._freed_at > STAND_BACK:
             self._run_from = now
         if self._rested:
             self._rested = False
@@ -55,10 +67,11 @@ class Turns:
         """True while other processes are likely to ask in the very instant in which it is free."""
         return now - self._outrun_at <= MEMORY
 
-    def freed(self, now: float) -> bool:
-        """This process gave it up; True when it is time to stand back."""
+    def freed(self, now: float) -> float:
+        """This process gave it up; seconds to stand back now, 0.0 to hand on."""
         self._freed_at = now
-        if now - self._run_from < self._bound:
-            return False
+        run = now - self._run_from
+        if run < self._bound:
+            return 0.0
         self._rested = True
-        return True
+        return max(STAND_BACK, self._took + WAKE_CAP, min(LONGEST_REST, run * REST_SHARE))

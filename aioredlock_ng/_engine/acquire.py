@@ -304,7 +304,7 @@ class Acquisition:
         else:
             self._wait(counted.held, counted.failed, split=counted.granted > 0)
 
-    def _wait(self, remaining: Sequence[float | None], failed: int = 0, *, split: bool | None = None) -> None:
+    def _wait(self, remaining: Sequence[float | None], failed: int = 0, *, split: bool = False) -> None:
         self.unreachable = False
         waker = self._waking()
         self._lines.refused(self, woken=waker.woken)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
-from aioredlock_ng._core.turns import STAND_BACK, Turns
+from aioredlock_ng._core.turns import Turns
 from aioredlock_ng.events import LockHandedOn
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Lines:
         """`contender` got the resource, in line or past it."""
         line = self._line(contender.keys)
         line.holder = holding
-        line.turns.granted(now)
+        line.turns.granted(now, holding.since)
         if line.contender is contender:
             line.contender = None
 
@@ -138,9 +138,9 @@ class Lines:
         line = self._lines.get(keys)
         if line is not None and line.holder is holding:
             line.holder = None
-            if line.turns.freed(now):
+            if pause := line.turns.freed(now):
                 line.resting = True
-                self._context.loop.call_later(STAND_BACK, self._rested, line)
+                self._context.loop.call_later(pause, self._rested, line)
             elif line.contender is not None:
                 # It asked while somebody else of this process went past the queue.
                 line.contender.wake()

@@ -138,18 +138,17 @@ class Waker:
         self._gone.add(index)
         self._look()
 
-    def held(self, remaining: Sequence[float | None], failed: int = 0, *, split: bool | None = None) -> None:
+    def held(self, remaining: Sequence[float | None], failed: int = 0, *, split: bool = False) -> None:
         """Another holds it: sleep until it may be free, by what the nodes tell or by what the holder has left.
 
         Args:
             remaining: What it has left, by each node that said so; None: no end.
             failed: How many nodes cannot be free.
-            split: Whether this attempt had grants too, where all nodes were asked.
+            split: Whether this attempt had grants too. Where the lead alone refused it, somebody got through.
         """
         self._failures = 0
         self._outrun = self._outrun or self.woken
-        if split is not None:
-            self._splits = self._splits + 1 if split else 0
+        self._splits = self._splits + 1 if split else 0
         self._wait(remaining, failed)
         if self._look_again:
             self.wake(told=True)

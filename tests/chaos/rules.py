@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from .history import NANO
 from .judgement import Finding, Judgement
+from .record import Intervals
 
 if TYPE_CHECKING:
-    from .record import Hold, Intervals, Record
+    from .record import Hold, Record
 
 __all__ = ["judge"]
 
 WATCHED: Final = 150_000_000
 """Nanoseconds from which on a lease is watched for certain: the library looks at it first when it is 0.1 s old."""
+
+IN_LINE: Final = 24
+"""Turns that others may have before one who waits: six processes with four waiters each, on one name."""
+
+IDLE: Final = 0.05
+"""Share of that time for which the name may have been free, all told: between its holders, on its way to the next."""
 
 FORGETTING: Final = {"kill", "flush", "fill"}
 """Faults after which a node lacks keys that it had, or cannot be given back those that it lacks."""
@@ -31,7 +38,7 @@ def judge(record: Record) -> Judgement:
         _fences(judgement, name, of_name)
     _lost_updates(judgement, record, deleted)
     _told(judgement, record, holds)
-    _success(judgement, record, unwell)
+    _success(judgement, record, unwell, holds)
     _needless_losses(judgement, record, unwell, deleted)
     _leftovers(judgement, record)
     judgement.violations += [Finding("error", error["t"], f"{error['p']}: {error['why']}") for error in record.errors]
@@ -170,8 +177,9 @@ def _told(judgement: Judgement, record: Record, holds: dict[str, list[Hold]]) ->
         (judgement.told if at - hold.got >= WATCHED else judgement.told_young).append(hold.lost - at)
 
 
-def _success(judgement: Judgement, record: Record, unwell: Intervals) -> None:
-    """While a majority is well, every acquisition gets the lock, or finds at its single attempt that another has it."""
+def _success(judgement: Judgement, record: Record, unwell: Intervals, holds: dict[str, list[Hold]]) -> None:
+    """While a majority is well, every acquisition gets the lock, or finds that another has it: at its single attempt, or
+    to the end of its patience, when those before it in line held it all the time."""
     for hold in record.holds:
         if hold.asked >= record.begin and not unwell.touch(hold.asked, hold.got):
             judgement.asked_well += 1
@@ -183,11 +191,22 @@ def _success(judgement: Judgement, record: Record, unwell: Intervals) -> None:
             judgement.held_well += 1
         elif record.stood_still(fail["p"], fail["a"], fail["t"]):
             judgement.stood_still += 1
+        elif fail["why"] == "AcquireTimeout" and _in_line(fail, holds):
+            words = f"{fail['p']}: {', '.join(fail['n'])}: others held it for all of {(fail['t'] - fail['a']) / 1e6:.0f} ms"
+            judgement.beyond.append(Finding("not acquired: in line to the end", fail["t"], words))
         else:
             judgement.asked_well += 1
             took = (fail["t"] - fail["a"]) / 1e6
             words = f"{fail['p']}: {', '.join(fail['n'])}: {fail['why']} {fail['v']} after {took:.0f} ms"
             judgement.violations.append(Finding("not acquired", fail["t"], words))
+
+
+def _in_line(fail: dict[str, Any], holds: dict[str, list[Hold]]) -> bool:
+    """Whether the lock was held nearly all the time while it was waited for, and by so few that it was a long line only."""
+    begin, end = fail["a"], fail["t"]
+    before = [hold for name in fail["n"] for hold in holds.get(name, ()) if hold.got < end and hold.until > begin]
+    held = Intervals((hold.got, hold.until) for hold in before).seconds(begin, end)
+    return held >= (1 - IDLE) * (end - begin) / NANO and len(before) <= IN_LINE
 
 
 def _needless_losses(judgement: Judgement, record: Record, unwell: Intervals, deleted: dict[tuple[str, str], int]) -> None:

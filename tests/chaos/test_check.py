@@ -265,6 +265,31 @@ def test_two_faults_of_one_node_leave_a_majority(story: Story) -> None:
     assert story.told() == (["not acquired"], [])
 
 
+def _waits_for_three_seconds(story: Story) -> None:
+    story.event("one", 3_100, "fail", a=BEGIN + 100 * MS, n=["a"], w="wait", why="AcquireTimeout", v="hhh")
+
+
+def test_a_line_of_others_that_hold_it_to_the_end_is_no_failure(story: Story) -> None:
+    for got in (50, 1_050, 2_050):
+        story.hold("two", got, got + 990)
+    _waits_for_three_seconds(story)
+    assert story.told() == ([], ["not acquired: in line to the end"])
+
+
+def test_who_waits_while_it_is_free_was_forgotten(story: Story) -> None:
+    for got in (50, 1_600):
+        story.hold("two", got, got + 990)
+    _waits_for_three_seconds(story)
+    assert story.told() == (["not acquired"], [])
+
+
+def test_who_is_passed_by_many_was_starved(story: Story) -> None:
+    for number in range(30):
+        story.hold("two", 101 + number * 100, 200 + number * 100)
+    _waits_for_three_seconds(story)
+    assert story.told() == (["not acquired"], [])
+
+
 def test_a_failure_of_a_process_that_stood_still_is_counted_apart(story: Story, tmp_path: Path) -> None:
     story.event("one", 500, "stall", s=BEGIN + 100 * MS)
     story.event("one", 501, "fail", a=BEGIN + 90 * MS, n=["a"], w="try", why="QuorumUnreachable", v="guu")

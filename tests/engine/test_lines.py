@@ -251,6 +251,33 @@ async def test_processes_in_contention_never_overlap_and_all_get_their_turn(rig:
     assert rig.clean
 
 
+@pytest.mark.parametrize("way", [0.0002, 0.001, 0.005, 0.04])
+async def test_a_process_with_a_line_leaves_the_others_their_turn_however_far_the_nodes_are(rig: Rig, way: float) -> None:
+    rig.ways[:] = [way] * 3
+    busy, other = await rig.process(), await rig.process()
+    turns = 0
+
+    async def work() -> None:
+        nonlocal turns
+        while True:
+            async with busy.lock("a"):
+                turns += 1
+                await asyncio.sleep(0.001)
+
+    working = [asyncio.create_task(work()) for _ in range(10)]
+    await asyncio.sleep(1)
+    for _ in range(5):
+        before = turns
+        async with asyncio.timeout(10):
+            async with other.lock("a"):
+                pass
+        # Two runs of the longest kind, at one hand-over per round trip.
+        assert turns - before <= 2 * 0.25 / min(0.25, 2 * way)
+    for task in working:
+        task.cancel()
+    await asyncio.wait(working)
+
+
 async def test_past_the_line_a_try_neither_loses_the_heads_turn_nor_its_token(rig: Rig) -> None:
     process = await rig.process()
     rig.occupy(b"a", ttl=30)
