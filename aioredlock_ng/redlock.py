@@ -16,7 +16,7 @@ from aioredlock_ng._core.keys import KeyFormat, resource_name
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.validity import ttl_ms, watch_after
-from aioredlock_ng._core.votes import Refusal, acquire_vote
+from aioredlock_ng._core.votes import Refusal, acquire_vote, is_mistyped
 from aioredlock_ng._engine.clock import boottime, wall_us
 from aioredlock_ng._engine.engine import Engine
 from aioredlock_ng._engine.forcing import force_release
@@ -303,8 +303,9 @@ class Redlock:
     async def force_release(self, name: str | bytes) -> int:
         """Take the lock from whoever holds it; its holder loses it. An operator's last resort.
 
-        Deletes the keys of the token that has a majority of nodes. Where none has, waits for the node timeout and deletes
-        what is still there. An attempt of somebody else that is under way is not hit.
+        Looks first, and deletes the keys of the token that has a majority of nodes. Where none has, waits for a little more
+        than two node timeouts and deletes what is still there: an attempt under way without a majority is not hit, if its
+        `node_timeout` is no longer than this manager's.
 
         Returns:
             On how many nodes a key was deleted.
@@ -317,13 +318,15 @@ class Redlock:
         """
         key = self._keys.key(name)
         engine = self.engine()
-        asked_at = self._clock()
-        replies = await force_release(engine.context, engine.poll, self._kind, key, slot_of(key))
-        for index, reply in enumerate(replies):
-            # The servers tell everybody but us (NOLOOP): a holder or a waiter of our own must not be the last to know.
-            if type(reply) is int and reply:
+        # The servers tell everybody but us (NOLOOP): a holder or a waiter of our own must not be the last to know.
+        changed: Iterable[int] = range(len(self._nodes))
+        try:
+            ask = partial(self._poll, name, mistyped=True)
+            replies = await force_release(engine.context, ask, self._kind, key, slot_of(key))
+            changed = [index for index, reply in enumerate(replies) if type(reply) is int and reply]
+        finally:
+            for index in changed:
                 engine.invalidated(index, [key])
-        self._check_answered(name, replies, asked_at)
         return sum(reply for reply in replies if type(reply) is int)
 
     async def diagnose(self, *, watch: float = WATCH, probe: str | bytes = PROBE) -> Diagnosis:
@@ -380,23 +383,32 @@ class Redlock:
         options = self._options
         return Life(ttl, b"%d" % ttl_ms(ttl), options.drift(ttl), options.least_validity(ttl), watch_after(ttl))
 
-    async def _poll(self, name: str | bytes, command: Command, plainer: Command | None = None) -> list[Reply]:
-        """Ask all nodes; where one refuses that, all of them the plainer command."""
+    async def _poll(
+        self, name: str | bytes, command: Command, plainer: Command | None = None, *, mistyped: bool = False
+    ) -> list[Reply]:
+        """Ask all nodes; where one refuses that, all of them the plainer command.
+
+        Args:
+            name: The lock's.
+            command: What to ask.
+            plainer: See above.
+            mistyped: Whether "the key is of another type" is an answer.
+
+        Raises:
+            QuorumUnreachable: Fewer than a quorum answered.
+        """
         asked_at = self._clock()
         replies = await self.engine().poll(command)
         if plainer is not None and plainer is not command and any(isinstance(reply, Refusal) for reply in replies):
             replies = await self.engine().poll(plainer)
-        self._check_answered(name, replies, asked_at)
-        return replies
-
-    def _check_answered(self, name: str | bytes, replies: list[Reply], asked_at: float) -> None:
-        answered = sum(type(reply) in (int, list) for reply in replies)
+        answered = sum(type(reply) in (int, list) or (mistyped and is_mistyped(reply)) for reply in replies)
         if answered < quorum_of(len(replies)):
             votes = tuple(acquire_vote(n.address, r) for n, r in zip(self._nodes, replies, strict=True))
             told = "; ".join(map(str, votes))
             raise QuorumUnreachable(
                 f"no quorum answered: {told}", resource=resource_name((name,)), votes=votes, elapsed=self._clock() - asked_at
             )
+        return replies
 
     def _refuse_twins(self) -> None:
         for node in self._nodes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["quorum_free_in", "reconnect_delay", "split_delay", "unreachable_delay", "wake_delay"]
+__all__ = ["WAKE_CAP", "quorum_free_in", "reconnect_delay", "split_delay", "unreachable_delay", "wake_delay"]
 
 SPLIT_BASE = 0.001
 """First window after a split vote: a few loopback round trips."""

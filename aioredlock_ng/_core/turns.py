@@ -2,7 +2,7 @@
 
 Handing on inside a process costs one round trip and leaves other processes no gap. So a run of grants without a gap is
 bounded in time; then the process stands back for a moment. If nobody took the resource meanwhile, the bound doubles, and
-a process alone hardly ever pauses; if somebody did, it starts small again.
+a process alone hardly ever pauses between short holds; if somebody did, it starts small again.
 """
 
 from __future__ import annotations
@@ -22,15 +22,18 @@ MEMORY = 2.0
 slow to use the first gap that it is left."""
 
 STAND_BACK = 0.0015
-"""Seconds at least: a wake-up, its longest deliberate delay (`backoff.wake_delay`) and a round trip over loopback. Where a
-round trip takes longer, so does the pause: the others hear of the release one round trip after it was sent."""
+"""Seconds at least: a wake-up, its longest deliberate delay (`backoff.wake_delay`) and a round trip over loopback. Where that
+takes longer, so does the pause: others as far from the nodes hear of the release one round trip after it was sent."""
 
 REST_SHARE = 0.01
 """Share of the run that the pause lasts at least, up to `LONGEST_REST`: after long holds nobody misses it, and the others win
 by more than the moods of a busy machine."""
 
-LONGEST_REST = 0.02
-"""Seconds."""
+LONGEST_REST = 0.005
+"""Seconds, up to which that grows: who comes meanwhile finds the resource free and has to wait all the same."""
+
+LONGEST_PAUSE = 0.25
+"""Seconds at most, whatever a round trip seemed to take: an attempt may have waited for a slow node, or with its process."""
 
 
 class Turns:
@@ -46,9 +49,13 @@ class Turns:
 
     def granted(self, now: float, asked: float) -> None:
         """This process got the resource, by an attempt that began at `asked`."""
-        self._took = now - asked
+        took = now - asked
         if self._rested or asked - self._freed_at > STAND_BACK:
             self._run_from = now
+        else:
+            # The quickest of a run tells what a round trip takes.
+            took = min(took, self._took)
+        self._took = took
         if self._rested:
             self._rested = False
             if now - self._refused_at > MEMORY:
@@ -74,4 +81,4 @@ class Turns:
         if run < self._bound:
             return 0.0
         self._rested = True
-        return max(STAND_BACK, self._took + WAKE_CAP, min(LONGEST_REST, run * REST_SHARE))
+        return max(STAND_BACK, min(LONGEST_PAUSE, self._took + WAKE_CAP), min(LONGEST_REST, run * REST_SHARE))

@@ -28,6 +28,7 @@ __all__ = [
     "held_for",
     "is_granted",
     "is_held",
+    "is_mistyped",
     "is_permanent",
     "is_quarantined",
     "may_have_set",
@@ -142,6 +143,11 @@ def is_quarantined(reply: Reply) -> bool:
 def is_held(reply: Reply) -> bool:
     """True when the node said that another holds it."""
     return type(reply) is list and len(reply) == 2 and reply[0] == 0
+
+
+def is_mistyped(reply: Reply) -> bool:
+    """True when the server refused because the key is of another type than a lock's."""
+    return isinstance(reply, Refusal) and "WRONGTYPE" in str(reply)
 
 
 def held_for(reply: Reply) -> float | None:

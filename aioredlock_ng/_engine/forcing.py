@@ -1,10 +1,12 @@
-"""Takes a lock away from who holds it, and from nobody who is about to get it; it decides nothing about when."""
+"""Takes a lock away from who holds it, and not from who is about to get it; it decides nothing about when."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
+
+from aioredlock_ng._engine.round import LEAD_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -16,10 +18,13 @@ if TYPE_CHECKING:
 
 __all__ = ["force_release"]
 
+_LONGEST_ATTEMPT = 2 + LEAD_SHARE
+"""Node timeouts: one node's share of it, then all nodes, then once more for the fence."""
+
 
 async def force_release(
     context: Context,
-    poll: Callable[[Command], Awaitable[list[Reply]]],
+    ask: Callable[[Command], Awaitable[list[Reply]]],
     kind: LockKind,
     key: bytes,
     slot: bytes,
@@ -29,12 +34,12 @@ async def force_release(
     Deleting whatever is there could hit one of the nodes that an attempt under way has been granted: its client would
     count on a majority that is none, and the next one would get the lock as well.
 
-    Where no token has a majority, what is there is either an attempt, which is won or undone within the node timeout, or left
-    over: the latter is still there after that time, and is deleted.
+    Where no token has a majority, what is there is either an attempt, which is won or undone in time if its client waits no
+    longer for nodes than we do, or left over: the latter is still there then, and is deleted.
 
     Args:
         context: The engine's surroundings.
-        poll: Asks all nodes; see `Engine.poll`.
+        ask: Asks all nodes, and raises where fewer than a quorum answer: a look at fewer may miss the holder.
         kind: Which scripts.
         key: The lock's key.
         slot: Its fence counter.
@@ -45,17 +50,15 @@ async def force_release(
     Safety: cancelled, it has deleted the key on all nodes that answer, or on none.
     """
     look = kind.inspecting((key,))
-    seen = _tokens(await poll(look))
-    counted = Counter(token for token in seen if token)
-    tokens = {token for token, count in counted.items() if count >= context.quorum}
-    if counted and not tokens:
-        await asyncio.sleep(context.patience)
-        still = _tokens(await poll(look))
-        tokens = {token for token, before in zip(still, seen, strict=True) if token and token == before}
+    seen = Counter(_tokens(await ask(look)))
+    tokens = {token for token, count in seen.items() if count >= context.quorum}
+    if seen and not tokens:
+        await asyncio.sleep(_LONGEST_ATTEMPT * context.patience)
+        tokens = seen.keys() & set(_tokens(await ask(look)))
     fence = context.fences.propose(context.wall_us())
-    return await poll(kind.force_releasing((key,), (slot,), fence, tuple(tokens)))
+    return await ask(kind.force_releasing((key,), (slot,), fence, tuple(tokens)))
 
 
 def _tokens(replies: list[Reply]) -> list[bytes]:
-    """Per node: the token there; empty where there is none, or no answer, or what is there is no text."""
-    return [reply[0][1] if type(reply) is list else b"" for reply in replies]
+    """What the key holds, on those nodes that have it and can tell."""
+    return [reply[0][1] for reply in replies if type(reply) is list and reply[0][0] != -2]

@@ -144,7 +144,7 @@ class Waker:
         Args:
             remaining: What it has left, by each node that said so; None: no end.
             failed: How many nodes cannot be free.
-            split: Whether this attempt had grants too. Where the lead alone refused it, somebody got through.
+            split: Whether this attempt had grants too. Where the lead alone refused it, somebody is ahead.
         """
         self._failures = 0
         self._outrun = self._outrun or self.woken

@@ -63,6 +63,7 @@ if fence ~= '' and not refused then
       highest = math.max(highest, tonumber(redis.call('ZADD', KEYS[n + 2], 'INCR', 0, ARGV[i])))
     elseif stored ~= 1 then
       refused = stored
+      break
     end
   end
 end

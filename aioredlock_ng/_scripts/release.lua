@@ -5,7 +5,6 @@
 -- Returns  how many of the lock's keys were deleted.
 -- GETEX, unlike GET, does not leave a key tracked, which costs more than reading it.
 -- pcall: a key that somebody overwrote with another type is not ours. A server that refuses to write says so.
-if #KEYS == 1 and redis.pcall('GETEX', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 local deleted, n = 0, tonumber(ARGV[2] or #KEYS)
 for i = 1, n do
   local holder = redis.pcall('GETEX', KEYS[i])

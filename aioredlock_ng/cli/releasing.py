@@ -1,4 +1,4 @@
-"""The command `release`: deletes a lock's keys whoever holds it, after asking; it never does so by itself."""
+"""The command `release`: takes a lock from whoever holds it, after asking; it never does so by itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def release(
     node_timeout: NodeTimeoutOption = None,
     key_format: KeyFormatOption = None,
 ) -> None:
-    """Delete a lock's keys whoever holds it: an operator's last resort.
+    """Take a lock from whoever holds it: an operator's last resort.
 
     The holder loses the lock: it is told at once if it is this library, and by its next renewal otherwise. Until then it may
     still be at work.
@@ -49,7 +49,7 @@ def release(
     if as_json:
         print_json({"resource": name, "deleted": deleted, "total": len(redlock.nodes)})
     else:
-        what = f"deleted on {deleted} of {len(redlock.nodes)} nodes" if deleted else "no node had a key; it was free"
+        what = f"deleted on {deleted} of {len(redlock.nodes)} nodes" if deleted else "nobody had it"
         sys.stdout.write(f"{safe(name)}: {what}\n")
 
 

@@ -53,7 +53,7 @@ async def lose_lock(redlock: Redlock, name: str | bytes) -> None:
         QuorumUnreachable: Too few nodes answered to be sure that it is gone everywhere.
         RedlockClosed: `redlock` is not open, or belongs to another event loop.
 
-    Safety: cancelled, the lock is taken away all the same.
+    Safety: cancelled, a holder of `redlock`'s own has lost it; the keys are deleted on all nodes that answer, or on none.
     """
     own = [lease for lease in redlock.leases if _is_of(lease, name)]
     for lease in own:

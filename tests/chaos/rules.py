@@ -23,6 +23,9 @@ IN_LINE: Final = 24
 IDLE: Final = 0.05
 """Share of that time for which the name may have been free, all told: between its holders, on its way to the next."""
 
+GAP: Final = 200_000_000
+"""Nanoseconds for which it may have been free at a time: whoever waits longer while it is free was not woken."""
+
 FORGETTING: Final = {"kill", "flush", "fill"}
 """Faults after which a node lacks keys that it had, or cannot be given back those that it lacks."""
 
@@ -205,8 +208,10 @@ def _in_line(fail: dict[str, Any], holds: dict[str, list[Hold]]) -> bool:
     """Whether the lock was held nearly all the time while it was waited for, and by so few that it was a long line only."""
     begin, end = fail["a"], fail["t"]
     before = [hold for name in fail["n"] for hold in holds.get(name, ()) if hold.got < end and hold.until > begin]
-    held = Intervals((hold.got, hold.until) for hold in before).seconds(begin, end)
-    return held >= (1 - IDLE) * (end - begin) / NANO and len(before) <= IN_LINE
+    held = Intervals((hold.got, hold.until) for hold in before)
+    if held.seconds(begin, end) < (1 - IDLE) * (end - begin) / NANO or len(before) > IN_LINE:
+        return False
+    return all(held.touch(at, at + GAP) for at in (begin, *(hold.until + 1 for hold in before)) if at + GAP < end)
 
 
 def _needless_losses(judgement: Judgement, record: Record, unwell: Intervals, deleted: dict[tuple[str, str], int]) -> None:

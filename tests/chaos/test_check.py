@@ -283,6 +283,12 @@ def test_who_waits_while_it_is_free_was_forgotten(story: Story) -> None:
     assert story.told() == (["not acquired"], [])
 
 
+def test_who_is_not_woken_at_the_end_was_forgotten_though_it_was_held_for_long_before(story: Story) -> None:
+    story.hold("two", 50, 9_600, deadline=9_700)
+    story.event("one", 9_900, "fail", a=BEGIN + 100 * MS, n=["a"], w="wait", why="AcquireTimeout", v="hhh")
+    assert story.told() == (["not acquired"], [])
+
+
 def test_who_is_passed_by_many_was_starved(story: Story) -> None:
     for number in range(30):
         story.hold("two", 101 + number * 100, 200 + number * 100)

@@ -121,6 +121,53 @@ async def test_force_release_does_not_hit_who_gets_it_while_it_looks(rig: Rig) -
         assert rig.values(b"a") == [None, lease.token.encode(), lease.token.encode()]
 
 
+async def test_force_release_does_not_take_silence_for_a_free_lock(rig: Rig) -> None:
+    operator = await rig.process()
+    rig.occupy(b"a", on=(0, 1))
+    rig.hang(0, 1)
+    forced = asyncio.create_task(operator.redlock.force_release("a"))
+    await asyncio.sleep(0.15)
+    rig.resume()
+    with pytest.raises(QuorumUnreachable):
+        await forced
+    assert await operator.redlock.force_release("a") == 2
+
+
+async def test_force_release_finds_a_holder_that_no_two_looks_see_on_one_node(rig: Rig) -> None:
+    operator = await rig.process()
+    rig.occupy(b"a", on=(0, 2))
+    rig.hang(2)
+    forced = asyncio.create_task(operator.redlock.force_release("a"))
+    await asyncio.sleep(0.2)
+    rig.resume()
+    rig.hang(0)
+    await asyncio.sleep(0.2)
+    rig.resume()
+    assert await forced == 2
+    assert rig.clean
+
+
+async def test_force_release_takes_an_empty_key_away_too(rig: Rig) -> None:
+    operator = await rig.process()
+    rig.occupy(b"a", value=b"")
+    assert await operator.redlock.force_release("a") == 3
+
+
+@pytest.mark.parametrize("instant", [0.0, 0.0015, 0.0025, 0.0035, 0.1, 0.25])
+@pytest.mark.parametrize("on", [(0, 1, 2), (0,)])
+async def test_force_release_cancelled_anywhere_deletes_everywhere_or_nowhere(
+    rig: Rig, on: tuple[int, ...], instant: float
+) -> None:
+    operator = await rig.process()
+    rig.occupy(b"a", on=on)
+    forced = asyncio.create_task(operator.redlock.force_release("a"))
+    await asyncio.sleep(instant)
+    forced.cancel()
+    await asyncio.wait([forced])
+    await asyncio.sleep(0.5)
+    assert rig.values(b"a") in ([None] * 3, [b"foreign" if index in on else None for index in range(3)])
+
+
 async def test_managers_of_one_process_exclude_each_other(rig: Rig) -> None:
     first, second = await rig.process(), await rig.process()
     async with first.lock("a"):

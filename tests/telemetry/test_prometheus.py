@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aioredlock_ng import LockNotAcquired, Redlock
+from aioredlock_ng import LockNotAcquired, Redlock, RedlockClosed
 from aioredlock_ng.events import (
     AcquireFailed,
     NodeAnswers,
@@ -160,7 +160,7 @@ def test_an_alert_can_count_from_nought(registry: CollectorRegistry) -> None:
     assert seen.value("node_outages_total", node="n") == seen.value("node_quarantines_total", node="n") == 0
 
 
-@pytest.mark.parametrize("error", [kind.__name__ for kind in LockNotAcquired.__subclasses__()])
+@pytest.mark.parametrize("error", [kind.__name__ for kind in (*LockNotAcquired.__subclasses__(), RedlockClosed)])
 def test_every_error_is_counted_by_its_name(error: str, registry: CollectorRegistry) -> None:
     sink = PrometheusSink(registry)
     sink(AcquireFailed("a", error, "why", 0.1, 1, ()))

@@ -1,0 +1,78 @@
+"""When a process stands back, and for how long: each rule of `_core/turns.py` by numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from aioredlock_ng._core.turns import (
+    FIRST_BOUND,
+    LAST_BOUND,
+    LONGEST_PAUSE,
+    LONGEST_REST,
+    MEMORY,
+    STAND_BACK,
+    Turns,
+)
+
+
+def run(turns: Turns, begin: float, holds: int, *, hold: float, trip: float) -> tuple[float, float]:
+    """So many holds, each asked for in the instant of the release before; the pause after the last, and when it began."""
+    asked, pause = begin, 0.0
+    for _ in range(holds):
+        assert pause == 0.0, "it stood back before"
+        got = asked + trip
+        turns.granted(got, asked)
+        asked = got + hold
+        pause = turns.freed(asked)
+    return pause, asked
+
+
+@pytest.mark.parametrize(
+    ("hold", "trip", "holds", "pause"),
+    [
+        (0.0, 0.0003, 2, 0.0),
+        (0.0, 0.0003, 55, STAND_BACK),
+        (0.005, 0.0003, 4, STAND_BACK),
+        (0.2, 0.0003, 1, 0.002),
+        (3.0, 0.0003, 1, LONGEST_REST),
+        (0.0, 0.010, 3, 0.011),
+        (3.0, 0.080, 1, 0.081),
+        (3.0, 2.0, 1, LONGEST_PAUSE),
+    ],
+)
+def test_the_pause_covers_a_round_trip_and_a_share_of_a_long_run(hold: float, trip: float, holds: int, pause: float) -> None:
+    assert run(Turns(), 100.0, holds, hold=hold, trip=trip)[0] == pytest.approx(pause)
+
+
+def test_one_slow_attempt_does_not_lengthen_the_pause_of_its_run() -> None:
+    turns = Turns()
+    turns.granted(100.0003, 100.0)
+    assert turns.freed(100.0003) == 0.0
+    turns.granted(100.1003, 100.0003)
+    assert turns.freed(100.1003) == pytest.approx(STAND_BACK)
+
+
+@pytest.mark.parametrize(("gap", "stands_back"), [(0.0, True), (STAND_BACK / 2, True), (2 * STAND_BACK, False)])
+def test_a_gap_before_asking_ends_a_run_and_a_long_round_trip_does_not(gap: float, stands_back: bool) -> None:
+    turns = Turns()
+    turns.granted(100.02, 100.0)
+    assert turns.freed(100.02) == 0.0
+    turns.granted(100.04 + gap, 100.02 + gap)
+    assert (turns.freed(100.04 + gap) > 0.0) is stands_back
+
+
+def test_the_bound_doubles_while_nobody_else_takes_it_and_is_small_again_after_a_refusal() -> None:
+    turns, now, bounds = Turns(), 100.0, []
+    for _ in range(6):
+        begin, pause = now, 0.0
+        while not pause:
+            pause, now = run(turns, now, 1, hold=0.001, trip=0.0)
+        bounds.append(now - begin)
+        now += pause
+    assert bounds == pytest.approx([FIRST_BOUND, 0.032, 0.064, 0.128, LAST_BOUND, LAST_BOUND], abs=0.002)
+    turns.refused(now, woken=True)
+    turns.granted(now + 0.01, now)
+    assert turns.freed(now + FIRST_BOUND / 2) == 0.0
+    assert turns.freed(now + 0.01 + FIRST_BOUND) > 0.0
+    assert turns.crowded(now + MEMORY / 2)
+    assert not turns.crowded(now + 2 * MEMORY)
