@@ -20,6 +20,7 @@ HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 ON_THE_WIRE = ("tests/contract", "tests/integration/test_basic.py", "tests/integration/test_cancellation.py")
 FAULTS = ("tests/integration/test_cut_connections.py", "tests/integration/test_node_kinds.py")
 INTERNALS = "tests/integration/test_redis_py_internals.py"
+BETWEEN = ("tests/unit", "tests/engine", "tests/contract", "tests/integration", "tests/structure", "tests/fencing")
 
 nox.needs_version = ">=2025.5"
 nox.options.default_venv_backend = "uv"
@@ -64,16 +65,18 @@ def _suite(session: nox.Session, *options: str, python: tuple[str, ...] = ()) ->
     session.run("python", *python, "-m", "pytest", *chosen, *options, *session.posargs, env=one)
 
 
-def _on(python: str, version: str) -> None:
+def _on(python: str, version: str, *paths: str) -> None:
     @nox.session(name=f"python{version}", python=python)
     def _(session: nox.Session) -> None:
         _install(session)
-        _suite(session)
+        _suite(session, *paths)
 
 
+# What is the same on the oldest and on the newest is the same on those between, but for connections and loops.
+_ENDS = (next(iter(PYTHONS)), next(reversed(PYTHONS)))
 for _version, _python in PYTHONS.items():
     if _python != OURS:
-        _on(_python, _version)
+        _on(_python, _version, *(() if _version in _ENDS else BETWEEN))
 
 
 @nox.session(name="redis-oldest", python=OURS)
