@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.processes import untraced
+
 # A run takes some ten seconds, and several times that on a machine that does much else.
 pytestmark = [pytest.mark.once, pytest.mark.timeout(180)]
 
@@ -20,7 +22,8 @@ def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tests.chaos", "--duration", "6s", "--nodes", "3", "--clients", "4", "--out", str(folder)]
     # Processors that other tests use too: rounds are to end by answers, not by the clock.
     command += ["--node-timeout", "0.5"]
-    return subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True, check=False, timeout=170)
+    command += options
+    return subprocess.run(command, cwd=ROOT, env=untraced(), capture_output=True, text=True, check=False, timeout=170)
 
 
 def test_a_short_run_passes_and_leaves_an_event_log(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import tomllib
 from typing import TYPE_CHECKING
 
 from tests.support.eventually import eventually
+from tests.support.processes import untraced
 
 from .conftest import EXAMPLES
 
@@ -48,7 +49,7 @@ class Workers:
         self._ready = ready
         self._bank = bank
         ours = {"BROKER": broker, "BANK": str(bank), "PYTHONPATH": str(EXAMPLES.parent), "PYTHONUNBUFFERED": "1"}
-        self._environment = {**os.environ, **ours}
+        self._environment = {**untraced(), **ours}
         self._processes: list[asyncio.subprocess.Process] = []
         self._listeners: list[asyncio.Task[None]] = []
         self.said = ""

@@ -13,6 +13,7 @@ import pytest
 from aioredlock_ng import Redlock
 from aioredlock_ng.fencing import StaleFence
 from examples import cron_recorded
+from tests.support.processes import untraced
 
 from .conftest import EXAMPLES
 
@@ -40,7 +41,7 @@ async def test_runs_of_a_killed_host_are_made_up_and_none_is_done_twice(
 
         async def start() -> asyncio.subprocess.Process:
             command = (sys.executable, EXAMPLES / "cron_recorded.py", reports)
-            return await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+            return await asyncio.create_subprocess_exec(*command, env=untraced(), stdout=asyncio.subprocess.PIPE)
 
         killed = await start()
         assert killed.stdout is not None

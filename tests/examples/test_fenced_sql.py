@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from examples import fenced_sql
+from tests.support.processes import untraced
 
 from .conftest import EXAMPLES
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 async def test_processes_deposit_and_nothing_is_missing(nodes: NodeSet, tmp_path: Path) -> None:
     script, bank = EXAMPLES / "fenced_sql.py", tmp_path / "bank.sqlite"
     clerks = [
-        await asyncio.create_subprocess_exec(sys.executable, script, bank, stdout=asyncio.subprocess.PIPE) for _ in range(3)
+        await asyncio.create_subprocess_exec(sys.executable, script, bank, env=untraced(), stdout=asyncio.subprocess.PIPE)
+        for _ in range(3)
     ]
     told = [(await clerk.communicate())[0].decode().strip() for clerk in clerks]
     assert told == ["20 deposited"] * 3

@@ -15,6 +15,7 @@ from aioredlock_ng import Redlock
 from aioredlock_ng.fencing import RedisFence
 from examples import leader
 from tests.support.eventually import eventually
+from tests.support.processes import untraced
 
 from .conftest import EXAMPLES
 
@@ -39,7 +40,7 @@ class Candidates:
 
     async def start(self, url: str, name: str) -> None:
         command = (sys.executable, EXAMPLES / "leader.py", url, name)
-        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        process = await asyncio.create_subprocess_exec(*command, env=untraced(), stdout=asyncio.subprocess.PIPE)
         self.processes[name] = process
         self._listeners.append(asyncio.create_task(self._listen(process)))
 

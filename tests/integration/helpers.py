@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.support.eventually import eventually
+from tests.support.processes import untraced
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -80,7 +81,7 @@ async def program(source: str, *args: str) -> AsyncIterator[asyncio.subprocess.P
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sys.path)), "PYTHONUNBUFFERED": "1"},
+        env={**untraced(), "PYTHONPATH": os.pathsep.join(map(str, sys.path)), "PYTHONUNBUFFERED": "1"},
     )
     try:
         yield process

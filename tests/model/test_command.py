@@ -11,13 +11,15 @@ import pytest
 from tests.model.cases import KNOWN_WRONG
 from tests.model.command import line
 from tests.model.explore import explore
+from tests.support.processes import untraced
 
 pytestmark = pytest.mark.once
 
 
 def test_the_command_explores_and_says_what_it_found() -> None:
     words = ("--small", "--only", "mutual exclusion: no guard", "--traces", "--processes", "1")
-    done = subprocess.run([sys.executable, "-m", "tests.model", *words], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "tests.model", *words]
+    done = subprocess.run(command, env=untraced(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "found in 9" in done.stdout
     assert "  9 B has the lock for 3" in done.stdout

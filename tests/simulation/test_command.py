@@ -13,13 +13,14 @@ from tests.simulation.invariants import INVARIANTS
 from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.plan import plan_of
 from tests.simulation.shrink import play, shrink
+from tests.support.processes import untraced
 
 pytestmark = pytest.mark.once
 
 
 def test_many_seeds_end_with_figures_and_status_0() -> None:
     words = [sys.executable, "-m", "tests.simulation", "--seeds", "4", "--processes", "2"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, env=untraced(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     first, faults, last = done.stdout.splitlines()
     assert first.startswith("4 seeds in ")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
@@ -11,6 +10,7 @@ import pytest
 from tests.simulation.plan import plan_of
 from tests.simulation.shrink import play
 from tests.simulation.tell import tell_log
+from tests.support.processes import untraced
 
 pytestmark = pytest.mark.once
 
@@ -31,7 +31,7 @@ def test_a_seed_is_the_same_run_each_time(seed: int) -> None:
 
 def test_a_seed_is_the_same_run_in_every_process() -> None:
     # Whatever order its sets of strings have.
-    environ = {**os.environ, "PYTHONHASHSEED": "4711"}
+    environ = {**untraced(), "PYTHONHASHSEED": "4711"}
     words = [sys.executable, "-m", "tests.simulation", "--seed", "7"]
     there = subprocess.run(words, capture_output=True, text=True, check=True, env=environ).stdout
     assert "\n".join(tell_log(play(plan_of(7), None).log)) in there

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.processes import untraced
+
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.once
@@ -19,7 +21,7 @@ pytestmark = pytest.mark.once
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "uv", "build", "--quiet", "--wheel", "--out-dir", str(folder), str(ROOT)]
-    subprocess.run(build, check=True, timeout=55)
+    subprocess.run(build, env=untraced(), check=True, timeout=55)
     (path,) = folder.glob("*.whl")
     return zipfile.ZipFile(path)
 

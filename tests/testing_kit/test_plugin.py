@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.support.processes import untraced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,6 +88,8 @@ def source(mark: str, fixture: str = "@pytest.fixture") -> str:
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run pytest with the named plugins and ours, warnings being errors."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    for name in os.environ.keys() - untraced().keys():
+        monkeypatch.delenv(name)
 
     def run(*options: str) -> pytest.RunResult:
         ours = ("-p", "pytest_aioredlock_ng", "-p", "no:cacheprovider", "-W", "error", "--strict-markers", "-q")
