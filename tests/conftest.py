@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import trustme
 from aioredlock_ng.testing import LocalServer, TLSFiles
 from tests.support import loops, server_versions, workers
 from tests.support.backends import choose, docker_answers
+from tests.support.coverage import pytest_runtest_call
 from tests.support.pool import Pool, VersionPools
 from tests.support.sentinel import SentinelSet
 from tests.support.workers import pytest_deselected, pytest_testnodedown, pytest_xdist_auto_num_workers
@@ -29,7 +31,7 @@ _NODE_FIXTURES = {"one_node": 1, "three_nodes": 3, "five_nodes": 5}
 _VERSION_FIXTURES = {"node_of_each_version": 1, "nodes_of_each_version": 3}
 
 # Hooks that are told elsewhere.
-__all__ = ["pytest_deselected", "pytest_testnodedown", "pytest_xdist_auto_num_workers"]
+__all__ = ["pytest_deselected", "pytest_runtest_call", "pytest_testnodedown", "pytest_xdist_auto_num_workers"]
 
 pool_key = pytest.StashKey[Pool]()
 
@@ -156,6 +158,9 @@ def start_server() -> Iterator[Callable[..., LocalServer]]:
 
     yield start
     for server in servers:
+        # In good order it would end at its next tick, a tenth of a second later. It may have ended already.
+        with contextlib.suppress(RuntimeError):
+            server.crash()
         server.close()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import untraced
+from tests.support.coverage import untraced
 
 # A run takes some ten seconds, and several times that on a machine that does much else.
 pytestmark = [pytest.mark.once, pytest.mark.timeout(180)]

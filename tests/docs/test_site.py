@@ -16,7 +16,7 @@ import pytest
 from sphinx.util.inventory import InventoryFile
 
 import aioredlock_ng
-from tests.support.processes import untraced
+from tests.support.coverage import untraced
 
 DOCS = Path(__file__).parents[2] / "docs"
 

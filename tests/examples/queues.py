@@ -12,8 +12,8 @@ import signal
 import tomllib
 from typing import TYPE_CHECKING
 
+from tests.support.coverage import untraced
 from tests.support.eventually import eventually
-from tests.support.processes import untraced
 
 from .conftest import EXAMPLES
 

@@ -14,7 +14,7 @@ import pytest
 
 from aioredlock_ng import Redlock
 from examples import cron_once
-from tests.support.processes import untraced
+from tests.support.coverage import untraced
 from tests.support.rig import Rig
 
 from .conftest import EXAMPLES

@@ -13,7 +13,7 @@ import pytest
 from aioredlock_ng import Redlock
 from aioredlock_ng.fencing import StaleFence
 from examples import cron_recorded
-from tests.support.processes import untraced
+from tests.support.coverage import untraced
 
 from .conftest import EXAMPLES
 

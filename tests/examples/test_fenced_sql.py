@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from examples import fenced_sql
-from tests.support.processes import untraced
+from tests.support.coverage import untraced
 
 from .conftest import EXAMPLES
 

@@ -14,8 +14,8 @@ from redis.asyncio import Redis
 from aioredlock_ng import Redlock
 from aioredlock_ng.fencing import RedisFence
 from examples import leader
+from tests.support.coverage import untraced
 from tests.support.eventually import eventually
-from tests.support.processes import untraced
 
 from .conftest import EXAMPLES
 

@@ -11,7 +11,7 @@ import pytest
 
 from aioredlock_ng import Redlock
 from examples import worker
-from tests.support.processes import untraced
+from tests.support.coverage import untraced
 
 from .conftest import EXAMPLES
 

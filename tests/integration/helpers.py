@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.support.coverage import untraced
 from tests.support.eventually import eventually
-from tests.support.processes import untraced
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -11,7 +11,7 @@ import pytest
 from tests.model.cases import KNOWN_WRONG
 from tests.model.command import line
 from tests.model.explore import explore
-from tests.support.processes import untraced
+from tests.support.coverage import untraced
 
 pytestmark = pytest.mark.once
 

@@ -13,7 +13,7 @@ from tests.simulation.invariants import INVARIANTS
 from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.plan import plan_of
 from tests.simulation.shrink import play, shrink
-from tests.support.processes import untraced
+from tests.support.coverage import untraced
 
 pytestmark = pytest.mark.once
 

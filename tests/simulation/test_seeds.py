@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.plan import plan_of
 from tests.simulation.shrink import play
 from tests.simulation.tell import tell_log
-from tests.support.processes import untraced
+from tests.support.coverage import untraced
 
 pytestmark = pytest.mark.once
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import untraced
+from tests.support.coverage import untraced
 
 ROOT = Path(__file__).parents[2]
 

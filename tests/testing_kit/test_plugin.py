@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.processes import untraced
+from tests.support.coverage import untraced
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,0 +1,43 @@
+"""Where coverage is not to follow: tests that compute a lot, and processes, whose lines of our package other tests run too."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["pytest_runtest_call", "untraced"]
+
+_TESTS = Path(__file__).parents[1]
+_COMPUTING = [
+    _TESTS / name for name in ("chaos", "docs", "engine/test_cancellation.py", "flash_sale", "model", "scaling", "simulation")
+]
+
+
+def untraced() -> dict[str, str]:
+    """Return this process's environment without what has a Python started with it measure its coverage."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("COV_CORE", "COVERAGE"))}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Run a test without the tracer if it is one of those that compute a lot.
+
+    Not by pytest-cov's own marker: in a worker of pytest-xdist it ends one tracer, and another goes on that coverage has
+    started with the process.
+    """
+    tracer = sys.gettrace()
+    measured = item.config.pluginmanager.hasplugin("_cov")
+    if tracer is None or not measured or not any(item.path.is_relative_to(path) for path in _COMPUTING):
+        return (yield)
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(tracer)
