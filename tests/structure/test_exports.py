@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
@@ -60,6 +61,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
     assert aioredlock_ng.__version__ == version("aioredlock-ng")
 
 
+@cache
 def imported_by(statement: str) -> list[str]:
     """Return what a fresh interpreter did for a statement: its modules, and every deed that opens something."""
     code = f"""
