@@ -1,11 +1,15 @@
-"""Fifty `aioredlock-ng run` at once on one name: the command runs fifty times, one at a time."""
+"""Fifty processes of `aioredlock-ng run` at once on one name: the command runs fifty times, one at a time."""
 
 from __future__ import annotations
 
+import json
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.support.coverage import untraced
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,12 +29,30 @@ rmdir "$0/inside"
 """
 
 
+# They are forked where the command line is imported once: fifty times that is most of a minute, and no lock is asked for.
+AT_ONCE = """
+import json, os, sys
+from aioredlock_ng.cli import main, run
+
+count, folder, *words = sys.argv[1:]
+processes = []
+for number in range(int(count)):
+    process = os.fork()
+    if process == 0:
+        os.dup2(os.open(f"{folder}/errors{number}", os.O_WRONLY | os.O_CREAT), 2)
+        main(words)
+    processes.append(process)
+print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in processes]))
+"""
+
+
 @pytest.mark.timeout(150)
 def test_fifty_at_once_run_one_at_a_time(cli: Cli, tmp_path: Path) -> None:
-    words = cli.words("run", "report", "--", "sh", "-c", ALONE, str(tmp_path))
-    processes = [subprocess.Popen(words, env=cli.env, stderr=subprocess.PIPE, text=True) for _ in range(PROCESSES)]
-    answers = [(process.communicate(timeout=140)[1], process.returncode) for process in processes]
-    assert answers == [("", 0)] * PROCESSES
+    command = ("run", "report", "--", "sh", "-c", ALONE, str(tmp_path))
+    words = [sys.executable, "-c", AT_ONCE, str(PROCESSES), str(tmp_path), *command]
+    told = subprocess.run(words, env=untraced(cli.env), stdout=subprocess.PIPE, check=True, timeout=140).stdout
+    errors = [(tmp_path / f"errors{number}").read_text() for number in range(PROCESSES)]
+    assert list(zip(errors, json.loads(told), strict=True)) == [("", 0)] * PROCESSES
     fences = [int(fence) for fence in (tmp_path / "log").read_text().split()]
     assert len(fences) == PROCESSES
     assert fences == sorted(set(fences))

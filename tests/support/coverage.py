@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["pytest_runtest_call", "untraced"]
 
@@ -20,9 +20,9 @@ _COMPUTING = [
 ]
 
 
-def untraced() -> dict[str, str]:
-    """Return this process's environment without what has a Python started with it measure its coverage."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("COV_CORE", "COVERAGE"))}
+def untraced(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return an environment, this process's as a rule, without what has a Python started with it measure its coverage."""
+    return {name: value for name, value in environ.items() if not name.startswith(("COV_CORE", "COVERAGE"))}
 
 
 @pytest.hookimpl(wrapper=True)
