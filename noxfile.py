@@ -17,10 +17,14 @@ VERSIONS = ("3.11", "3.12", "3.13")
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 # What a surrounding can change: connections and loops. The decisions below them are the same everywhere.
-ON_THE_WIRE = ("tests/contract", "tests/integration/test_basic.py", "tests/integration/test_cancellation.py")
+CONTRACT, BASIC = "tests/contract", "tests/integration/test_basic.py"
+ON_THE_WIRE = (CONTRACT, BASIC, "tests/integration/test_cancellation.py")
 FAULTS = ("tests/integration/test_cut_connections.py", "tests/integration/test_node_kinds.py")
 INTERNALS = "tests/integration/test_redis_py_internals.py"
-BETWEEN = ("tests/unit", "tests/engine", "tests/contract", "tests/integration", "tests/structure", "tests/fencing")
+BETWEEN = ("tests/engine", "tests/contract", "tests/integration", "tests/fencing")
+
+# On the virtual loop nothing goes over a connection, and no loop but our own is run.
+NO_WIRE = "virtual_time"
 
 nox.needs_version = ">=2025.5"
 nox.options.default_venv_backend = "uv"
@@ -58,8 +62,9 @@ def _install(session: nox.Session, *more: str) -> None:
     session.install("--quiet", "--editable", ".[demo]", "--group", "test", *more)
 
 
-def _suite(session: nox.Session, *options: str, python: tuple[str, ...] = ()) -> None:
-    chosen = ("--numprocesses=auto", "--dist=worksteal", "--nodes=local", "-m", "not containers and not once")
+def _suite(session: nox.Session, *options: str, python: tuple[str, ...] = (), without: str = "") -> None:
+    marked = " and ".join(f"not {marker}" for marker in ("containers", "once", without) if marker)
+    chosen = ("--numprocesses=auto", "--dist=worksteal", "--nodes=local", "-m", marked)
     # Every version of a server is tried by the suite itself: here something else varies.
     one = {"AIOREDLOCK_NG_TEST_ONE_SERVER": "1"}
     session.run("python", *python, "-m", "pytest", *chosen, *options, *session.posargs, env=one)
@@ -91,6 +96,7 @@ def redis_oldest(session: nox.Session) -> None:
         "tests/integration/test_bad_servers.py",
         "tests/fencing/test_redis.py",
         "tests/doctor",
+        without=NO_WIRE,
     )
 
 
@@ -98,7 +104,7 @@ def redis_oldest(session: nox.Session) -> None:
 def uvloop(session: nox.Session) -> None:
     """The loop with transports of its own."""
     _install(session, "uvloop")
-    _suite(session, "--loop=uvloop", *ON_THE_WIRE, *FAULTS, INTERNALS, "tests/examples")
+    _suite(session, "--loop=uvloop", *ON_THE_WIRE, *FAULTS, INTERNALS, "tests/examples", without=NO_WIRE)
 
 
 @nox.session(name="debug", python=OURS)
@@ -135,4 +141,6 @@ def wheel(session: nox.Session) -> None:
     where = session.run("python", "-c", "import aioredlock_ng as a; print(a.__file__)", silent=True)
     if "site-packages" not in str(where):
         session.error(f"the wheel is not what is imported: {where}")
-    _suite(session, *ON_THE_WIRE, "tests/structure", "tests/examples", "tests/testing_kit")
+    # What a wheel can be wrong about: a file that is missing, a script that has changed, something that is not imported.
+    installed = ("tests/structure/test_exports.py", "tests/structure/test_scripts.py", "tests/structure/test_readme.py")
+    _suite(session, CONTRACT, BASIC, *installed, "tests/examples", "tests/testing_kit", without=NO_WIRE)
