@@ -31,10 +31,13 @@ rmdir "$0/inside"
 
 # They are forked where the command line is imported once: fifty times that is most of a minute, and no lock is asked for.
 AT_ONCE = """
-import json, os, sys
+import contextlib, io, json, os, sys
 from aioredlock_ng.cli import main, run
 
 count, folder, *words = sys.argv[1:]
+# Refused, for it has no command; what reads a command line has been imported then.
+with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):
+    main(words[:2])
 processes = []
 for number in range(int(count)):
     process = os.fork()
