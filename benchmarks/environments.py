@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import subprocess
 import sys
@@ -20,6 +21,8 @@ _FOLDER: Final = ROOT / ".cache" / "bench-envs"
 def python_with(name: str, requirements: Sequence[str]) -> Path:
     """Return the interpreter of an environment that has these packages, made by the running Python when missing.
 
+    One process at a time makes what is missing.
+
     Raises:
         subprocess.CalledProcessError: They could not be installed.
     """
@@ -29,8 +32,13 @@ def python_with(name: str, requirements: Sequence[str]) -> Path:
     folder = _FOLDER / f"{name}-{sys.version_info.major}.{sys.version_info.minor}-{digest}"
     complete = folder / "complete"
     if not complete.exists():
-        print(f"making the environment of {name}: {', '.join(requirements)}", flush=True)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run([sys.executable, str(ROOT / "tools" / "make_venv.py"), str(folder), *requirements], check=True)
-        complete.touch()
+        _FOLDER.mkdir(parents=True, exist_ok=True)
+        with (_FOLDER.parent / "environments.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            # Another process may have made it meanwhile.
+            if not complete.exists():
+                print(f"making the environment of {name}: {', '.join(requirements)}", flush=True)
+                make = [sys.executable, str(ROOT / "tools" / "make_venv.py"), str(folder), *requirements]
+                subprocess.run(make, check=True)
+                complete.touch()
     return folder / "bin" / "python"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from typing import TYPE_CHECKING
 
 from benchmarks.clients import ALL, PYTHON_REDIS_LOCK
-from benchmarks.environments import ROOT, python_with
+from benchmarks.environments import python_with
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,12 +19,8 @@ REQUIREMENTS = {client.name: client.requirements for client in (*ALL, PYTHON_RED
 
 
 def python_of(library: str) -> Path:
-    """Return the interpreter of a library's environment; one process at a time makes what is missing."""
-    folder = ROOT / ".cache"
-    folder.mkdir(exist_ok=True)
-    with (folder / "environments.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        return python_with(library, REQUIREMENTS[library])
+    """Return the interpreter of a library's environment."""
+    return python_with(library, REQUIREMENTS[library])
 
 
 def variables() -> dict[str, str]:
