@@ -12,6 +12,8 @@ from tests.chaos.check import check, main
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.once
+
 MS = 1_000_000
 BEGIN = 1_000_000 * MS
 

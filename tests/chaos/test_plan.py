@@ -8,6 +8,8 @@ import pytest
 
 from tests.chaos.plan import Plan, plan
 
+pytestmark = pytest.mark.once
+
 
 def drawn(seed: int, nodes: int = 5, seconds: float = 180.0) -> Plan:
     return plan(seed, nodes=nodes, seconds=seconds, slots=6, careless=1, ttl=1.5, guard=2.5)

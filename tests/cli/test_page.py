@@ -14,6 +14,8 @@ import pytest
 
 from aioredlock_ng.cli import exits
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tests.support.node_set import NodeSet
     from tests.support.sentinel import SentinelSet
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = ("index", "choosing", "deployment")
@@ -33,7 +35,6 @@ async def test_block_runs(block: Block, five_nodes: NodeSet, monkeypatch: pytest
     await run(block, five_nodes, monkeypatch)
 
 
-@pytest.mark.once
 async def test_a_primary_under_sentinels_is_a_node(
     five_nodes: NodeSet, sentinel_set: SentinelSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

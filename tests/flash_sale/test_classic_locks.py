@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from tests.support.node_set import NodeSet
 
+pytestmark = pytest.mark.once
+
 LIFE = 10.0
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from aioredlock_ng.testing import LocalServer
 
+pytestmark = pytest.mark.once
+
 ENDLESS = {"path": "/", "requests": None, "seconds": 30.0, "patience": 30.0}
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from aioredlock_ng.testing import LocalServer
     from tests.support.node_set import NodeSet
 
+pytestmark = pytest.mark.once
+
 
 class Gate(Till):
     """A till that lets nobody on between reading and writing before it is opened."""

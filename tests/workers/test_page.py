@@ -14,6 +14,8 @@ from tests.support.pages import Block, blocks, run
 if TYPE_CHECKING:
     from tests.support.node_set import NodeSet
 
+pytestmark = pytest.mark.once
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "workers.md"
 TEXT = PAGE.read_text(encoding="utf-8")
