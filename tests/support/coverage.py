@@ -16,7 +16,17 @@ __all__ = ["pytest_runtest_call", "untraced"]
 
 _TESTS = Path(__file__).parents[1]
 _COMPUTING = [
-    _TESTS / name for name in ("chaos", "docs", "engine/test_cancellation.py", "flash_sale", "model", "scaling", "simulation")
+    _TESTS / name
+    for name in (
+        "chaos",
+        "docs",
+        "engine/test_cancellation.py",
+        "flash_sale",
+        "model",
+        "scaling",
+        "simulation/test_command.py",
+        "simulation/test_mutants.py",
+    )
 ]
 
 _TRACED = "[cancel-again-and-again-"
