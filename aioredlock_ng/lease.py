@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.quorum import Verdict, verdict
-from aioredlock_ng._core.votes import Outcome, Refusal, Vote, acquire_vote
+from aioredlock_ng._core.votes import Outcome, Refusal, Vote, acquire_vote, may_have_set
 from aioredlock_ng._engine.cleanup import outlast_cancellation
 from aioredlock_ng._scripts import Command
 from aioredlock_ng.errors import LockLost, LockReleased, QuorumUnreachable
@@ -147,11 +147,14 @@ class Lease:
         self.check()
         self._raise_if_over()
         asked_at = context.clock()
-        holding.asking = asyncio.current_task()
+        # Whom a loss would cancel; another task that extends at the same time is told by the exception alone.
+        if by_body := holding.task is not None and holding.task is asyncio.current_task():
+            holding.asking = holding.task
         try:
             replies = await self._engine.extend(holding, ttl)
         finally:
-            holding.asking = None
+            if by_body:
+                holding.asking = None
         self._raise_if_over()
         if replies is not None:
             votes = tuple(acquire_vote(n.address, _plain(r)) for n, r in zip(context.fleet.nodes, replies, strict=True))
@@ -161,7 +164,8 @@ class Lease:
         """Give the lock up. Idempotent.
 
         Returns:
-            True when it was ours until now; False when it was over already (lost, expired, released, abandoned).
+            True when it was ours until now; False when it was over already (lost, expired, released, abandoned), or when a
+            quorum of nodes turns out not to have held it any more.
 
         Raises:
             RedlockClosed: Called from another loop or a forked process.
@@ -185,9 +189,15 @@ class Lease:
                 raise
         if release.won:
             return True
-        # Answered, and fewer keys than were to be deleted: they were gone. Silence is no such proof.
-        gone = sum(type(reply) is int and reply < len(holding.spec.keys) for reply in release.replies)
-        return gone <= len(engine.context.fleet.nodes) - engine.context.quorum
+        # Answered, and fewer keys than were to be deleted: they were gone. Silence is no such proof, but of a node that
+        # cannot have had them.
+        full = len(holding.spec.keys)
+        answers = zip(release.replies, holding.granted, strict=True)
+        maybe = sum(reply == full if type(reply) is int else may_have_set(granted) for reply, granted in answers)
+        if maybe >= engine.context.quorum:
+            return True
+        holding.reason = "a quorum of nodes no longer held its key when it was released"
+        return False
 
     def abandon(self) -> None:
         """Stop renewing and let the lock expire by itself: nobody else gets it before `remaining()` is over."""
@@ -208,13 +218,24 @@ class Lease:
         await holding.wait_over(waiter)
 
     def entered(self, task: asyncio.Task[object], on_lost: Callable[[], None] | None) -> None:
-        """For `Lock`: `task` is inside an `async with` of this lease; `on_lost` is called once if it is lost there."""
+        """For `Lock`: `task` is about to enter an `async with` of this lease; `on_lost` is called once if it is lost there.
+
+        Raises:
+            LockLost: It is lost already: nobody would be told.
+        """
+        if self._holding.phase is Phase.LOST:
+            raise self.lost_error()
         self._holding.task = task
         self._holding.on_lost = on_lost
 
     def left(self) -> None:
         """For `Lock`: the `async with` is over."""
         self._holding.task = self._holding.on_lost = None
+
+    @property
+    def was_gone(self) -> bool:
+        """For `Lock`: True when its release found that a quorum no longer held it, or its deadline had passed by then."""
+        return self._holding.reason != ""
 
     def asked_by(self, task: asyncio.Task[object]) -> bool:
         """For `Lock`: `task` is renewing this lease right now, and will be told a loss by an exception."""

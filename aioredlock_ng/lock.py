@@ -138,6 +138,7 @@ class Lock:
 
         Raises:
             LockNotAcquired: See `acquire`.
+            LockLost: It was lost again before this task came to run; the body has not begun.
 
         Safety: as `acquire`; nothing is awaited after the decision.
         """
@@ -145,10 +146,10 @@ class Lock:
         task = asyncio.current_task()
         assert task is not None
         body = _Body(lease, task)
+        lease.entered(task, body.lost if self._on_lost == "cancel" else None)
         if self._bodies is None:
             self._bodies = []
         self._bodies.append(body)
-        lease.entered(task, body.lost if self._on_lost == "cancel" else None)
         return lease
 
     async def __aexit__(
@@ -160,8 +161,9 @@ class Lock:
         """Release.
 
         Raises:
-            LockLost: The lease was lost while the body ran, unless the body's own exception is under way (that one
-                wins, with a note), or somebody else cancelled the task in the same tick (the cancellation wins).
+            LockLost: The lease was lost while the body ran, also where only the release finds it out; unless the body's own
+                exception is under way (that one wins, with a note), or somebody else cancelled the task in the same tick
+                (the cancellation wins).
 
         Safety: as `Lease.release`.
         """
@@ -170,8 +172,7 @@ class Lock:
         lease.left()
         lost = lease.lost
         ours = body.leave() and isinstance(exc, asyncio.CancelledError)
-        if not lost:
-            await lease.release()
+        if not lost and (await lease.release() or not lease.was_gone):
             return
         error = lease.lost_error()
         if exc is None or ours:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from aioredlock_ng._core.fencing import slot_of
 from aioredlock_ng._core.inspection import lock_info
-from aioredlock_ng._core.keys import KeyFormat, resource_name
+from aioredlock_ng._core.keys import MAX_NAMES, KeyFormat, resource_name
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.validity import ttl_ms, watch_after
@@ -228,7 +228,7 @@ class Redlock:
 
         Args:
             name: The resource, 1 to 65,536 bytes.
-            more: Further resources to take together: all or nothing.
+            more: Further resources to take together: all or nothing; at most 1,000 in all.
             ttl: Seconds that it lives without renewal, at most `max_ttl`; None: the manager's.
             blocking_timeout: Seconds that `acquire` waits at most; None: for ever; 0: one attempt.
             auto_extend: Renew in the background until released.
@@ -241,6 +241,10 @@ class Redlock:
         """
         names = (name, *more)
         if more:
+            if len(names) > MAX_NAMES:
+                raise ConfigurationError(
+                    f"a lock takes at most {MAX_NAMES:,} names at once, got {len(names):,}; take one that stands for them"
+                )
             keys = tuple(map(self._keys.key, names))
             if len(set(keys)) != len(keys):
                 raise ConfigurationError(f"lock names {resource_name(names)!r} contain one name twice; name each once")

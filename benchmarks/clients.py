@@ -10,7 +10,7 @@ from typing import Final
 
 from .environments import ROOT, python_with
 
-__all__ = ["ALL", "FLOOR", "OURS", "PYTHON_REDIS_LOCK", "Client", "named"]
+__all__ = ["ALL", "FLOOR", "FLOOR_IN_LINE", "OURS", "PYTHON_REDIS_LOCK", "Client", "named"]
 
 _DRIVERS: Final = Path(__file__).parent / "drivers"
 
@@ -53,6 +53,7 @@ class Client:
 
 OURS: Final = Client("ours", "drive_ours.py", note="every option at its default")
 FLOOR: Final = Client("floor", "drive_floor.py", note="no lock library: the speed limit, without any safety")
+FLOOR_IN_LINE: Final = Client("floor", "line_floor.py", note="the same with a queue before it, for the waiting lines")
 PYTHON_REDIS_LOCK: Final = Client(
     "python-redis-lock",
     "drive_python_redis_lock.py",

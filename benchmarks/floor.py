@@ -119,8 +119,13 @@ class Floor:
         floor._extend_sha = await floor._load("extend")
         return floor
 
-    def acquire(self, key: str, ttl_ms: int) -> asyncio.Future[Grant]:
+    def acquire(self, key: str, ttl_ms: int, future: asyncio.Future[Grant] | None = None) -> asyncio.Future[Grant]:
         """Ask all nodes for a key with a fresh token.
+
+        Args:
+            key: The Redis key.
+            ttl_ms: Its life in milliseconds.
+            future: What to return; None: a new one.
 
         Returns:
             A future of (key, token), done when a quorum has granted; never done when it does not.
@@ -129,11 +134,11 @@ class Floor:
         self._last = fence = max(self._last + 1, time.time_ns() // 1000)
         slot = crc32(key.encode()) % _SLOTS
         words = ("EVALSHA", self._acquire_sha, 3, key, _MARKER, _FENCES, token, ttl_ms, _RUN_ID + _GUARD, fence, slot)
-        return self._ask((key, token), words)
+        return self._ask((key, token), words, future)
 
     def release(self, grant: Grant) -> asyncio.Future[Grant]:
         """Give a key back on all nodes; the future is done when a quorum has deleted it."""
-        return self._ask(grant, ("EVALSHA", self._release_sha, 1, *grant))
+        return self._ask(grant, ("EVALSHA", self._release_sha, 1, *grant), None)
 
     def extend(self, grants: Sequence[Grant], ttl_ms: int, answered: Callable[[object], object]) -> None:
         """Renew many leases by one command per node.
@@ -155,8 +160,8 @@ class Floor:
             if wire.transport is not None:
                 wire.transport.close()
 
-    def _ask(self, result: Grant, words: tuple[str | int, ...]) -> asyncio.Future[Grant]:
-        future: asyncio.Future[Grant] = self._loop.create_future()
+    def _ask(self, result: Grant, words: tuple[str | int, ...], future: asyncio.Future[Grant] | None) -> asyncio.Future[Grant]:
+        future = self._loop.create_future() if future is None else future
         self._send(_pack(words), _Round(future, self._quorum, result).answer)
         return future
 

@@ -129,13 +129,19 @@ def run_client(
     seconds: float,
     ttl: float = 10.0,
     options: dict[str, Any] | None = None,
+    every: float | None = None,
 ) -> dict[str, Any]:
-    """Run one client through a single phase; `options` are for ours alone.
+    """Run one client through a single phase; `options` are for ours alone, `every` is that of `drivers.load`.
 
     Returns:
         The phase's figures, or `{"failed": why}`: a client that cannot run is a finding, not the end of the run.
     """
-    task = {"urls": urls, "coroutines": coroutines, "ttl": ttl, "phases": [{"name": "cycle", "seconds": seconds}]}
+    task = {
+        "urls": urls,
+        "coroutines": coroutines,
+        "ttl": ttl,
+        "phases": [{"name": "cycle", "seconds": seconds, "every": every}],
+    }
     task["options"] = options or {}
     try:
         with Driver(client.command(), client.variables(), task) as driver:

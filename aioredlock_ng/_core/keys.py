@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from aioredlock_ng.errors import ConfigurationError
 
-__all__ = ["MAX_NAME", "OWN_KEYS", "KeyFormat", "resource_name"]
+__all__ = ["MAX_NAME", "MAX_NAMES", "OWN_KEYS", "KeyFormat", "resource_name"]
 
 OWN_KEYS = b"aioredlock_ng:"
 """What the keys begin with that are no locks: the marker and the counters of every node."""
 
 MAX_NAME = 65_536
 """Bytes in a name. Redis takes 512 MB, but 10 MB cost 40 ms per node and command: surely a mistake."""
+
+
+MAX_NAMES = 1_000
+"""Names in one lock. A script can pass on some 8,000 at once; a server serves nobody else meanwhile."""
 
 
 class KeyFormat:

@@ -6,7 +6,8 @@ A driver is a process. It reads its task as JSON from `argv[1]`: `urls`, `corout
 It prints one JSON line when connected, then waits for a line on stdin before each phase and prints one JSON line after it.
 So whoever started it can hang or kill a node between two phases.
 
-In a phase every coroutine takes and releases a lock of its own name, again and again. What ends inside the window is
+In a phase every coroutine takes and releases a lock of its own name, again and again; with `every` (seconds), only once in
+so long, all in one and the same instant, so that clients of different speed do the same. What ends inside the window is
 counted. The window opens when every coroutine has done its first cycle, so that connecting is in no figure, and
 the coroutines keep running until it has closed, so that no figure has an idle tail in it.
 """
@@ -60,6 +61,8 @@ class Loop:
         self.begun = 0
         self.all_begun = asyncio.Event()
         self.since = [0.0] * len(keys)
+        self.every: float = phase.get("every") or 0.0
+        self.beat = asyncio.get_running_loop().create_future()
 
     async def worker(self, index: int) -> None:
         """Take and release one lock until the phase is over."""
@@ -88,6 +91,16 @@ class Loop:
                 self.begun += 1
                 if self.begun == len(self.keys):
                     self.all_begun.set()
+            if self.every:
+                await self.beat
+
+    def go_on(self, now: float) -> None:
+        """Let all coroutines begin, and again after `every` seconds."""
+        loop = asyncio.get_running_loop()
+        beat, self.beat = self.beat, loop.create_future()
+        beat.set_result(None)
+        if self.running:
+            loop.call_at(now + self.every, self.go_on, now + self.every)
 
     async def run(self) -> dict[str, Any]:
         """Run the phase.
@@ -96,6 +109,8 @@ class Loop:
             Its figures, times in seconds.
         """
         tasks = [asyncio.ensure_future(self.worker(index)) for index in range(len(self.keys))]
+        if self.every:
+            self.go_on(asyncio.get_running_loop().time())
         if self.phase.get("warm", True):
             await asyncio.wait([asyncio.ensure_future(self.all_begun.wait())], timeout=_FIRST_CYCLE_SECONDS)
             await asyncio.sleep(self.phase.get("warmup", 0.2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from aioredlock_ng.testing.nodes import LocalNodes
-from benchmarks.clients import PYTHON_REDIS_LOCK
+from benchmarks.clients import FLOOR_IN_LINE, PYTHON_REDIS_LOCK
 from benchmarks.outcome import Outcome, Settings, at_least, at_most, median
 from benchmarks.process import Driver, DriverFailed
 
@@ -35,10 +35,11 @@ def run(settings: Settings) -> Outcome:
     if not settings.quick:
         peers.append(PYTHON_REDIS_LOCK)
     ours = [client for client in settings.clients if client.name == "ours"]
+    peers += [FLOOR_IN_LINE for client in settings.clients if client.name == "floor"]
     for number in range(settings.rounds):
         for client in [*ours, *peers]:
             settings.say(f"handover: round {number + 1}/{settings.rounds}, {client.name}")
-            holds = (0.0, _HOLD) if client.name == "ours" else (0.0,)
+            holds = (0.0, _HOLD) if client.name in ("ours", "floor") else (0.0,)
             for hung in (False, True) if client.name == "ours" else (False,):
                 for figures in _measured(settings, client, holds, number % 5 if hung else None):
                     outcome.raw.append({"round": number, "client": client.name, "hung": hung} | figures)
@@ -52,6 +53,7 @@ def run(settings: Settings) -> Outcome:
                 ]
                 if mine:
                     _summarise(outcome, client.name, hung, hold, mine)
+    outcome.notes.append("floor: no lock library, the same two scripts per hand-over and a queue; what this machine allows")
     outcome.notes.append("hand-off: from release() called to the next waiter running; commands: EVALSHA on all nodes together")
     outcome.notes.append("python-redis-lock: threads, one node only, in its own environment, SET and BLPOP counted as well")
     return outcome

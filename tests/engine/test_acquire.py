@@ -154,6 +154,25 @@ async def test_blocking_timeout_tells_that_another_holds_it(rig: Rig) -> None:
     assert isinstance(caught.value, TimeoutError)
 
 
+async def test_blocking_timeout_goes_on_while_the_lock_changes_hands(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(b"a")
+
+    async def change_hands() -> None:
+        for holder in range(1_000):
+            await asyncio.sleep(0.05)
+            rig.vacate(b"a")
+            rig.occupy(b"a", value=b"%d" % holder)
+
+    changing = asyncio.create_task(change_hands())
+    before = now()
+    with pytest.raises(AcquireTimeout):
+        await process.lock("a", blocking_timeout=1.5).acquire()
+    assert now() - before == pytest.approx(1.5, abs=0.001)
+    assert process.redlock.stats().attempts > 10, "each time it was told, asked, and lost the race"
+    changing.cancel()
+
+
 async def test_elapsed_and_drift_are_taken_off_what_remains(rig: Rig) -> None:
     process = await rig.process(ttl=10.0)
     rig.ways[:] = [0.02] * 3

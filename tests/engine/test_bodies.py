@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
 
-from aioredlock_ng import LockHeld, LockLost, RedlockClosed
+from aioredlock_ng import LockHeld, LockLost, QuorumUnreachable, RedlockClosed
+from tests.support.rig import WAY
 
 if TYPE_CHECKING:
+    from aioredlock_ng import Lease
     from tests.support.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -103,6 +105,86 @@ async def test_a_body_that_never_awaits_learns_at_exit(rig: Rig) -> None:
             asyncio.get_running_loop().advance(5)  # type: ignore[attr-defined]
     assert task().cancelling() == 0
     await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("on_lost", ["cancel", "flag"])
+async def test_a_body_that_never_awaits_learns_at_exit_that_its_keys_were_taken(rig: Rig, on_lost: Any) -> None:
+    process, rival = await rig.process(), await rig.process()
+    with pytest.raises(LockLost, match="no longer held its key when it was released"):
+        async with process.lock("a", on_lost=on_lost):
+            rig.vacate(b"a")
+            rig.occupy(b"a")
+    assert task().cancelling() == 0
+    assert rig.values(b"a") == [b"foreign"] * 3
+    rig.vacate(b"a")
+    await rival.lock("a").acquire()
+
+
+async def test_keys_that_were_taken_are_a_note_on_the_bodys_own_error(rig: Rig) -> None:
+    process = await rig.process()
+    with pytest.raises(HTTPError) as caught:
+        async with process.lock("a"):
+            rig.vacate(b"a")
+            raise HTTPError("409")
+    assert any("was lost" in note for note in caught.value.__notes__)
+
+
+async def test_a_body_that_released_by_itself_leaves_in_peace(rig: Rig) -> None:
+    process = await rig.process()
+    async with process.lock("a") as lease:
+        assert await lease.release() is True
+    async with process.lock("a") as lease:
+        lease.abandon()
+
+
+@pytest.mark.parametrize("on_lost", ["cancel", "flag"])
+async def test_a_body_does_not_begin_with_a_lease_that_is_lost_already(rig: Rig, on_lost: Any) -> None:
+    process = await rig.process()
+    lock = process.lock("a", on_lost=on_lost)
+    begun = []
+
+    async def holder() -> None:
+        async with lock:
+            begun.append(1)
+
+    holding = asyncio.create_task(holder())
+    await asyncio.sleep(0)
+
+    def lose() -> None:
+        (lease,) = process.redlock.leases
+        lease.lose("while its caller was on its way")
+
+    # Behind the answers, before their caller goes on.
+    asyncio.get_running_loop().call_at(now() + 2 * WAY + 1e-10, lose)
+    with pytest.raises(LockLost, match="on its way"):
+        await holding
+    assert not begun
+    async with lock:
+        begun.append(2)
+    assert begun == [2]
+
+
+async def test_the_body_is_not_cancelled_in_its_own_extend_though_another_task_extends_too(rig: Rig) -> None:
+    process = await rig.process(ttl=1.0)
+    told: list[LockLost] = []
+
+    async def extend_at(lease: Lease, instant: float) -> None:
+        await asyncio.sleep(instant)
+        await lease.extend()
+
+    with pytest.raises(LockLost):
+        async with process.lock("a", auto_extend=False) as lease:
+            rig.hang(0, 1, 2)
+            # Its round is over before the deadline, and the body's own is not.
+            helper = asyncio.create_task(extend_at(lease, 0.87))
+            try:
+                await extend_at(lease, 0.93)
+            except LockLost as error:
+                told.append(error)
+    assert told
+    assert task().cancelling() == 0
+    with pytest.raises(QuorumUnreachable):
+        await helper
 
 
 async def test_the_bodys_own_error_passes_through_unwrapped(rig: Rig) -> None:

@@ -323,6 +323,38 @@ async def test_release_tells_that_it_was_gone_already(rig: Rig) -> None:
     assert await lease.release() is False
 
 
+async def test_a_node_that_never_granted_is_none_that_may_hold_it_still(rig: Rig) -> None:
+    process, rival = await rig.process(), await rig.process()
+    rig.refuse("OOM command not allowed when used memory > 'maxmemory'.", 2)
+    lease = await process.lock("a").acquire()
+    rig.refuse(None, 2)
+    rig.vacate(b"a", on=[1])
+    await rival.lock("a").acquire()
+    assert await lease.release() is False, "1 and 2 are a quorum, and the rival's"
+
+
+async def test_a_silent_node_may_hold_it_still(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await process.lock("a").acquire()
+    await asyncio.sleep(0.01)
+    rig.hang(1)
+    rig.vacate(b"a", on=[2])
+    assert await lease.release() is True
+
+
+async def test_a_lease_outlives_connections_that_are_all_cut_and_made_anew(rig: Rig) -> None:
+    process = await rig.process(ttl=1.0)
+    lease = await process.lock("a").acquire()
+    for _ in range(5):
+        await asyncio.sleep(0.3)
+        rig.disconnect(0, 1, 2)
+        await asyncio.sleep(0.2)
+        rig.connect(0, 1, 2)
+    await asyncio.sleep(0.9)
+    assert lease.valid
+    assert await lease.release() is True
+
+
 async def test_releasing_a_stale_lease_touches_nothing_of_the_newer_one(rig: Rig) -> None:
     process, other = await rig.process(ttl=1.0), await rig.process()
     stale = await process.lock("a", auto_extend=False).acquire()

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import pytest
 
-from aioredlock_ng import AcquireTimeout, RedlockClosed
+from aioredlock_ng import AcquireTimeout, Lease, Lock, RedlockClosed
+from aioredlock_ng._engine.acquire import Acquisition
+from aioredlock_ng._engine.holding import Holding
+from aioredlock_ng._engine.round import Round
+from aioredlock_ng._engine.waiting import ROOM
 from tests.support.rig import WAY, Rig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioredlock_ng import Lease
     from tests.support.rig import Process
 
 pytestmark = pytest.mark.virtual_time
@@ -372,3 +376,24 @@ async def test_stats_tell_what_woke_the_waiters(rig: Rig) -> None:
     assert await woken_by(vacate_untold) == [False, False, False, True]
     both = await process.lock("a", "b").acquire()
     assert await woken_by(both.release) == [False, True, False, False]
+
+
+async def test_locks_of_many_names_leave_no_object_behind(rig: Rig) -> None:
+    process = await rig.process()
+
+    def alive() -> int:
+        gc.collect()
+        return sum(isinstance(thing, (Lock, Lease, Holding, Acquisition, Round)) for thing in gc.get_objects())
+
+    async def take(name: str) -> None:
+        async with process.lock(name):
+            await asyncio.sleep(0.01)
+
+    before = alive()
+    lines = process.redlock.engine().lines
+    for block in range(0, 4 * ROOM, ROOM // 2):
+        await asyncio.gather(*(take(f"{name}") for name in range(block, block + ROOM // 2)))
+        assert len(lines._lines) <= ROOM + ROOM // 2, "idle lines are swept out"
+    # What is on its way home is answered by then, and the slots of its timers have run.
+    await asyncio.sleep(1.0)
+    assert alive() == before

@@ -137,6 +137,12 @@ def test_an_unusable_name_is_refused_before_anything_is_sent(name: Any, words: s
         Redlock(URLS).lock("fine", name)
 
 
+def test_too_many_names_are_refused() -> None:
+    assert len(Redlock(URLS).lock(*map(str, range(1_000))).resources) == 1_000
+    with pytest.raises(ConfigurationError, match="at most 1,000 names at once, got 1,001"):
+        Redlock(URLS).lock(*map(str, range(1_001)))
+
+
 def test_one_name_twice_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="one name twice"):
         Redlock(URLS).lock("order", b"order")

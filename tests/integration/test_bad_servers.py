@@ -89,6 +89,9 @@ async def bad_node(kind: str, start_server: StartServer) -> AsyncIterator[tuple[
                 url = await stack.enter_async_context(stranger(None, closes=True))
             case "says ok to everything":
                 url = await stack.enter_async_context(stranger(b"+OK\r\n"))
+            case "loading":
+                words = b"-LOADING Redis is loading the dataset in memory\r\n"
+                url = await stack.enter_async_context(stranger(words))
             case "nobody":
                 server = started()
                 url = server.url
@@ -152,6 +155,7 @@ KINDS = {
     "silent": r"no connection within 0\.3 s",
     "closes": "(?i)closed|reset",
     "says ok to everything": r"no connection within 0\.3 s",
+    "loading": "loading the dataset",
     "nobody": "(?i)connect",
     "wrong type": "WRONGTYPE",
     "password": "authentication failed",

@@ -161,7 +161,7 @@ async def test_without_the_optional_rights_locks_work_and_the_log_says_what_is_m
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
-@pytest.mark.parametrize("missing", ["+evalsha", "+eval", "+set", "+getex", "+pttl", "+time", "+zadd"])
+@pytest.mark.parametrize("missing", ["+evalsha", "+eval", "+set", "+get", "+getex", "+pttl", "+time", "+zadd"])
 async def test_without_a_needed_right_the_caller_is_told_at_once(
     binary: Path, missing: str, start_server: Callable[..., LocalServer]
 ) -> None:
@@ -192,6 +192,38 @@ async def test_without_a_needed_right_the_caller_is_told_at_once(
 
         await eventually(cured)
         assert redlock.nodes[0].state == "up"
+
+
+@pytest.mark.parametrize("missing", ["+pexpire", "+mget"])
+async def test_without_the_rights_to_renew_leases_end_at_their_deadline(
+    missing: str, start_server: Callable[..., LocalServer]
+) -> None:
+    server = start_server()
+    rights = [right for right in NEEDED if right != missing]
+    server.command("ACL", "SETUSER", "locks", "on", ">password", *KEYS, *rights)
+    async with Redlock([f"redis://locks:password@{server.address}"]) as redlock:
+        lease = await redlock.lock("lock:order", ttl=0.5).acquire()
+        await asyncio.wait_for(lease.wait_lost(), 5)
+        assert lease.lost
+        server.command("ACL", "SETUSER", "locks", missing)
+        lease = await redlock.lock("lock:order", ttl=0.5).acquire()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(lease.wait_lost(), 1.0)
+        assert await lease.release()
+
+
+async def test_without_the_right_to_delete_keys_stay_until_their_ttl(start_server: Callable[..., LocalServer]) -> None:
+    server = start_server()
+    server.command("ACL", "SETUSER", "locks", "on", ">password", *KEYS, *(right for right in NEEDED if right != "+del"))
+    async with Redlock([f"redis://locks:password@{server.address}"]) as redlock:
+        async with redlock.lock("lock:order", ttl=0.5):
+            pass
+        assert locks_on(server) == {"lock:order"}
+        await eventually(lambda: locks_on(server) == set(), 5)
+        server.command("ACL", "SETUSER", "locks", "+del")
+        async with redlock.lock("lock:order", ttl=30, blocking_timeout=5):
+            pass
+        assert locks_on(server) == set()
 
 
 async def test_a_key_outside_the_users_pattern_is_told_at_once(start_server: Callable[..., LocalServer]) -> None:
