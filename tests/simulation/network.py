@@ -153,7 +153,7 @@ class Connection(asyncio.Transport):
     """One connection; this is the transport of the process's end.
 
     Attributes:
-        dead: True once it was cut; what was under way may still arrive.
+        dead: True once it was cut or given up; what was under way may still arrive.
     """
 
     def __init__(self, link: Link) -> None:
@@ -186,7 +186,8 @@ class Connection(asyncio.Transport):
             self.link.loop.call_soon(self._tell_lost, None)
 
     def abort(self) -> None:
-        """See asyncio; the kernel has what was written, and delivers it."""
+        """See asyncio; the kernel has what was written, and delivers it: maybe after what a new connection brings."""
+        self.dead = True
         self.close()
 
     def is_closing(self) -> bool:

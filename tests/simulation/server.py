@@ -193,7 +193,7 @@ class End:
 
     @property
     def late(self) -> bool:
-        """True when the connection has died, and this is what was under way."""
+        """True when the connection has died or was given up, and this is what was under way."""
         return self._connection is None or self._connection.dead
 
     def drop(self) -> None:
