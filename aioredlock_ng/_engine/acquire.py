@@ -224,7 +224,7 @@ class Acquisition:
         else:
             future.set_exception(error)
 
-    def _decided(self, attempt: Round) -> None:
+    def _decided(self, attempt: Round, *, cut_short: bool = False) -> None:
         context, spec = self._context, self._spec
         if self.future.cancelled():
             # The caller was cancelled earlier in this tick, and has not come round to `give_up` yet.
@@ -248,7 +248,7 @@ class Acquisition:
                 self.future.set_result(holding)
                 return
         self._undo(attempt)
-        self._refused(attempt, too_late=won)
+        self._refused(attempt, too_late=won, cut_short=cut_short)
 
     def _fence_again(self, attempt: Round, now: float) -> None:
         """Round 2: a fence above every counter seen, to the nodes that granted."""
@@ -275,20 +275,21 @@ class Acquisition:
                 attempt.replies[index] = GRANTED if acknowledged else [1, self._fence]
         attempt.unfenced = 0
         attempt.yes = second.yes
-        self._decided(attempt)
+        # Nobody said no: a quorum was there and is not now, and no holder stands in the way.
+        self._decided(attempt, cut_short=not (second.won or any(type(answer) is list for answer in second.replies)))
 
     def _undo(self, attempt: Round) -> None:
         self._releases.send(self._spec, attempt.token, attempt.replies, self._spec.life.ttl, self._context.clock())
         if any(map(is_granted, attempt.replies)):
             self._lines.undone(self)
 
-    def _refused(self, attempt: Round, *, too_late: bool) -> None:
+    def _refused(self, attempt: Round, *, too_late: bool, cut_short: bool) -> None:
         context = self._context
         context.counters.refused += 1
         counted = tally(attempt.replies, context.quorum, context.quarantine)
         if counted.quarantined:
             context.doubt()
-        reachable = counted.reachable and not too_late
+        reachable = counted.reachable and not too_late and not cut_short
         if counted.hopeless:
             self.give_up(self._error(QuorumUnreachable, "waiting does not cure what the nodes refuse"))
         elif self._blocking_timeout == 0:
@@ -296,6 +297,7 @@ class Acquisition:
                 self.give_up(self._error(LockHeld, "held by another"))
             else:
                 why = "granted so late that too little of the ttl was left" if too_late else "no quorum could be asked"
+                why = "granted, but no quorum answered to its fence" if cut_short else why
                 self.give_up(self._error(QuorumUnreachable, why))
         elif not reachable:
             self.unreachable = True

@@ -113,7 +113,7 @@ def _rows(record: Record, judgement: Judgement, figures: dict[str, Any]) -> Iter
     yield "late writes of holders that had stood still (plain register)", f"{judgement.late:,}"
     yield "reads and writes with an old fence that the fenced register refused", f"{judgement.refused:,}"
     yield "single attempts that found another holder", f"{judgement.held_well:,}"
-    yield "acquisitions cancelled by their caller", f"{record.cut:,}"
+    yield "acquisitions cancelled by their caller", f"{len(record.cut):,}"
     yield "failures of processes that stood still (not counted above)", f"{judgement.stood_still:,}"
 
 

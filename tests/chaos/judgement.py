@@ -95,6 +95,6 @@ def summary(record: Record) -> dict[str, Any]:
         "deletes": len(record.deletes),
         "faults": sum(kinds.values()) + len(record.stopped) + len(record.killed),
         "seconds_without_majority": unwell.seconds(record.begin, record.over),
-        "cut": record.cut,
+        "cut": len(record.cut),
         "rests": len(record.leftovers),
     }

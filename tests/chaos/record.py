@@ -97,7 +97,7 @@ class Record:
     Attributes:
         holds: Of all processes.
         fails: Acquisitions that ended without the lock, each with its process.
-        cut: How many acquisitions their own caller cancelled.
+        cut: Acquisitions that their own caller cancelled.
         faults: What was done to nodes: kind, nodes, and the instants of its begin, its end, and of being well again.
         still: By process: when it stood still, stopped or late by itself. "relay" is the way to all nodes.
         killed: By process: when.
@@ -116,7 +116,7 @@ class Record:
     ttl: float = 1.5
     holds: list[Hold] = field(default_factory=list)
     fails: list[dict[str, Any]] = field(default_factory=list)
-    cut: int = 0
+    cut: list[dict[str, Any]] = field(default_factory=list)
     faults: list[dict[str, Any]] = field(default_factory=list)
     still: dict[str, Intervals] = field(default_factory=dict)
     killed: dict[str, int] = field(default_factory=dict)
@@ -231,7 +231,7 @@ def _load_process(record: Record, path: Path, still: dict[str, list[tuple[int, i
             case "fail":
                 record.fails.append(line | {"p": process})
             case "cut":
-                record.cut += 1
+                record.cut.append(line | {"p": process})
             case "stall":
                 still[process].append((line["s"], at + _GRACE))
             case "error":

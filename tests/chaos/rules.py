@@ -26,6 +26,9 @@ IDLE: Final = 0.05
 GAP: Final = 200_000_000
 """Nanoseconds for which it may have been free at a time: whoever waits longer while it is free was not woken."""
 
+PATIENCE: Final = 22 * NANO
+"""Nanoseconds after which an acquisition with a patience of 20 s has its answer, whatever hangs."""
+
 FORGETTING: Final = {"kill", "flush", "fill"}
 """Faults after which a node lacks keys that it had, or cannot be given back those that it lacks."""
 
@@ -42,6 +45,7 @@ def judge(record: Record) -> Judgement:
     _lost_updates(judgement, record, deleted)
     _told(judgement, record, holds)
     _success(judgement, record, unwell, holds)
+    _answers(judgement, record)
     _needless_losses(judgement, record, unwell, deleted)
     _leftovers(judgement, record)
     judgement.violations += [Finding("error", error["t"], f"{error['p']}: {error['why']}") for error in record.errors]
@@ -202,6 +206,16 @@ def _success(judgement: Judgement, record: Record, unwell: Intervals, holds: dic
             took = (fail["t"] - fail["a"]) / 1e6
             words = f"{fail['p']}: {', '.join(fail['n'])}: {fail['why']} {fail['v']} after {took:.0f} ms"
             judgement.violations.append(Finding("not acquired", fail["t"], words))
+
+
+def _answers(judgement: Judgement, record: Record) -> None:
+    """Every acquisition has an answer when its patience is over, whatever the nodes do."""
+    asked = [(hold.process, hold.names, hold.asked, hold.got) for hold in record.holds]
+    asked += [(line["p"], line["n"], line["a"], line["t"]) for line in (*record.fails, *record.cut)]
+    for process, names, begin, end in asked:
+        if end - begin > PATIENCE and not record.stood_still(process, begin, end):
+            words = f"{process}: {', '.join(names)}: nothing for {(end - begin) / NANO:.0f} s"
+            judgement.violations.append(Finding("no answer", end, words))
 
 
 def _in_line(fail: dict[str, Any], holds: dict[str, list[Hold]]) -> bool:

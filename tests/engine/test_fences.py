@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng import LockHeld, LockNotAcquired
+from aioredlock_ng import LockHeld, QuorumUnreachable
 from aioredlock_ng._core.fencing import SLOTS, FenceClock, slot_of
 from tests.support.rig import WAY
 
@@ -77,17 +77,28 @@ async def test_a_second_round_that_is_not_acknowledged_fails_the_attempt(rig: Ri
         assert lease.fence > 2**52
 
 
-async def test_a_second_round_without_answers_leaves_no_key(rig: Rig) -> None:
+@pytest.mark.parametrize("hung", [(0, 1, 2), (0, 2)])
+@pytest.mark.parametrize("ends", ["hang", "cut", "refuse"])
+async def test_a_second_round_without_answers_leaves_no_key(rig: Rig, hung: tuple[int, ...], ends: str) -> None:
     process = await rig.process(wall_clock=clock())
     for server in rig.servers:
         server.counters[slot_of(b"a")] = 2**52
     acquiring = asyncio.ensure_future(process.lock("a", blocking_timeout=0).acquire())
     await asyncio.sleep(2.5 * WAY)
-    rig.hang(0, 1, 2)
-    with pytest.raises(LockNotAcquired):
+    if ends == "hang":
+        rig.hang(*hung)
+    elif ends == "cut":
+        rig.disconnect(*hung)
+    else:
+        rig.refuse("LOADING Redis is loading the dataset in memory", *hung)
+    # Not "held": there is no holder, and no quorum could be asked.
+    with pytest.raises(QuorumUnreachable):
         await acquiring
     assert process.redlock.stats().second_rounds == 1
+    if ends == "cut":
+        rig.connect(*hung)
     rig.resume()
+    rig.refuse(None, *hung)
     await asyncio.sleep(0.1)
     assert rig.clean
 

@@ -157,13 +157,18 @@ class Worker:
                 kept = await self._client.hold(names, how, WAIT_SECONDS, entered)
                 if not body.number:
                     # Lost between its grant and its first step, which it then does not take.
-                    self._history.write("cut", a=asked, n=names)
+                    self._history.write("fail", a=asked, n=names, w=how, why="LockLost", v="")
                 elif not kept and not body.lost:
                     self._history.write("gone", i=body.number)
         except NotGot as error:
             self._history.write("fail", a=asked, n=names, w=how, why=error.why, v=error.votes)
         except TimeoutError:
             self._history.write("cut", a=asked, n=names)
+        except asyncio.CancelledError:
+            if not body.number:
+                # At the end of a job, which may be long after it should have had its answer.
+                self._history.write("cut", a=asked, n=names)
+            raise
 
     async def _watch(self) -> None:
         """Write down when this process stood still: seen from inside, whatever the reason."""
