@@ -251,7 +251,9 @@ class Acquisition:
         self._refused(attempt, too_late=won, cut_short=cut_short)
 
     def _fence_again(self, attempt: Round, now: float) -> None:
-        """Round 2: a fence above every counter seen, to the nodes that granted."""
+        """Round 2: a fence above every counter seen, to the nodes that granted, or may have: it comes behind the acquire there,
+        and is acknowledged only for our keys. One that hangs then leaves others to make the quorum.
+        """
         context, spec = self._context, self._spec
         context.counters.second_rounds += 1
         highest = max(map(counter_of, filter(is_granted, attempt.replies)))
@@ -262,7 +264,7 @@ class Acquisition:
         self._fence = context.fences.propose(wall_us, highest)
         command = spec.kind.confirming(spec.keys, spec.slots, attempt.token, self._fence)
         self._second = Round(context, command, GRANTED, context.quorum, now, self._fenced)
-        self._second.ask_some([index for index, reply in enumerate(attempt.replies) if is_granted(reply)])
+        self._second.ask_some([index for index, reply in enumerate(attempt.replies) if reply is None or is_granted(reply)])
 
     def _fenced(self, second: Round) -> None:
         """Round 2 is decided: with a quorum of acknowledgements this is the fence, else the attempt has failed."""

@@ -103,6 +103,25 @@ async def test_a_second_round_without_answers_leaves_no_key(rig: Rig, hung: tupl
     assert rig.clean
 
 
+@pytest.mark.parametrize("rig", [5], indirect=True)
+async def test_nodes_that_hang_after_their_grant_leave_the_second_round_to_those_that_grant_late(rig: Rig) -> None:
+    process = await rig.process(wall_clock=clock())
+    for server in rig.servers:
+        server.counters[slot_of(b"a")] = 2**52
+    rig.ways[3:] = [2 * WAY] * 2
+    acquiring = asyncio.ensure_future(process.lock("a", blocking_timeout=0).acquire())
+    await asyncio.sleep(2.5 * WAY)
+    assert process.redlock.stats().second_rounds == 1
+    rig.hang(0, 1)
+    lease = await acquiring
+    assert lease.fence is not None
+    assert lease.fence > 2**52
+    rig.resume()
+    assert await lease.release() is True
+    await asyncio.sleep(0.1)
+    assert rig.clean
+
+
 async def test_cancelled_in_the_second_round_leaves_no_key(rig: Rig) -> None:
     process = await rig.process(wall_clock=clock())
     for server in rig.servers:
