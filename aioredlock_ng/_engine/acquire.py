@@ -251,8 +251,9 @@ class Acquisition:
         self._refused(attempt, too_late=won, cut_short=cut_short)
 
     def _fence_again(self, attempt: Round, now: float) -> None:
-        """Round 2: a fence above every counter seen, to the nodes that granted, or may have: it comes behind the acquire there,
-        and is acknowledged only for our keys. One that hangs then leaves others to make the quorum.
+        """Round 2: a fence above every counter seen, to the nodes that granted or have not answered yet.
+
+        There it comes behind the acquire, and is acknowledged only for our keys. So one that hangs now is no veto.
         """
         context, spec = self._context, self._spec
         context.counters.second_rounds += 1
