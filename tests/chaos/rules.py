@@ -61,11 +61,13 @@ def _by_name(holds: list[Hold]) -> dict[str, list[Hold]]:
 
 
 def _deletions(record: Record) -> dict[tuple[str, str], int]:
-    """Before when the keys of a lock were certainly not deleted on purpose, by its name and token.
+    """Before when the keys of a lock were certainly not deleted on purpose, by its name and token; where no majority was left.
 
     Nodes may have deleted them, and others may hold the lock, before whoever deletes them has read one answer.
     """
-    return {(delete["name"], delete["k"]): delete.get("a", delete["t"]) for delete in reversed(record.deletes)}
+    left = (record.nodes - 1) // 2
+    taken = [delete for delete in record.deletes if record.nodes - sum(delete["c"]) <= left]
+    return {(delete["name"], delete["k"]): delete.get("a", delete["t"]) for delete in reversed(taken)}
 
 
 def _overlaps(judgement: Judgement, name: str, holds: list[Hold], deleted: dict[tuple[str, str], int]) -> None:
@@ -110,6 +112,8 @@ def _lost_updates(judgement: Judgement, record: Record, deleted: dict[tuple[str,
     fenced: dict[tuple[str, int], list[Hold]] = defaultdict(list)
     written: dict[str, set[int]] = defaultdict(set)
     reads: list[tuple[Hold, str, int]] = []
+    written_fenced: dict[str, set[int]] = defaultdict(set)
+    reads_fenced: list[tuple[Hold, str, int]] = []
     for hold in record.holds:
         for name, before, value, at in hold.plain:
             judgement.plain_writes += 1
@@ -118,13 +122,20 @@ def _lost_updates(judgement: Judgement, record: Record, deleted: dict[tuple[str,
             reads.append((hold, name, before))
             if at > hold.vouched:
                 _late(judgement, record, hold, name, at, deleted)
-        for name, before, _value, outcome, at in hold.fenced:
+        for name, before, value, outcome, at in hold.fenced:
+            if value:
+                written_fenced[name].add(value)
+                reads_fenced.append((hold, name, before))
             if outcome == "done":
                 judgement.fenced_writes += 1
                 fenced[name, before].append(hold)
                 judgement.late_fenced_accepted += at > hold.vouched
             elif outcome.startswith("refused"):
                 judgement.refused += 1
+    for hold, name, before in reads_fenced:
+        if before and before not in written_fenced[name] and record.writers.get(before >> 40) not in record.killed:
+            words = f"{name}: {_who(hold)} read {before} behind the fence, which nobody wrote"
+            judgement.violations.append(Finding("register", hold.got, words))
     for (name, before), writers in fenced.items():
         if len(writers) > 1:
             words = f"{name}: {' and '.join(map(_who, writers))} both wrote over {before}"
@@ -153,7 +164,9 @@ def _late(judgement: Judgement, record: Record, hold: Hold, name: str, at: int, 
     judgement.late += 1
     if record.stood_still(hold.process, min(hold.vouched, at), at):
         judgement.beyond.append(Finding("late write after a pause", at, f"{name}: {_who(hold)}"))
-    elif (name, hold.token) not in deleted:
+    elif (name, hold.token) in deleted:
+        judgement.beyond.append(Finding("late write, its keys were deleted", at, f"{name}: {_who(hold)}"))
+    else:
         judgement.violations.append(Finding("late write", at, f"{name}: {_who(hold)}, {(at - hold.vouched) / 1e6:.1f} ms late"))
 
 
@@ -230,23 +243,28 @@ def _in_line(fail: dict[str, Any], holds: dict[str, list[Hold]]) -> bool:
 
 def _needless_losses(judgement: Judgement, record: Record, unwell: Intervals, deleted: dict[tuple[str, str], int]) -> None:
     """While a majority is well, no lease is lost, unless it was taken away, nodes forgot it, or its process stood still."""
-    forgot = [fault for fault in record.faults if fault["k"] in FORGETTING]
     for hold in record.holds:
         at = hold.lost or hold.gone
         if at is None:
             continue
         since = hold.got - int(record.ttl * NANO)
         words = f"{', '.join(hold.names)}: {_who(hold)}: {hold.why or 'gone at its release'}"
-        if any((name, hold.token) in deleted for name in hold.names):
+        if any(deleted.get((name, hold.token), at + 1) <= at for name in hold.names):
             judgement.beyond.append(Finding("lost: its keys were deleted", at, words))
-        elif record.stood_still(hold.process, hold.got, at):
+        elif record.stood_still(hold.process, max(hold.got, at - int(record.ttl * NANO)), at):
             judgement.beyond.append(Finding("lost: its process stood still", at, words))
         elif unwell.touch(since, at):
             judgement.beyond.append(Finding("lost: no majority was well", at, words))
-        elif any(fault["t"] <= at and fault.get("well", at) >= since for fault in forgot):
+        elif _forgot(record, since, at):
             judgement.beyond.append(Finding("lost: nodes forgot, one soon after the other", at, words))
         else:
             judgement.violations.append(Finding("lost needlessly", at, words))
+
+
+def _forgot(record: Record, since: int, at: int) -> bool:
+    """A node lost its keys while another was impaired too, or soon after: one at a time loses no lease."""
+    lately = [fault for fault in record.faults if fault["t"] <= at and fault.get("well", at) >= since]
+    return any(fault["k"] in FORGETTING for fault in lately) and len({node for fault in lately for node in fault["n"]}) > 1
 
 
 def _leftovers(judgement: Judgement, record: Record) -> None:

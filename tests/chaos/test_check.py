@@ -311,11 +311,49 @@ def test_finding_another_holder_is_an_answer(story: Story, tmp_path: Path) -> No
     assert check(tmp_path)[1].held_well == 1
 
 
+def test_nodes_that_forget_one_soon_after_the_other_are_a_reason(story: Story) -> None:
+    story.fault(1_900, 2_000, 2_020, "flush", 0)
+    story.fault(2_030, 2_040, 2_050, "hang", 1)
+    story.hold("one", 2_010, 2_200, lost=2_150)
+    assert story.told() == ([], ["lost: nodes forgot, one soon after the other"])
+
+
+def test_a_pause_long_before_a_loss_is_no_reason(story: Story) -> None:
+    story.event("one", 2_300, "stall", s=BEGIN + 2_100 * MS)
+    story.hold("one", 2_000, 6_200, lost=6_150)
+    assert story.told() == (["lost needlessly"], [])
+
+
+@pytest.mark.parametrize(("on", "counts"), [((0, 1, 2), [1, 0, 0]), ((0,), [1])])
+def test_a_deletion_that_left_a_majority_excuses_nothing(on: tuple[int, ...], counts: list[int], story: Story) -> None:
+    story.hold("one", 0, 500, lost=400, token="x")
+    story.nemesis(100, "delete", name="a", k="x", a=BEGIN + 100 * MS, s=BEGIN + 100 * MS, n=on, c=counts, again=())
+    assert story.told() == (["lost needlessly"], [])
+
+
+def test_a_deletion_after_a_loss_is_not_its_reason(story: Story) -> None:
+    story.hold("one", 0, 500, lost=400, token="x")
+    story.delete(450, "x")
+    assert story.told()[0] == ["lost needlessly"]
+
+
+@pytest.mark.parametrize("what", ["fail", "cut"])
+def test_who_has_no_answer_when_its_patience_is_over_was_forgotten(what: str, story: Story) -> None:
+    story.event("one", 23_000, what, a=BEGIN + 900 * MS, n=["a"], w="with", why="held", v="")
+    assert story.told() == (["no answer"], [])
+
+
+def test_a_read_behind_the_fence_of_what_nobody_wrote_is_found(story: Story) -> None:
+    story.hold("one", 10, 100, fenced=[(77, 78, "done", 50)])
+    assert story.told()[0] == ["register"]
+
+
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
         (("hang", 0), None),
-        (("flush", 0), "lost: nodes forgot, one soon after the other"),
+        (("flush", 0), None),
+        (("kill", 0), None),
         (("hang", 0, 1), "lost: no majority was well"),
     ],
 )

@@ -212,6 +212,7 @@ class Process:
             max_hold=action.max_hold,
         )
         called = self.watch.calls(self, action)
+        lease: Lease | None = None
         try:
             if action.how == "with":
                 async with lock as lease:
@@ -230,6 +231,8 @@ class Process:
             self.watch.answered(called, error)
         except (LockLost, LockReleased, RedlockClosed) as error:
             self.world.note(self.name, action.name, type(error).__name__)
+            if lease is not None:
+                self.watch.ended(self, lease)
 
     def _got(self, action: Action, lease: Lease) -> None:
         self.acquired += 1
@@ -258,6 +261,7 @@ class Process:
             if action.then != "leave" and lease._holding.phase is not Phase.ABANDONED:
                 released = await lease.release()
                 self.world.note(self.name, action.name, "released", released)
+                self.watch.ended(self, lease)
 
     async def _do(self, action: Action, lease: Lease) -> None:
         try:

@@ -96,6 +96,7 @@ class Watch:
         self.violation: Violation | None = None
         self.grants = 0
         self._tracked: list[_Tracked] = []
+        self._of: dict[Holding, _Tracked] = {}
         self.contested = False
         self._fences = {"success": Fences("success"), "interval": Fences("interval")}
         self._stall = Stall()
@@ -110,7 +111,8 @@ class Watch:
         self._bound = PROMPT + 12 * self._round_trip
         # Two acquisitions of one process may split the votes where they do not wait in one line, and are not told of each
         # other's releases (NOLOOP): then the safety net counts.
-        self._split = any(len(action.resources) > 1 or action.how == "try" for action in plan.actions)
+        by_themselves = [action for action in plan.actions if len(action.resources) > 1 or action.how == "try"]
+        self._split = {resource.encode() for action in by_themselves for resource in action.resources}
         self._net = Stall()
         # After a quorum could not be asked a waiter may wait a second until it asks again.
         self._settled = 1.2 + 3 * plan.node_timeout + 2 * self._round_trip
@@ -187,7 +189,7 @@ class Watch:
             if action.how == "try":
                 allowed = 2 * self._plan.node_timeout + 0.02
             self.found("timeout", overrun(action.name, took, allowed, TOLERANCE))
-        if isinstance(error, QuorumUnreachable) and self._well_since(process) < call.at - 0.1 and action.how == "try":
+        if isinstance(error, QuorumUnreachable) and self._well_since(process) < call.at - 0.1:
             self.found("minority", f"{action.name}: {error}")
 
     def got(self, lease: Lease, *, left: bool) -> None:
@@ -195,6 +197,16 @@ class Watch:
         for tracked in self._tracked:
             if tracked.holding is lease._holding:
                 tracked.owner, tracked.left = asyncio.current_task(), left
+                self._of[tracked.holding] = tracked
+
+    def ended(self, process: Process, lease: Lease) -> None:
+        """Its task is through with it; was it right to be told, if it was, that it had been gone before its release?"""
+        holding = lease._holding
+        tracked = self._of.get(holding)
+        if tracked is None or process.dead or holding.phase is not Phase.RELEASED or not holding.reason:
+            return
+        if self._well_on(tracked, tracked.at):
+            self.found("minority", f"{tracked.name} was told that it was gone while a quorum had it: {holding.reason}")
 
     def unreachable(self, process: Process, lease: Lease, error: QuorumUnreachable) -> None:
         """A lease could not be extended or verified."""
@@ -379,7 +391,7 @@ class Watch:
                 ):
                     excused.add(keys)
         # A key that stays on the lead node alone is met by the slow look at all nodes.
-        slow = {keys for keys in waited_for if self._split or any(key in keys for key in self._stuck)}
+        slow = {keys for keys in waited_for if not self._split.isdisjoint(keys) or any(key in keys for key in self._stuck)}
         words = self._stall.judge(now, self._bound, list(waited_for), excused | slow)
         words = words or self._net.judge(now, SAFETY_NET + 12 * self._round_trip, list(waited_for), excused)
         self.found("waiters" if well else "minority", words)
