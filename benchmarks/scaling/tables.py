@@ -200,7 +200,10 @@ def _held(found: list[dict[str, Any]]) -> str:
 
 def _waiting(found: list[dict[str, Any]]) -> str:
     rows = [[f"{row['clients']:,}", f"{row['usec'] / 1e3:,.2f}", number(row["rate"])] for row in found]
-    return table(["processes that wait for one lock", "lead server's CPU per hand-over, ms", "hand-overs/s that its core has room for"], rows)
+    return table(
+        ["processes that wait for one lock", "lead server's CPU per hand-over, ms", "hand-overs/s that its core has room for"],
+        rows,
+    )
 
 
 def _sets(found: list[dict[str, Any]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from .history import NANO
@@ -16,6 +17,12 @@ __all__ = ["judge"]
 
 WATCHED: Final = 150_000_000
 """Nanoseconds from which on a lease is watched for certain: the library looks at it first when it is 0.1 s old."""
+
+USUAL: Final = 50_000_000
+"""Nanoseconds from a deletion to its notice that half of them may take, once there are `ENOUGH`: by renewals alone, which come
+at a third of the ttl, it would be five times that."""
+
+ENOUGH: Final = 20
 
 IN_LINE: Final = 24
 """Turns that others may have before one who waits: six processes with four waiters each, on one name."""
@@ -195,6 +202,9 @@ def _told(judgement: Judgement, record: Record, holds: dict[str, list[Hold]]) ->
             judgement.beyond.append(Finding("keys deleted one by one, some set again", at, f"{delete['name']}: {_who(hold)}"))
             continue
         (judgement.told if at - hold.got >= WATCHED else judgement.told_young).append(hold.lost - at)
+    if len(judgement.told) >= ENOUGH and (usual := median(judgement.told)) > USUAL:
+        words = f"half of {len(judgement.told)} holders only after {usual / 1e6:.0f} ms"
+        judgement.violations.append(Finding("told late", record.over, words))
 
 
 def _success(judgement: Judgement, record: Record, unwell: Intervals, holds: dict[str, list[Hold]]) -> None:

@@ -348,6 +348,15 @@ def test_a_read_behind_the_fence_of_what_nobody_wrote_is_found(story: Story) -> 
     assert story.told()[0] == ["register"]
 
 
+@pytest.mark.parametrize(("took", "found"), [(10, []), (60, ["told late"])])
+def test_holders_are_told_by_the_servers_and_not_by_their_renewals(took: int, found: list[str], story: Story) -> None:
+    for number in range(20):
+        at = number * 400
+        story.hold("one", at, at + 300 + took, lost=at + 200 + took, token=f"x{number}")
+        story.delete(at + 200, f"x{number}")
+    assert story.told()[0] == found
+
+
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
