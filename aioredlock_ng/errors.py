@@ -73,4 +73,4 @@ class QuorumUnreachable(LockNotAcquired):
 
 
 class LockLost(_Asked):
-    """The lease ended without being released: unrenewed by its deadline, taken away, or held beyond `max_hold`."""
+    """The lease ended before it was released: unrenewed by its deadline, taken away, or held beyond `max_hold`."""

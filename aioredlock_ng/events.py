@@ -93,7 +93,9 @@ class AcquireCancelled:
 class LeaseReleased:
     """A lease was given up by its holder; the release is on its way.
 
-    Each lease that `LockAcquired` told of ends once, as released, abandoned or lost; nothing else is told to be released.
+    Where its answers then show that a quorum no longer held it, `release()` says False, or the end of `async with` raises
+    `LockLost`; no further event tells that. Each lease that `LockAcquired` told of ends once, as released, abandoned or lost;
+    nothing else is told to be released.
     """
 
     resource: str

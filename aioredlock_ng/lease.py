@@ -194,7 +194,8 @@ class Lease:
         full = len(holding.spec.keys)
         answers = zip(release.replies, holding.granted, strict=True)
         maybe = sum(reply == full if type(reply) is int else may_have_set(granted) for reply, granted in answers)
-        if maybe >= engine.context.quorum:
+        # Behind its deadline the keys may have gone by themselves, and it was ours until then.
+        if maybe >= engine.context.quorum or engine.context.clock() >= holding.deadline:
             return True
         holding.reason = "a quorum of nodes no longer held its key when it was released"
         return False
@@ -221,10 +222,15 @@ class Lease:
         """For `Lock`: `task` is about to enter an `async with` of this lease; `on_lost` is called once if it is lost there.
 
         Raises:
-            LockLost: It is lost already: nobody would be told.
+            QuorumUnreachable: It is over already, and nobody would be told.
         """
-        if self._holding.phase is Phase.LOST:
-            raise self.lost_error()
+        if self.remaining() <= 0.0:
+            lost = self.lost_error() if self.lost else "it was released"
+            raise QuorumUnreachable(
+                f"{self.resource!r} was granted, and over again before this task came to run: {lost}",
+                resource=self.resource,
+                elapsed=self._engine.context.clock() - self._holding.since,
+            )
         self._holding.task = task
         self._holding.on_lost = on_lost
 
@@ -234,7 +240,7 @@ class Lease:
 
     @property
     def was_gone(self) -> bool:
-        """For `Lock`: True when its release found that a quorum no longer held it, or its deadline had passed by then."""
+        """For those who raise `LockLost` or answer it: it was lost, or its release found that a quorum no longer held it."""
         return self._holding.reason != ""
 
     def asked_by(self, task: asyncio.Task[object]) -> bool:

@@ -137,8 +137,7 @@ class Lock:
         """Acquire; from here to the end of the body the task is cancelled on loss (`on_lost="cancel"`).
 
         Raises:
-            LockNotAcquired: See `acquire`.
-            LockLost: It was lost again before this task came to run; the body has not begun.
+            LockNotAcquired: See `acquire`; also when it was lost again before this task came to run. The body has not begun.
 
         Safety: as `acquire`; nothing is awaited after the decision.
         """

@@ -2,8 +2,8 @@
 
 The scheme (proved in docs/fencing-proof.md): each node keeps a counter per slot of resource names. Round 1 proposes a fence
 with the acquire; a node acknowledges it by storing it, if it is above its counter. Without a quorum of acknowledgements,
-round 2 proposes one above every counter seen, to the nodes that granted. Two leases share a node that acknowledged both,
-the later one strictly above the earlier. Clocks only make one round likely; the order never depends on them.
+round 2 proposes one above every counter seen, to the nodes that granted or still may. Two leases share a node that
+acknowledged both, the later one strictly above the earlier. Clocks only make one round likely; the order never depends on them.
 """
 
 from __future__ import annotations

@@ -272,14 +272,16 @@ class Acquisition:
         attempt = self.round
         if self._second is not second or attempt is None:
             return
+        said_no = second.won
         for index, reply in enumerate(attempt.replies):
             if is_granted(reply):
+                said_no = said_no or type(second.replies[index]) is list
                 acknowledged = second.replies[index] == GRANTED
                 attempt.replies[index] = GRANTED if acknowledged else [1, self._fence]
         attempt.unfenced = 0
         attempt.yes = second.yes
-        # Nobody said no: a quorum was there and is not now, and no holder stands in the way.
-        self._decided(attempt, cut_short=not (second.won or any(type(answer) is list for answer in second.replies)))
+        # Where nobody who had granted said no, a quorum was there and is not now, and no holder stands in the way.
+        self._decided(attempt, cut_short=not said_no)
 
     def _undo(self, attempt: Round) -> None:
         self._releases.send(self._spec, attempt.token, attempt.replies, self._spec.life.ttl, self._context.clock())

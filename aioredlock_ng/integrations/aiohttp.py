@@ -199,7 +199,7 @@ class _Locks:
             raise self._unavailable(error) from error
         except LockLost as error:
             # Behind a response that has begun, another one would be taken for a part of it.
-            if lease is None or not lease.lost or request.writer.output_size > 0:
+            if lease is None or not lease.was_gone or request.writer.output_size > 0:
                 raise
             raise self._unavailable(error) from error
         finally:

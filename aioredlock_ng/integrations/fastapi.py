@@ -126,7 +126,7 @@ class LockDependency:
                 raise
             raise self._unavailable(error) from error
         except LockLost as error:
-            if lease is None or not lease.lost:
+            if lease is None or not lease.was_gone:
                 raise
             raise self._unavailable(error) from error
 

@@ -103,6 +103,20 @@ async def test_a_second_round_without_answers_leaves_no_key(rig: Rig, hung: tupl
     assert rig.clean
 
 
+async def test_a_node_that_never_granted_says_no_for_nobody(rig: Rig) -> None:
+    process = await rig.process(wall_clock=clock())
+    for server in rig.servers:
+        server.counters[slot_of(b"a")] = 2**52
+    rig.ways[2] = 2 * WAY
+    rig.occupy(b"a", on=[2])
+    acquiring = asyncio.ensure_future(process.lock("a", blocking_timeout=0).acquire())
+    await asyncio.sleep(2.5 * WAY)
+    assert process.redlock.stats().second_rounds == 1
+    rig.hang(0)
+    with pytest.raises(QuorumUnreachable):
+        await acquiring
+
+
 @pytest.mark.parametrize("rig", [5], indirect=True)
 async def test_nodes_that_hang_after_their_grant_leave_the_second_round_to_those_that_grant_late(rig: Rig) -> None:
     process = await rig.process(wall_clock=clock())

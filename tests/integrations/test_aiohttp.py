@@ -132,6 +132,19 @@ async def test_a_loss_cancels_the_handler_and_is_answered_by_503(nodes: NodeSet,
         assert (await client.post("/accounts/42")).status_code == 200
 
 
+async def test_a_loss_that_only_the_release_finds_is_answered_by_503(nodes: NodeSet) -> None:
+    async def pay(request: web.Request) -> web.Response:
+        # The event loop has no turn in between.
+        for node in nodes:
+            node.command("DEL", "account:42")
+        return web.Response(text="paid")
+
+    async with aiohttp_client(make_app(pay)) as client:
+        answer = await client.post("/accounts/42")
+    assert answer.status_code == 503
+    assert answer.json() == {"detail": "the lock was lost; what was done is uncertain"}
+
+
 @pytest.mark.parametrize("written", [b"", b"one\n"], ids=["prepared", "written"])
 async def test_a_loss_amid_a_stream_closes_the_connection_before_its_end(
     nodes: NodeSet, elsewhere: Redlock, written: bytes

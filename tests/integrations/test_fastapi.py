@@ -145,6 +145,22 @@ async def test_a_loss_that_the_endpoint_finds_itself_is_answered_by_503(nodes: N
         assert (await client.post("/orders/42")).status_code == 503
 
 
+async def test_a_loss_that_only_the_release_finds_is_answered_by_503(nodes: NodeSet) -> None:
+    app = FastAPI(lifespan=redlock_lifespan())
+
+    @app.post("/orders/{order_id}", dependencies=[Depends(lock_for("order:{order_id}"), scope="function")])
+    async def pay(order_id: str) -> str:
+        # The event loop has no turn in between.
+        for node in nodes:
+            node.command("DEL", f"order:{order_id}")
+        return "paid"
+
+    async with fastapi_client(app) as client:
+        answer = await client.post("/orders/42")
+    assert answer.status_code == 503
+    assert answer.json() == {"detail": "the lock was lost; what was done is uncertain"}
+
+
 async def test_a_loss_that_the_endpoint_swallows_is_answered_by_503(nodes: NodeSet, elsewhere: Redlock) -> None:
     app, began = FastAPI(lifespan=redlock_lifespan()), asyncio.Event()
 

@@ -154,11 +154,7 @@ class Worker:
                         limit.reschedule(None)
                     await body.run(hold, asked, how)
 
-                kept = await self._client.hold(names, how, WAIT_SECONDS, entered)
-                if not body.number:
-                    # Lost between its grant and its first step, which it then does not take.
-                    self._history.write("fail", a=asked, n=names, w=how, why="LockLost", v="")
-                elif not kept and not body.lost:
+                if not await self._client.hold(names, how, WAIT_SECONDS, entered) and not body.lost:
                     self._history.write("gone", i=body.number)
         except NotGot as error:
             self._history.write("fail", a=asked, n=names, w=how, why=error.why, v=error.votes)
