@@ -11,6 +11,8 @@ from .judgement import Finding, Judgement
 from .record import Intervals
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .record import Hold, Record
 
 __all__ = ["judge"]
@@ -32,6 +34,9 @@ IDLE: Final = 0.05
 
 GAP: Final = 200_000_000
 """Nanoseconds for which it may have been free at a time: whoever waits longer while it is free was not woken."""
+
+RELEASED: Final = NANO // 2
+"""Nanoseconds until the release of who held it or asked for it has reached the nodes that are well."""
 
 PATIENCE: Final = 22 * NANO
 """Nanoseconds after which an acquisition with a patience of 20 s has its answer, whatever hangs."""
@@ -214,11 +219,15 @@ def _success(judgement: Judgement, record: Record, unwell: Intervals, holds: dic
         if hold.asked >= record.begin and not unwell.touch(hold.asked, hold.got):
             judgement.asked_well += 1
             judgement.got_well += 1
+    about = _others(record)
     for fail in record.fails:
         if fail["a"] < record.begin or unwell.touch(fail["a"], fail["t"]):
             continue
         if fail["why"] == "held":
             judgement.held_well += 1
+            if not unwell.touch(fail["a"] - int(record.ttl * NANO), fail["t"]) and not about(fail):
+                words = f"{fail['p']}: {', '.join(fail['n'])}: held, and nobody held it or asked for it"
+                judgement.violations.append(Finding("held by nobody", fail["t"], words))
         elif record.stood_still(fail["p"], fail["a"], fail["t"]):
             judgement.stood_still += 1
         elif fail["why"] == "AcquireTimeout" and _in_line(fail, holds):
@@ -229,6 +238,32 @@ def _success(judgement: Judgement, record: Record, unwell: Intervals, holds: dic
             took = (fail["t"] - fail["a"]) / 1e6
             words = f"{fail['p']}: {', '.join(fail['n'])}: {fail['why']} {fail['v']} after {took:.0f} ms"
             judgement.violations.append(Finding("not acquired", fail["t"], words))
+
+
+def _others(record: Record) -> Callable[[dict[str, Any]], bool]:
+    """Tells whether anybody else held, or asked for, what an acquisition wanted, while it wanted it or just before."""
+    asked: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+    held: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for hold in record.holds:
+        end = hold.deadline if hold.ended is None else min(hold.ended, hold.deadline)
+        for name in hold.names:
+            held[name].append((hold.asked, end + RELEASED))
+    for line in (*record.fails, *record.cut):
+        for name in line["n"]:
+            asked[name].append((line["a"], line["t"] + RELEASED, id(line)))
+    holding = {name: Intervals(spans) for name, spans in held.items()}
+    # What they asked for is in no history.
+    killed = Intervals((at, at + int(record.ttl * NANO) + RELEASED) for at in record.killed.values())
+
+    def others(line: dict[str, Any]) -> bool:
+        begin, end = line["a"], line["t"]
+        return (
+            any(name in holding and holding[name].touch(begin, end) for name in line["n"])
+            or killed.touch(begin, end)
+            or any(a < end and t > begin and of != id(line) for name in line["n"] for a, t, of in asked[name])
+        )
+
+    return others
 
 
 def _answers(judgement: Judgement, record: Record) -> None:

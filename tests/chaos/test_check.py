@@ -306,9 +306,22 @@ def test_a_failure_of_a_process_that_stood_still_is_counted_apart(story: Story, 
 
 
 def test_finding_another_holder_is_an_answer(story: Story, tmp_path: Path) -> None:
+    story.hold("two", 80, 95)
     story.event("one", 100, "fail", a=BEGIN + 90 * MS, n=["a"], w="try", why="held", v="")
     assert story.told() == ([], [])
     assert check(tmp_path)[1].held_well == 1
+
+
+def test_two_single_attempts_may_find_each_other(story: Story) -> None:
+    for process in ("one", "two"):
+        story.event(process, 100, "fail", a=BEGIN + 90 * MS, n=["a"], w="try", why="held", v="")
+    assert story.told() == ([], [])
+
+
+def test_a_holder_that_nobody_was_is_no_answer(story: Story) -> None:
+    story.hold("two", 10, 20)
+    story.event("one", 5_100, "fail", a=BEGIN + 5_090 * MS, n=["a"], w="try", why="held", v="")
+    assert story.told() == (["held by nobody"], [])
 
 
 def test_nodes_that_forget_one_soon_after_the_other_are_a_reason(story: Story) -> None:
@@ -339,6 +352,7 @@ def test_a_deletion_after_a_loss_is_not_its_reason(story: Story) -> None:
 
 @pytest.mark.parametrize("what", ["fail", "cut"])
 def test_who_has_no_answer_when_its_patience_is_over_was_forgotten(what: str, story: Story) -> None:
+    story.hold("two", 800, 1_000)
     story.event("one", 23_000, what, a=BEGIN + 900 * MS, n=["a"], w="with", why="held", v="")
     assert story.told() == (["no answer"], [])
 
