@@ -130,7 +130,7 @@ class Lines:
         elif line.contender is contender:
             line.contender = None
             # Not at once: a thousand waiters that fail one after the other would be a thousand calls deep.
-            self._context.loop.call_soon(self._next, line)
+            self._context.loop.call_soon(self._next, line, False, contender.unreachable)
 
     def freed(self, holding: Holding, now: float) -> None:
         """A local holding is over: hand on within this tick, or stand back for other processes."""
@@ -209,9 +209,11 @@ class Lines:
             line.contender.wake()
         self._next(line, lead_first=True)
 
-    def _next(self, line: _Line, lead_first: bool = False) -> None:
+    def _next(self, line: _Line, lead_first: bool = False, unreachable: bool = False) -> None:
         if line.open and line.queue:
             line.contender, _ = line.queue.popitem(last=False)
+            # Who waited for a holder has not waited for the nodes, though its own first attempt is still to be answered.
+            line.contender.unreachable = unreachable
             line.contender.attempt(lead_first=lead_first)
 
     def _touching(self, keys: Iterable[bytes]) -> Iterator[_Line]:

@@ -9,7 +9,7 @@ from zlib import crc32
 
 import pytest
 
-from aioredlock_ng import AcquireTimeout, Lease, Lock, RedlockClosed
+from aioredlock_ng import AcquireTimeout, Lease, Lock, QuorumUnreachable, RedlockClosed
 from aioredlock_ng._engine.acquire import Acquisition
 from aioredlock_ng._engine.holding import Holding
 from aioredlock_ng._engine.round import Round
@@ -376,6 +376,27 @@ async def test_stats_tell_what_woke_the_waiters(rig: Rig) -> None:
     assert await woken_by(vacate_untold) == [False, False, False, True]
     both = await process.lock("a", "b").acquire()
     assert await woken_by(both.release) == [False, True, False, False]
+
+
+async def test_who_waited_for_a_holder_to_the_end_is_not_told_that_no_node_answers(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await process.lock("a").acquire()
+    waiting = asyncio.ensure_future(process.lock("a", blocking_timeout=0.1).acquire())
+    # Its process stands back for 1.5 ms after so long a hold; then its first attempt is on its way when its time is over.
+    await asyncio.sleep(0.1 - 3 * WAY)
+    await lease.release()
+    with pytest.raises(AcquireTimeout):
+        await waiting
+
+
+async def test_who_waited_for_one_that_reached_no_quorum_is_told_so(rig: Rig) -> None:
+    process = await rig.process()
+    rig.hang(0, 1, 2)
+    first = asyncio.ensure_future(process.lock("a", blocking_timeout=0.2).acquire())
+    second = asyncio.ensure_future(process.lock("a", blocking_timeout=0.2 + WAY).acquire())
+    for waiting in (first, second):
+        with pytest.raises(QuorumUnreachable):
+            await waiting
 
 
 async def test_locks_of_many_names_leave_no_object_behind(rig: Rig) -> None:
