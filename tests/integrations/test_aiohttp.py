@@ -133,6 +133,7 @@ async def test_a_loss_cancels_the_handler_and_is_answered_by_503(nodes: NodeSet,
 
 
 async def test_a_loss_that_only_the_release_finds_is_answered_by_503(nodes: NodeSet) -> None:
+    @locked("account:{id}")
     async def pay(request: web.Request) -> web.Response:
         # The event loop has no turn in between.
         for node in nodes:
