@@ -138,7 +138,7 @@ class Floor:
 
     def release(self, grant: Grant) -> asyncio.Future[Grant]:
         """Give a key back on all nodes; the future is done when a quorum has deleted it."""
-        return self._ask(grant, ("EVALSHA", self._release_sha, 1, *grant), None)
+        return self._ask(grant, ("EVALSHA", self._release_sha, 1, *grant))
 
     def extend(self, grants: Sequence[Grant], ttl_ms: int, answered: Callable[[object], object]) -> None:
         """Renew many leases by one command per node.
@@ -160,7 +160,9 @@ class Floor:
             if wire.transport is not None:
                 wire.transport.close()
 
-    def _ask(self, result: Grant, words: tuple[str | int, ...], future: asyncio.Future[Grant] | None) -> asyncio.Future[Grant]:
+    def _ask(
+        self, result: Grant, words: tuple[str | int, ...], future: asyncio.Future[Grant] | None = None
+    ) -> asyncio.Future[Grant]:
         future = self._loop.create_future() if future is None else future
         self._send(_pack(words), _Round(future, self._quorum, result).answer)
         return future

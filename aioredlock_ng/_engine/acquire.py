@@ -224,15 +224,15 @@ class Acquisition:
         else:
             future.set_exception(error)
 
-    def _decided(self, attempt: Round, *, cut_short: bool = False) -> None:
+    def _decided(self, attempt: Round, trouble: str = "") -> None:
         context, spec = self._context, self._spec
         if self.future.cancelled():
             # The caller was cancelled earlier in this tick, and has not come round to `give_up` yet.
             self._undo(attempt)
             self.give_up(None)
             return
-        won, life = attempt.won, spec.life
-        if won:
+        life = spec.life
+        if attempt.won:
             now = context.clock()
             if deadline_of(attempt.started, life.ttl, life.drift) - now >= life.least_validity:
                 if attempt.unfenced and spec.kind.fencing:
@@ -247,8 +247,9 @@ class Acquisition:
                 self._lines.granted(self, holding, now)
                 self.future.set_result(holding)
                 return
+            trouble = "granted so late that too little of the ttl was left"
         self._undo(attempt)
-        self._refused(attempt, too_late=won, cut_short=cut_short)
+        self._refused(attempt, trouble)
 
     def _fence_again(self, attempt: Round, now: float) -> None:
         """Round 2: a fence above every counter seen, to the nodes that granted or have not answered yet.
@@ -272,38 +273,37 @@ class Acquisition:
         attempt = self.round
         if self._second is not second or attempt is None:
             return
-        said_no = second.won
+        votes = zip(attempt.replies, second.replies, strict=True)
+        said_no = any(is_granted(reply) and type(answer) is list for reply, answer in votes)
         for index, reply in enumerate(attempt.replies):
             if is_granted(reply):
-                said_no = said_no or type(second.replies[index]) is list
                 acknowledged = second.replies[index] == GRANTED
                 attempt.replies[index] = GRANTED if acknowledged else [1, self._fence]
         attempt.unfenced = 0
         attempt.yes = second.yes
         # Where nobody who had granted said no, a quorum was there and is not now, and no holder stands in the way.
-        self._decided(attempt, cut_short=not said_no)
+        self._decided(attempt, "" if said_no else "granted, but no quorum answered to its fence")
 
     def _undo(self, attempt: Round) -> None:
         self._releases.send(self._spec, attempt.token, attempt.replies, self._spec.life.ttl, self._context.clock())
         if any(map(is_granted, attempt.replies)):
             self._lines.undone(self)
 
-    def _refused(self, attempt: Round, *, too_late: bool, cut_short: bool) -> None:
+    def _refused(self, attempt: Round, trouble: str) -> None:
+        """It has failed: by what the nodes said, or by `trouble`, which no holder is to blame for."""
         context = self._context
         context.counters.refused += 1
         counted = tally(attempt.replies, context.quorum, context.quarantine)
         if counted.quarantined:
             context.doubt()
-        reachable = counted.reachable and not too_late and not cut_short
+        reachable = counted.reachable and not trouble
         if counted.hopeless:
             self.give_up(self._error(QuorumUnreachable, "waiting does not cure what the nodes refuse"))
         elif self._blocking_timeout == 0:
             if reachable:
                 self.give_up(self._error(LockHeld, "held by another"))
             else:
-                why = "granted so late that too little of the ttl was left" if too_late else "no quorum could be asked"
-                why = "granted, but no quorum answered to its fence" if cut_short else why
-                self.give_up(self._error(QuorumUnreachable, why))
+                self.give_up(self._error(QuorumUnreachable, trouble or "no quorum could be asked"))
         elif not reachable:
             self.unreachable = True
             context.counters.unreachable += 1

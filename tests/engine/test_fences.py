@@ -12,6 +12,7 @@ from aioredlock_ng._core.fencing import SLOTS, FenceClock, slot_of
 from tests.support.rig import WAY
 
 if TYPE_CHECKING:
+    from aioredlock_ng import Lease
     from tests.support.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -53,6 +54,17 @@ async def test_a_clock_that_jumps_back_changes_no_order(rig: Rig) -> None:
     assert fences == sorted(set(fences))
 
 
+async def in_the_second_round(rig: Rig, blocking_timeout: float | None = 0.0) -> asyncio.Future[Lease]:
+    """An acquisition that was granted, with counters ahead of its clock, and has just asked again."""
+    process = await rig.process(wall_clock=clock())
+    for server in rig.servers:
+        server.counters[slot_of(b"a")] = 2**52
+    acquiring = asyncio.ensure_future(process.lock("a", blocking_timeout=blocking_timeout).acquire())
+    await asyncio.sleep(2.5 * WAY)
+    assert process.redlock.stats().second_rounds == 1
+    return acquiring
+
+
 async def test_a_second_round_that_is_not_acknowledged_fails_the_attempt(rig: Rig) -> None:
     process = await rig.process(wall_clock=clock())
     for server in rig.servers:
@@ -80,11 +92,7 @@ async def test_a_second_round_that_is_not_acknowledged_fails_the_attempt(rig: Ri
 @pytest.mark.parametrize("hung", [(0, 1, 2), (0, 2)])
 @pytest.mark.parametrize("ends", ["hang", "cut", "refuse"])
 async def test_a_second_round_without_answers_leaves_no_key(rig: Rig, hung: tuple[int, ...], ends: str) -> None:
-    process = await rig.process(wall_clock=clock())
-    for server in rig.servers:
-        server.counters[slot_of(b"a")] = 2**52
-    acquiring = asyncio.ensure_future(process.lock("a", blocking_timeout=0).acquire())
-    await asyncio.sleep(2.5 * WAY)
+    acquiring = await in_the_second_round(rig)
     if ends == "hang":
         rig.hang(*hung)
     elif ends == "cut":
@@ -94,7 +102,7 @@ async def test_a_second_round_without_answers_leaves_no_key(rig: Rig, hung: tupl
     # Not "held": there is no holder, and no quorum could be asked.
     with pytest.raises(QuorumUnreachable):
         await acquiring
-    assert process.redlock.stats().second_rounds == 1
+    assert rig.processes[0].redlock.stats().second_rounds == 1
     if ends == "cut":
         rig.connect(*hung)
     rig.resume()
@@ -104,14 +112,9 @@ async def test_a_second_round_without_answers_leaves_no_key(rig: Rig, hung: tupl
 
 
 async def test_a_node_that_never_granted_says_no_for_nobody(rig: Rig) -> None:
-    process = await rig.process(wall_clock=clock())
-    for server in rig.servers:
-        server.counters[slot_of(b"a")] = 2**52
     rig.ways[2] = 2 * WAY
     rig.occupy(b"a", on=[2])
-    acquiring = asyncio.ensure_future(process.lock("a", blocking_timeout=0).acquire())
-    await asyncio.sleep(2.5 * WAY)
-    assert process.redlock.stats().second_rounds == 1
+    acquiring = await in_the_second_round(rig)
     rig.hang(0)
     with pytest.raises(QuorumUnreachable):
         await acquiring
@@ -119,13 +122,8 @@ async def test_a_node_that_never_granted_says_no_for_nobody(rig: Rig) -> None:
 
 @pytest.mark.parametrize("rig", [5], indirect=True)
 async def test_nodes_that_hang_after_their_grant_leave_the_second_round_to_those_that_grant_late(rig: Rig) -> None:
-    process = await rig.process(wall_clock=clock())
-    for server in rig.servers:
-        server.counters[slot_of(b"a")] = 2**52
     rig.ways[3:] = [2 * WAY] * 2
-    acquiring = asyncio.ensure_future(process.lock("a", blocking_timeout=0).acquire())
-    await asyncio.sleep(2.5 * WAY)
-    assert process.redlock.stats().second_rounds == 1
+    acquiring = await in_the_second_round(rig)
     rig.hang(0, 1)
     lease = await acquiring
     assert lease.fence is not None
@@ -137,12 +135,7 @@ async def test_nodes_that_hang_after_their_grant_leave_the_second_round_to_those
 
 
 async def test_cancelled_in_the_second_round_leaves_no_key(rig: Rig) -> None:
-    process = await rig.process(wall_clock=clock())
-    for server in rig.servers:
-        server.counters[slot_of(b"a")] = 2**52
-    acquiring = asyncio.ensure_future(process.lock("a").acquire())
-    await asyncio.sleep(2.5 * WAY)
-    assert process.redlock.stats().second_rounds == 1
+    acquiring = await in_the_second_round(rig, blocking_timeout=None)
     assert not acquiring.done()
     acquiring.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -104,7 +104,7 @@ class Watch:
         self._orphans: dict[tuple[int, bytes, bytes], float] = {}
         self._stuck: list[bytes] = []
         self._abandoned: set[bytes] = set()
-        self._inside: dict[Process, list[tuple[Lease, _Tracked | None]]] = {}
+        self._inside: dict[Process, list[tuple[Lease, _Tracked]]] = {}
         slowest = max(profile.usual for row in plan.profiles for profile in row)
         self._round_trip = 2 * slowest
         # A wake-up, and some rounds against rivals.
@@ -153,6 +153,7 @@ class Watch:
             process.name, "GRANTED", name, holding.spec.resource, holding.fence, round(holding.deadline - loop.clock(), 6)
         )
         self._tracked.append(tracked)
+        self._of[holding] = tracked
         self._granted_now |= tracked.keys
         if holding.fence is not None:
             in_success = self.exclusion_promised and not self._faults.forgetting
@@ -196,36 +197,34 @@ class Watch:
 
     def got(self, lease: Lease, *, left: bool) -> None:
         """A task got a lease; `left`: it will not be released by that task."""
-        for tracked in self._tracked:
-            if tracked.holding is lease._holding:
-                tracked.owner, tracked.left = asyncio.current_task(), left
-                self._of[tracked.holding] = tracked
+        tracked = self._of[lease._holding]
+        tracked.owner, tracked.left = asyncio.current_task(), left
 
     def ended(self, process: Process, lease: Lease) -> None:
         """Its task is through with it; was it right to be told, if it was, that it had been gone before its release?"""
         holding = lease._holding
-        tracked = self._of.get(holding)
-        if tracked is None or process.dead or holding.phase is not Phase.RELEASED or not holding.reason:
+        tracked = self._of[holding]
+        if process.dead or holding.phase is not Phase.RELEASED or not holding.reason:
             return
         if self._well_on(tracked, tracked.at):
             self.found("minority", f"{tracked.name} was told that it was gone while a quorum had it: {holding.reason}")
 
     def unreachable(self, process: Process, lease: Lease, error: QuorumUnreachable) -> None:
         """A lease could not be extended or verified."""
-        tracked = next((t for t in self._tracked if t.holding is lease._holding), None)
+        tracked = self._of[lease._holding]
         asked = self._world.now - 3 * self._plan.node_timeout
-        if tracked is not None and tracked.whole_since < asked and self._well_on(tracked, min(tracked.at, asked)):
+        if tracked.whole_since < asked and self._well_on(tracked, min(tracked.at, asked)):
             self.found("minority", f"{lease.token[:6]}: {error}")
 
     def enters(self, process: Process, lease: Lease) -> None:
         """A body begins."""
-        tracked = next((t for t in self._tracked if t.holding is lease._holding), None)
+        tracked = self._of[lease._holding]
         self._inside.setdefault(process, []).append((lease, tracked))
 
     def still_inside(self, process: Process, lease: Lease) -> None:
         """It goes on."""
         for inside, tracked in self._inside.get(process, ()):
-            if inside is lease and tracked is not None:
+            if inside is lease:
                 self._update(tracked)
                 since = self._world.now - max(tracked.lost_at, process.loop.resumed_at)
                 self.found("told", inside_lost(tracked.name, since, TOLERANCE + LOOK_EVERY))
