@@ -25,6 +25,7 @@ __all__ = [
     "LeasesRenewed",
     "LockAcquired",
     "LockHandedOn",
+    "LossFound",
     "NodeAnswers",
     "NodeDegraded",
     "NodeDown",
@@ -93,14 +94,22 @@ class AcquireCancelled:
 class LeaseReleased:
     """A lease was given up by its holder; the release is on its way.
 
-    Where its answers then show that a quorum no longer held it, `release()` says False, or the end of `async with` raises
-    `LockLost`; no further event tells that. Each lease that `LockAcquired` told of ends once, as released, abandoned or lost;
-    nothing else is told to be released.
+    Where its answers then show that a quorum no longer held it, `LossFound` follows. Each lease that `LockAcquired` told of
+    ends once, as released, abandoned or lost; nothing else is told to be released.
     """
 
     resource: str
     token_prefix: str
     held_for: float
+
+
+@dataclass(frozen=True, slots=True)
+class LossFound:
+    """The answers to a release show that the lease had been lost: `release()` says False, `async with` raises `LockLost`."""
+
+    resource: str
+    token_prefix: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +221,7 @@ class LeaseLost:
 
 @dataclass(frozen=True, slots=True)
 class NodeQuarantined:
-    """A node may have forgotten locks: it grants nothing for a while. Said once per quarantine."""
+    """A node may have forgotten locks: it grants nothing for a while. Said once per connection in a quarantine."""
 
     node: str
     left: float
@@ -231,6 +240,7 @@ Event = (
     | AcquireFailed
     | AcquireCancelled
     | LeaseReleased
+    | LossFound
     | LeaseAbandoned
     | LeaseLost
     | LeasesRenewed

@@ -181,12 +181,18 @@ class Lease:
         release = engine.extender.release(holding)
         if release is None:
             return False
-        if release.open:
-            try:
+        try:
+            if release.open:
                 await release.decided()
-            except asyncio.CancelledError:
-                await _until_decided(release)
-                raise
+        except asyncio.CancelledError:
+            await _until_decided(release)
+            self._was_ours(release)
+            raise
+        return self._was_ours(release)
+
+    def _was_ours(self, release: Round) -> bool:
+        """What the answers to the release say; a loss that they show is told."""
+        engine, holding = self._engine, self._holding
         if release.won:
             return True
         # Answered, and fewer keys than were to be deleted: they were gone. Silence is no such proof, but of a node that
@@ -197,7 +203,7 @@ class Lease:
         # Behind its deadline the keys may have gone by themselves, and it was ours until then.
         if maybe >= engine.context.quorum or engine.context.clock() >= holding.deadline:
             return True
-        holding.reason = "a quorum of nodes no longer held its key when it was released"
+        engine.extender.found_lost(holding, "a quorum of nodes no longer held its key when it was released")
         return False
 
     def abandon(self) -> None:

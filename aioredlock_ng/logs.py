@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from aioredlock_ng.events import LeaseLost, NodeDegraded, NodeDown, NodeQuarantined, NodeSuspect, NodeTrusted, NodeUp
+from aioredlock_ng.events import (
+    LeaseLost,
+    LossFound,
+    NodeDegraded,
+    NodeDown,
+    NodeQuarantined,
+    NodeSuspect,
+    NodeTrusted,
+    NodeUp,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +33,8 @@ def log_event(event: Event) -> None:
         case LeaseLost():
             held_for, token = event.held_for, event.token_prefix
             _log.error("lock %r lost after %.3f s: %s (token %s…)", event.resource, held_for, event.reason, token)
+        case LossFound():
+            _log.error("lock %r was lost: %s (token %s…)", event.resource, event.reason, event.token_prefix)
         case NodeDown():
             _log.warning("node %s is down: %s", event.node, event.reason)
         case NodeSuspect():
@@ -55,4 +67,6 @@ class Sinks:
                 # A cancellation or a failed test too: raised from here, it would end a timer that other leases need.
                 if id(sink) not in self._reported:
                     self._reported.add(id(sink))
-                    _log.exception("the sink %r failed on %s; this is said once", sink, type(event).__name__)
+                    # A filter or handler of the log itself may be what fails.
+                    with suppress(Exception):
+                        _log.exception("the sink %r failed on %s; this is said once", sink, type(event).__name__)

@@ -21,7 +21,10 @@ def positive_seconds(name: str, value: object, *, zero: bool = False) -> float:
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigurationError(f"{name} must be a number of seconds, not {type(value).__name__}")
-    seconds = float(value)
+    try:
+        seconds = float(value)
+    except OverflowError:
+        seconds = math.inf
     if not math.isfinite(seconds) or seconds < 0 or (seconds == 0 and not zero):
         kind = "finite number of seconds, zero or more" if zero else "finite positive number of seconds"
         raise ConfigurationError(f"{name} must be a {kind}, got {value!r}")

@@ -90,7 +90,7 @@ class Stats:
         timeouts: Acquisitions that ended by `blocking_timeout`.
         cancelled: Acquisitions whose caller was cancelled.
         released: Leases given up by their holder.
-        lost: Leases lost.
+        lost: Leases lost, and those whose release found that they had been lost.
         renewals: Leases renewed, summed over renewals.
         renewals_failed: Renewals that no quorum confirmed in time.
         handoffs: Leases handed to the next waiter of this process within the releasing tick.

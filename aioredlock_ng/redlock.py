@@ -10,7 +10,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
-from aioredlock_ng._core.fencing import slot_of
+from aioredlock_ng._core.fencing import LATEST_US, slot_of
 from aioredlock_ng._core.inspection import lock_info
 from aioredlock_ng._core.keys import MAX_NAMES, KeyFormat, resource_name
 from aioredlock_ng._core.owners import owner_key
@@ -155,13 +155,17 @@ class Redlock:
             Itself.
 
         Raises:
-            ConfigurationError: Two nodes are the same server.
+            ConfigurationError: Two nodes are the same server, or `wall_clock` tells no time of this age.
             RedlockClosed: It is open already.
 
         Safety: cancelled, everything is closed again.
         """
         if self._engine is not None:
             raise RedlockClosed("this Redlock is open already")
+        if not 0 <= (wall_us := self._wall_us()) < LATEST_US:
+            raise ConfigurationError(
+                f"wall_clock must tell seconds since 1970, from 0 to {LATEST_US / 1e6:g}; it tells {wall_us / 1e6:g}"
+            )
         rng = self._rng
         outbox = Outbox(asyncio.get_running_loop(), self._clock, self._run_id if self._kind.vouch else b"")
         timeout = self._options.connect_timeout
@@ -170,7 +174,7 @@ class Redlock:
         engine = self._engine = Engine(
             Fleet(self._nodes, outbox),
             self._options,
-            log_event if tell is None else Sinks((log_event, tell)),
+            Sinks((log_event,) if tell is None else (log_event, tell)),
             tell=tell,
             clock=self._clock,
             wall_us=self._wall_us,
@@ -304,12 +308,16 @@ class Redlock:
         replies = await self._poll(name, self._kind.inspecting((key,), labels) if labels else plain, plain)
         return lock_info(resource_name((name,)), [node.address for node in self._nodes], replies)
 
-    async def force_release(self, name: str | bytes) -> int:
+    async def force_release(self, name: str | bytes, *, token: str | None = None) -> int:
         """Take the lock from whoever holds it; its holder loses it. An operator's last resort.
 
         Looks first, and deletes the keys of the token that has a majority of nodes. Where none has, waits for a little more
         than two node timeouts and deletes what is still there: an attempt under way without a majority is not hit, if its
         `node_timeout` is no longer than this manager's.
+
+        Args:
+            name: The lock.
+            token: Only from the holder with this token, as `inspect` told it; None: from whoever holds it.
 
         Returns:
             On how many nodes a key was deleted.
@@ -325,8 +333,9 @@ class Redlock:
         # The servers tell everybody but us (NOLOOP): a holder or a waiter of our own must not be the last to know.
         changed: Iterable[int] = range(len(self._nodes))
         try:
+            only = None if token is None else token.encode()
             ask = partial(self._poll, name, mistyped=True)
-            replies = await force_release(engine.context, ask, self._kind, key, slot_of(key))
+            replies = await force_release(engine.context, ask, self._kind, key, slot_of(key), only)
             changed = [index for index, reply in enumerate(replies) if type(reply) is int and reply]
         finally:
             for index in changed:

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from zlib import crc32
 
-__all__ = ["SLOTS", "FenceClock", "slot_of"]
+__all__ = ["LATEST_US", "SLOTS", "FenceClock", "slot_of"]
+
+LATEST_US = 8 * 10**15
+"""Microseconds since 1970 (in 2223): beyond 2**53 a double, and so Lua, cannot tell a number from the next."""
 
 SLOTS = 16_384
 """Counters per node: bounded memory, nothing to clean. Two resources in one slot cost a second round, never safety."""
@@ -62,5 +65,6 @@ class FenceClock:
         took = max(0, answered_us - proposed_us)
         self._fastest[node] = fastest = min(took, self._fastest.get(node, took))
         ahead = counter + 1 - proposed_us - (took - fastest)
-        if ahead > self.offset:
+        # What no clock shows is not learned: it would be carried to every counter that is met.
+        if self.offset < ahead and counter < LATEST_US:
             self.offset = ahead

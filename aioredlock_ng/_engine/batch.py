@@ -16,10 +16,24 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.holding import Holding
     from aioredlock_ng._scripts import Command
 
-__all__ = ["BATCH", "Batch"]
+__all__ = ["BATCH", "Batch", "parts"]
 
 BATCH = 128
-"""Leases per command: a server is busy with it for less than a millisecond."""
+"""Keys per command, or those of one lease: a server is busy with it for less than a millisecond."""
+
+
+def parts(holdings: Sequence[Holding]) -> Iterator[list[Holding]]:
+    """As many together as one command takes."""
+    part: list[Holding] = []
+    keys = 0
+    for holding in holdings:
+        keys += len(holding.spec.keys)
+        if part and keys > BATCH:
+            yield part
+            part, keys = [], len(holding.spec.keys)
+        part.append(holding)
+    if part:
+        yield part
 
 
 class Batch:

@@ -7,12 +7,12 @@ from typing import Final
 
 __all__ = ["boottime", "wall_us"]
 
-_CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 def boottime() -> float:
     """Seconds that go on during suspend, as the servers' expiry does; monotonic time where the system has no such clock."""
-    return time.clock_gettime(_CLOCK)
+    return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
 
 
 def wall_us() -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
+from math import inf
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
@@ -13,6 +13,7 @@ from aioredlock_ng._engine.acquire import Acquisition
 from aioredlock_ng._engine.cleanup import Releases, outlast_cancellation
 from aioredlock_ng._engine.context import Context, Expiring
 from aioredlock_ng._engine.extender import Extender
+from aioredlock_ng._engine.forks import lets_go_in_children
 from aioredlock_ng._engine.guard import Guard
 from aioredlock_ng._engine.labels import Labels
 from aioredlock_ng._engine.notes import Notes
@@ -70,8 +71,7 @@ class Engine:
         run_id: bytes,
     ) -> None:
         loop = asyncio.get_running_loop()
-        self._pid = os.getpid()
-        self._closed = False
+        self._closed = self._forked = False
         self._past_the_lines: set[Acquisition] = set()
         self._run_ids: dict[int, str] = {}
         # What nearly every vote is, made once: making five would take longer than all else about an event.
@@ -104,6 +104,7 @@ class Engine:
         self._twins = Twins(self.context)
         self._releases = Releases(self.context)
         self.extender = Extender(self.context, self._releases, self.lines)
+        lets_go_in_children(self)
 
     async def open(self) -> None:
         """Start connecting to all nodes; returns once each has been tried, or a quorum is up and the rest is slow.
@@ -129,7 +130,7 @@ class Engine:
             for first_try in first_tries:
                 first_try.cancel()
         if probes := self._twins.probes():
-            await asyncio.wait(probes)
+            await asyncio.wait(probes, timeout=3 * context.options.node_timeout)
         if self.guard is not None:
             await self.guard.settle(3 * context.options.node_timeout)
 
@@ -139,23 +140,19 @@ class Engine:
         Raises:
             RedlockClosed: Closed, another event loop, or a forked process.
         """
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            loop = None
-        if loop is not self.context.loop:
-            if os.getpid() != self._pid:
-                raise RedlockClosed(
-                    "this Redlock was opened before a fork: its connections belong to the parent process; open one here"
-                )
+        if self._forked:
+            raise RedlockClosed(
+                "this Redlock was opened before a fork: its connections belong to the parent process; open one here"
+            )
+        if not self.on_loop():
             raise RedlockClosed("this Redlock belongs to another event loop; open one in each loop that uses locks")
         if self._closed:
             raise RedlockClosed("this Redlock is closed; open a new one")
 
     def on_loop(self) -> bool:
-        """True on the event loop that this belongs to, False in other threads."""
+        """True on the event loop that this belongs to, False in other threads and in a forked child."""
         try:
-            return asyncio.get_running_loop() is self.context.loop
+            return asyncio.get_running_loop() is self.context.loop and not self._forked
         except RuntimeError:
             return False
 
@@ -263,6 +260,22 @@ class Engine:
         finally:
             self.context.timeouts.stop()
 
+    def disown(self) -> None:
+        """In a forked child: everything here is the parent's, whose releases are not heard of, and nothing of it is touched.
+
+        Neither by a loop that goes on in the child: it would answer for the parent, and release what that holds.
+        """
+        self._forked = self._closed = True
+        for holding in self.extender.holdings:
+            holding.deadline, holding.reason = -inf, "it belongs to the process before the fork"
+        self.extender.close()
+        self.context.timeouts.stop()
+        for node in self.context.fleet.nodes:
+            node.disown()
+        self._twins.stop()
+        if self.guard is not None:
+            self.guard.stop()
+
     def invalidated(self, index: int, keys: list[bytes] | None) -> None:
         """See `NodeListener.invalidated`."""
         if not self._closed:
@@ -291,6 +304,8 @@ class Engine:
             if run_id and known == run_id and other != index:
                 return self.context.fleet.nodes[other].address
         self._run_ids[index] = run_id
+        if self.guard is not None:
+            self.guard.greeted(index)
         return ""
 
     def present(self, index: int, is_present: bool) -> None:

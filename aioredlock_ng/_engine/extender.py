@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.validity import RETRY_SHARE, SILENT_SHARE, deadline_of, renew_at, ttl_ms
-from aioredlock_ng._engine.batch import BATCH, Batch
+from aioredlock_ng._engine.batch import Batch, parts
 from aioredlock_ng._engine.repair import Repairs
 from aioredlock_ng._engine.watcher import Watcher
 from aioredlock_ng._engine.wheel import Wheel
 from aioredlock_ng._scripts import Command
-from aioredlock_ng.events import LeaseAbandoned, LeaseLost, LeaseReleased, LeasesRenewed, RenewalFailed
+from aioredlock_ng.events import LeaseAbandoned, LeaseLost, LeaseReleased, LeasesRenewed, LossFound, RenewalFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,6 +94,13 @@ class Extender:
             on_lost()
         if holding.told:
             self.tell_over(holding)
+
+    def found_lost(self, holding: Holding, reason: str) -> None:
+        """The answers to its release say that it was lost before."""
+        holding.reason = reason
+        self._context.counters.lost += 1
+        if holding.told:
+            self._context.emit(LossFound(holding.spec.resource, holding.token_prefix, reason))
 
     def tell_over(self, holding: Holding) -> None:
         """To everybody who listens: what a caller was given is lost or abandoned."""
@@ -255,9 +262,9 @@ class Extender:
             if holding.phase is Phase.HELD:
                 self._schedule(holding)
         for ttl, alike in due.items():
-            for start in range(0, len(alike), BATCH):
-                if part := [holding for holding in alike[start : start + BATCH] if holding.phase is Phase.HELD]:
-                    self.renew(part, ttl)
+            for part in parts(alike):
+                if held := [holding for holding in part if holding.phase is Phase.HELD]:
+                    self.renew(held, ttl)
 
     def _watch_deadline(self, holding: Holding) -> None:
         """An exact timer: the wheel may be a slot early, and a loss must not be."""

@@ -28,6 +28,7 @@ async def force_release(
     kind: LockKind,
     key: bytes,
     slot: bytes,
+    only: bytes | None = None,
 ) -> list[Reply]:
     """Delete a lock's key by the token of who holds it.
 
@@ -43,6 +44,7 @@ async def force_release(
         kind: Which scripts.
         key: The lock's key.
         slot: Its fence counter.
+        only: The token that may be deleted; None: whatever is there.
 
     Returns:
         What each node answered: how many keys it deleted.
@@ -55,6 +57,11 @@ async def force_release(
     if seen and not tokens:
         await asyncio.sleep(_LONGEST_ATTEMPT * context.patience)
         tokens = seen.keys() & set(_tokens(await ask(look)))
+    if only is not None:
+        if only not in tokens:
+            # Not even the counters are raised: whoever came after may need to repair its keys.
+            return [0] * len(context.fleet.nodes)
+        tokens = {only}
     fence = context.fences.propose(context.wall_us())
     return await ask(kind.force_releasing((key,), (slot,), fence, tuple(tokens)))
 

@@ -68,6 +68,10 @@ class Guard:
         self._hint.set()
         self.doubt()
 
+    def greeted(self, index: int) -> None:
+        """There is a new connection to a node: its quarantine, if it is in one, is told once more."""
+        self._quarantined.discard(index)
+
     async def settle(self, within: float) -> None:
         """All nodes were tried: begin, and wait until each is trusted or has to wait; `within` seconds at most."""
         self._stopped = False

@@ -5,6 +5,7 @@ Servers that tell their run_id are compared when they are connected (`Engine.ide
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.keys import OWN_KEYS
@@ -13,8 +14,6 @@ from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import MUTEX
 
 if TYPE_CHECKING:
-    import asyncio
-
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
 
@@ -23,6 +22,9 @@ __all__ = ["Twins"]
 PROBE_TTL = 10.0
 """Seconds that a probe key lives where it cannot be deleted."""
 
+AGAIN = 1.0
+"""Seconds until a probe that could not be written is tried again."""
+
 
 class Twins:
     """Runs the probes."""
@@ -30,12 +32,16 @@ class Twins:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._probes: dict[int, asyncio.Task[None]] = {}
+        self._again: set[int] = set()
 
     def suspect(self, index: int) -> None:
         """Node `index` is connected, and hides its run_id."""
-        if index not in self._probes:
+        if index in self._probes:
+            # What the probe under way finds is of the connection before.
+            self._again.add(index)
+        else:
             name = f"aioredlock_ng identity of {self._context.fleet.nodes[index].address}"
-            self._probes[index] = self._context.loop.create_task(self._probe(index), name=name)
+            self._probes[index] = self._context.loop.create_task(self._tell_apart(index), name=name)
 
     def probes(self) -> list[asyncio.Task[None]]:
         """The probes under way."""
@@ -46,24 +52,38 @@ class Twins:
         for probe in self._probes.values():
             probe.cancel()
 
-    async def _probe(self, index: int) -> None:
+    async def _tell_apart(self, index: int) -> None:
         try:
-            token = self._context.new_token()
-            key = OWN_KEYS + b"probe:" + token
-            mark = (token, b"%d" % (PROBE_TTL * 1000))
-            if (await self._ask(Command(MUTEX.acquire, (key,), mark), [index]))[index] != 1:
-                return
-            nodes = self._context.fleet.nodes
-            others = [other for other in range(len(nodes)) if other != index]
-            seen = await self._ask(Command(MUTEX.inspect, (key,)), others)
-            await self._ask(Command(MUTEX.release, (key,), (token,), self._context.clock() + PROBE_TTL), [index])
-            for other in others:
-                answer = seen[other]
-                if type(answer) is list and answer[0][1] == token:
-                    nodes[index].refuse(f"{nodes[index].address} and {nodes[other].address} are the same server")
-                    return
+            while True:
+                self._again.discard(index)
+                told = await self._probe(index)
+                if index not in self._again:
+                    # One that goes away is probed when it is back.
+                    if told or not self._context.fleet.nodes[index].ready:
+                        return
+                    await asyncio.sleep(AGAIN)
         finally:
             del self._probes[index]
+
+    async def _probe(self, index: int) -> bool:
+        """Look whether what is written to one node is on another; False when it could not be written."""
+        token = self._context.new_token()
+        key = OWN_KEYS + b"probe:" + token
+        mark = (token, b"%d" % (PROBE_TTL * 1000))
+        if (await self._ask(Command(MUTEX.acquire, (key,), mark), [index]))[index] != 1:
+            return False
+        nodes = self._context.fleet.nodes
+        others = [other for other in range(len(nodes)) if other != index]
+        seen = await self._ask(Command(MUTEX.inspect, (key,)), others)
+        await self._ask(Command(MUTEX.release, (key,), (token,), self._context.clock() + PROBE_TTL), [index])
+        for other in others:
+            answer = seen[other]
+            if type(answer) is list and answer[0][1] == token:
+                # Where both find it out, both refuse the same one.
+                first, second = nodes[min(index, other)], nodes[max(index, other)]
+                second.refuse(f"{second.address} and {first.address} are the same server")
+                break
+        return True
 
     async def _ask(self, command: Command, indexes: list[int]) -> list[Reply]:
         round_ = Round(self._context, command, -1, 1, self._context.clock())

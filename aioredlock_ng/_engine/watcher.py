@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
-from aioredlock_ng._engine.batch import BATCH, Batch
+from aioredlock_ng._engine.batch import Batch, parts
 from aioredlock_ng.events import NodeDegraded
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ class Watcher:
 
     def watch(self, holdings: Sequence[Holding], *, label: bool = True) -> None:
         """Begin to watch, or look again: read the keys on all nodes, and write their labels unless told not to."""
-        for start in range(0, len(holdings), BATCH):
-            part = holdings[start : start + BATCH]
+        for part in parts(holdings):
             for holding in part:
                 holding.watched = True
                 holding.changed_on = 0

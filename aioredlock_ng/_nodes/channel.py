@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import re
+import socket
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +34,9 @@ MAX_PENDING = 65_536
 _RECEIVE_BUFFER = 65_536
 
 _MORE = object()
+
+_READONLY = re.compile(r"(ERR Error running script .*|@user_script: ?\d+: )?-?READONLY ")
+"""A replica's refusal, as it is and as Redis 6.2 words it for scripts."""
 
 _Push = hiredis.PushNotification
 
@@ -110,6 +116,17 @@ class Channel(asyncio.BufferedProtocol):
                 self._opened.abort()
         await asyncio.wait([self._lost], timeout=within)
 
+    def disown(self) -> None:
+        """In a forked child: put a socket that is at its end in the place of the parent's.
+
+        Closing it would not do: a loop that goes on in the child has it registered, and would read the parent's answers.
+        """
+        sock = self._opened.get_extra_info("socket")
+        if sock is not None and sock.fileno() >= 0:
+            end, other = socket.socketpair()
+            with end, other:
+                os.dup2(end.fileno(), sock.fileno(), inheritable=False)
+
     def ask(self, sink: Sink) -> None:
         """Queue what `sink` asks; the answer, or the loss of the connection, goes there."""
         self.ask_raw(sink.command.packed, sink)
@@ -151,9 +168,13 @@ class Channel(asyncio.BufferedProtocol):
             self._outbox.loop.call_later(self._patience, self._look_again, oldest)
 
     def _look_again(self, oldest: Sink) -> None:
-        """Only an answer that does not come while this process is reading is a server's fault, and not our own stall."""
+        """Only an answer that does not come while this process is reading is a server's fault, and not our own stall.
+
+        But a backlog that stays is too much, whoever's fault it is.
+        """
         self._doubted = False
-        if self._transport is not None and self._waiting and self._waiting[0] is oldest:
+        waiting = self._waiting
+        if self._transport is not None and waiting and (waiting[0] is oldest or len(waiting) > MAX_PENDING):
             self.silent = True
             self._on_silent(True)
 
@@ -198,7 +219,7 @@ class Channel(asyncio.BufferedProtocol):
         if sink.command.owed_until is not None:
             self._on_release_refused(sink.command)
         sink.deliver(self._index, refusal)
-        if words.startswith("READONLY"):
+        if _READONLY.match(words):
             # A primary was demoted: connecting anew asks DNS or the Sentinels where it is now.
             self.close(words)
             return False

@@ -11,7 +11,7 @@ import asyncio
 import inspect
 import socket
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import redis.asyncio as aredis
 from redis import exceptions as redis_errors
@@ -113,7 +113,7 @@ class Connector:
                     f"node {_without_secrets(node)!r} is no URL of a Redis server; use redis://, rediss:// or unix://"
                 )
             try:
-                parts = urlsplit(node)
+                parts = _split(node)
                 # redis-py takes the one for localhost and the other for database 0.
                 if parts.scheme == "unix" and not parts.path:
                     raise ValueError("it names no socket; write unix:///path/of/the/socket")
@@ -182,6 +182,14 @@ class Connector:
         return wire
 
 
+def _split(url: str) -> SplitResult:
+    """Split a URL, in words that quote nothing of it: what Python's own show may be of a password."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        raise ValueError("it cannot be read as a URL; percent-encode user name and password") from None
+
+
 def _watch_for_partitions(sock: Any) -> None:
     """Let the kernel notice a peer that is gone without a word; a hung server keeps acknowledging and stays."""
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
@@ -220,7 +228,8 @@ def _without_secrets(url: str) -> str:
     """Scheme and place; not even the place where an "@" behind a "?" leaves open what is part of a password."""
     scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
     place, _, query = rest.partition("?")
-    shown = "…" if "@" in query else place.rpartition("@")[2]
+    # What follows a comma is another product's way to give settings, a password among them.
+    shown = "…" if "@" in query else place.rpartition("@")[2].partition(",")[0]
     return f"{scheme}{separator}{shown}"[:80]
 
 

@@ -102,6 +102,9 @@ class MemoryNode:
         self._refused = reason
         self.disconnect()
 
+    def disown(self) -> None:
+        """See `Node.disown`: a copy of the server is the child's own."""
+
     def state(self) -> NodeState:
         """See `Node.state`."""
         return NodeState(

@@ -144,6 +144,14 @@ class RedisNode:
             self._channel.close(reason)
         self._down(reason, refused=True)
 
+    def disown(self) -> None:
+        """See `Node.disown`."""
+        if self._channel is not None:
+            self._channel.disown()
+        for task in (self._task, self._probe):
+            if task is not None:
+                task.cancel()
+
     def state(self) -> NodeState:
         """See `Node.state`."""
         channel = self._channel
@@ -280,7 +288,7 @@ class RedisNode:
             self._unsent = Unsent(f"suspect, no answer for {self._patience:g} s or more")
             self._listener.emit(NodeSuspect(self.address, self._patience))
             if self._probe is None:
-                self._probe = asyncio.create_task(self._replace_dead(channel), name=f"aioredlock_ng probe {self.address}")
+                self._probe = asyncio.create_task(self._replace_dead(), name=f"aioredlock_ng probe {self.address}")
             self._listener.invalidated(self._index, None)
         else:
             self._use(self._channel)
@@ -288,7 +296,7 @@ class RedisNode:
             self._listener.emit(NodeAnswers(self.address))
             self._listener.invalidated(self._index, None)
 
-    async def _replace_dead(self, channel: Channel) -> None:
+    async def _replace_dead(self) -> None:
         """Give up a silent connection once the server answers on another: then it is dead, and not the server hung.
 
         A hung server keeps its connection, for what was queued there must be executed in its order.
@@ -296,7 +304,8 @@ class RedisNode:
         try:
             while True:
                 await asyncio.sleep(PROBE_EVERY)
-                if channel is not self._channel or not channel.silent:
+                channel = self._channel
+                if channel is None or not channel.silent:
                     return
                 try:
                     wire = await self._connector.connect(self._connect_timeout)

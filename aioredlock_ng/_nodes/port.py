@@ -105,5 +105,8 @@ class Node(Protocol):
     async def aclose(self, within: float) -> None:
         """Wait for the answers under way, `within` seconds at most and not for a silent server, and disconnect."""
 
+    def disown(self) -> None:
+        """In a forked child: let go of everything without a word to the server; the connection is the parent's."""
+
     def state(self) -> NodeState:
         """Health now."""

@@ -37,6 +37,7 @@ class Child:
         parent = os.getpid()
         # Inherited as ignored, it would have the kernel throw the exit status away.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _occupy_standard_streams()
         behind, self._gate = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
@@ -70,6 +71,16 @@ class Child:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
+    def has_group(self) -> bool:
+        """Whether anybody is in its group, itself included."""
+        try:
+            os.killpg(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass
+        return True
+
     def poll(self) -> int | None:
         """What has become of it since the last call, as `os.waitpid` tells: ended or stopped; None: nothing."""
         pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
@@ -86,6 +97,13 @@ class Child:
             os.write(self._leash, b".")
         os.close(self._leash)
         os.waitpid(self._guardian, 0)
+
+
+def _occupy_standard_streams() -> None:
+    """Where one of them is closed, no pipe of ours may become it; what is opened here is closed again for the command."""
+    while (there := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(there)
 
 
 def _become(command: Sequence[str], gate: int, parent: int) -> NoReturn:

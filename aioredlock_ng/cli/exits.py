@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -30,9 +30,11 @@ LOST: Final = 75
 
 
 def say(command: str, words: str) -> None:
-    """Tell the user one thing, on one line of standard error."""
-    sys.stderr.write(f"aioredlock-ng {command}: {' '.join(words.split())}\n")
-    sys.stderr.flush()
+    """Tell the user one thing, on one line of standard error; nobody may be there to read it."""
+    # Closed from the start, it is None; the exit status must not depend on it.
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"aioredlock-ng {command}: {' '.join(words.split())}\n")
+        sys.stderr.flush()
 
 
 @contextmanager

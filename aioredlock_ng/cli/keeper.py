@@ -31,6 +31,13 @@ _NOTICE_AFTER: Final = 1.0
 """Seconds without a majority of nodes after which people are told why nothing happens."""
 
 
+_LOOK: Final = 0.01
+"""Seconds between looks at a group whose first process has ended: nobody tells of the others."""
+
+_KILLED_WITHIN: Final = 1.0
+"""Seconds for which the killed are waited for: where nobody reaps them, as in some containers, they stay."""
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """What the user wants besides the lock.
@@ -38,7 +45,7 @@ class Job:
     Attributes:
         conflict_code: Exit status when another holds the lock.
         lost_code: Exit status when the lock was lost.
-        grace: Seconds between SIGTERM and SIGKILL on loss.
+        grace: Seconds between SIGTERM and SIGKILL: on loss, and for who is left when the child itself has ended.
     """
 
     conflict_code: int
@@ -79,6 +86,8 @@ class Keeper:
         task = asyncio.current_task()
         assert task is not None
         loop.add_signal_handler(signal.SIGCHLD, self._child_changed)
+        # It may have been killed before.
+        self._child_changed()
         for number in (*_TO_THE_GROUP, *_TO_THE_CHILD):
             # What is ignored from the start (nohup, a job of a script in the background) stays so, here and in the child.
             if signal.getsignal(number) is not signal.SIG_IGN:
@@ -115,27 +124,37 @@ class Keeper:
         lost = asyncio.ensure_future(lease.wait_lost())
         try:
             await asyncio.wait((self._over, lost), return_when=asyncio.FIRST_COMPLETED)
-            if self._over.done() and await lease.release():
-                return self._status(self._over.result())
             ended = "had ended already" if self._over.done() else "was ended"
         finally:
             lost.cancel()
-            # Before anything is written: whoever does not read our errors must not keep the child alive.
+            # Before anything is written: whoever does not read our errors must not keep the child alive. And before the
+            # release: nobody of its group works on beside the next holder.
             await self._end()
+        if await lease.release():
+            return self._status(self._over.result())
         self._terminal.take()
         say("run", f"{lease.lost_error()}; the command {ended}")
         return self._job.lost_code
 
     async def _end(self) -> None:
-        """Leave nobody of the child's group who works without the lock; nothing to do after a child that ended by itself."""
-        if self._over.done():
+        """Leave nobody of the child's group who works without the lock."""
+        if self._over.done() and not self._child.has_group():
             return
         self._child.signal_group(signal.SIGTERM)
         self._child.signal_group(signal.SIGCONT)
-        await asyncio.wait((self._over,), timeout=self._job.grace)
-        # Also when the child itself has ended: what it left behind has had its time too.
+        await self._group_ends(self._job.grace)
         self._child.signal_group(signal.SIGKILL)
         await self._over
+        await self._group_ends(_KILLED_WITHIN)
+
+    async def _group_ends(self, within: float) -> None:
+        """Return when nobody is left of the child's group, or after so many seconds."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + within
+        await asyncio.wait((self._over,), timeout=within)
+        # A process is told of its own children only: the others of the group must be looked at.
+        while self._child.has_group() and (left := end - loop.time()) > 0:  # noqa: ASYNC110
+            await asyncio.sleep(min(_LOOK, left))
 
     def _status(self, status: int) -> int:
         if not os.WIFSIGNALED(status):

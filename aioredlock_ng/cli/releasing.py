@@ -27,25 +27,33 @@ def release(
     node_timeout: NodeTimeoutOption = None,
     key_format: KeyFormatOption = None,
 ) -> None:
-    """Take a lock from whoever holds it: an operator's last resort.
+    """Take a lock from its holder: an operator's last resort.
+
+    Without --yes it is taken from the holder that the question named, and from nobody who came after.
 
     The holder loses the lock: it is told at once if it is this library, and by its next renewal otherwise. Until then it may
     still be at work.
 
-    The exit status is 0 when the lock is free now, though it was before, 1 when you said no, 69 when no majority of the
-    nodes answered, 2 when the command line or a setting is wrong.
+    The exit status is 0 when the lock is free now, though it was before, 1 when you said no or its holder ended meanwhile, 69
+    when no majority of the nodes answered, 2 when the command line or a setting is wrong.
     """
     if not force:
         say("release", "only its holder can release a lock; --force takes it from whoever holds it, who may still be at work")
         raise typer.Exit(USAGE)
     with reported("release"), Interruption() as interruption:
         redlock = manager(node, node_timeout=node_timeout, key_format=key_format)
-        if not yes:
-            info = interruption.run(_inspect(redlock, name_of(name)))
-            if info.token is not None and not _confirmed(info):
+        info = None if yes else interruption.run(_inspect(redlock, name_of(name)))
+        deleted = 0
+        if info is None:
+            deleted = interruption.run(_release(redlock, name_of(name), None))
+        elif info.token is not None:
+            if not _confirmed(info):
                 say("release", "nothing was done")
                 raise typer.Exit(HELD)
-        deleted = interruption.run(_release(redlock, name_of(name)))
+            deleted = interruption.run(_release(redlock, name_of(name), info.token))
+            if not deleted:
+                say("release", "its holder ended before you answered; whoever came after was left alone")
+                raise typer.Exit(HELD)
     if as_json:
         print_json({"resource": name, "deleted": deleted, "total": len(redlock.nodes)})
     else:
@@ -70,6 +78,6 @@ async def _inspect(redlock: Redlock, name: str | bytes) -> LockInfo:
         return await redlock.inspect(name)
 
 
-async def _release(redlock: Redlock, name: str | bytes) -> int:
+async def _release(redlock: Redlock, name: str | bytes, token: str | None) -> int:
     async with redlock:
-        return await redlock.force_release(name)
+        return await redlock.force_release(name, token=token)

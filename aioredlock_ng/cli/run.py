@@ -40,7 +40,7 @@ def run(
         ),
     ] = None,
     grace: Annotated[
-        float, typer.Option(min=0, metavar="SECS", help="When the lock is lost: from SIGTERM to the child's group to SIGKILL.")
+        float, typer.Option(min=0, metavar="SECS", help="From SIGTERM to SIGKILL: on loss, and for who is left in the group.")
     ] = 5.0,
     lost_code: Annotated[int, typer.Option(min=0, max=255, help="Exit status when the lock was lost.")] = LOST,
     owner: Annotated[

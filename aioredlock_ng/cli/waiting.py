@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from aioredlock_ng import QuorumUnreachable
 from aioredlock_ng._core.quorum import quorum_of
 
 from .demo.interruption import Interruption
@@ -28,6 +30,9 @@ _TRACKED_LOOK = 2.0
 _UNTRACKED_LOOK = 0.5
 """The like where they do not tell."""
 
+_PATIENCE = 30.0
+"""Seconds without a majority of the nodes after which it ends, once there was one."""
+
 _EXPIRY_MARGIN = 0.005
 """Seconds after which a key that should have expired has."""
 
@@ -47,8 +52,8 @@ def wait(
 ) -> None:
     """Wait until a lock is free, without taking it; somebody else may have it a moment later.
 
-    The exit status is 0 when it is free, 1 (-E) when it is still held after -w, 69 when no majority of the nodes answered,
-    2 when the command line or a setting is wrong.
+    The exit status is 0 when it is free, 1 (-E) when it is still held after -w, 69 when no majority of the nodes answered
+    (later than at first: for half a minute), 2 when the command line or a setting is wrong.
     """
     with reported("wait"), Interruption() as interruption:
         given = {"node_timeout": node_timeout, "key_format": key_format, "recovery_guard": "none"}
@@ -65,23 +70,28 @@ async def _wait(redlock: Redlock, name: str | bytes, key: bytes, seconds: float 
     loop = asyncio.get_running_loop()
     async with redlock:
         end = float("inf") if seconds is None else loop.time() + seconds
-        onlooker = _Onlooker(key)
+        info, seen, onlooker = None, loop.time(), _Onlooker(key)
         redlock.engine().lines.join(onlooker)
         try:
             while True:
                 onlooker.changes.clear()
-                # It reads the keys, which leaves them tracked on every connection: no change from here on is missed.
-                info = await redlock.inspect(name)
-                left = end - loop.time()
-                if not info.held or left <= 0:
-                    return info
+                try:
+                    # It reads the keys, which leaves them tracked on every connection: no change from here on is missed.
+                    info = await redlock.inspect(name)
+                except QuorumUnreachable:
+                    # Never seen yet, or for too long: said. A majority that was away for a moment is asked again.
+                    if info is None or loop.time() >= min(end, seen + _PATIENCE):
+                        raise
+                    expected = _UNTRACKED_LOOK
+                else:
+                    seen, expected = loop.time(), info.remaining + _EXPIRY_MARGIN
+                    if not info.held or seen >= end:
+                        return info
                 tracked = sum(node.tracking for node in redlock.nodes) >= quorum_of(info.total)
                 look = _TRACKED_LOOK if tracked else _UNTRACKED_LOOK
-                try:
-                    async with asyncio.timeout(min(look, left, info.remaining + _EXPIRY_MARGIN)):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(min(look, end - loop.time(), expected)):
                         await onlooker.changes.wait()
-                except TimeoutError:
-                    pass
         finally:
             redlock.engine().lines.leave(onlooker)
 

@@ -94,10 +94,10 @@ def _node_of(connection: Any) -> Redis:
 
 
 def _from_url(url: str) -> Redis:
-    parts = urlsplit(url)
-    query = dict(parse_qsl(parts.query))
-    settings = {"password": parts.password or query.get("password"), "ssl": query.get("ssl") == "true"}
     try:
+        parts = urlsplit(url)
+        query = dict(parse_qsl(parts.query))
+        settings = {"password": parts.password or query.get("password"), "ssl": query.get("ssl") == "true"}
         match parts.scheme:
             case "":
                 return _client({"path": url}, {})

@@ -46,6 +46,9 @@ class NodeStates:
             self._quarantined.discard(node)
         else:
             self._reached[node] = _REACHED[type(event)]
+            if isinstance(event, NodeUp):
+                # Whoever connects to it says again if it is in quarantine; who said so before may be gone.
+                self._quarantined.discard(node)
         return Change(node, before, self._of(node) or "up")
 
     def _of(self, node: str) -> State | None:

@@ -15,6 +15,7 @@ from aioredlock_ng.events import (
     LeasesRenewed,
     LockAcquired,
     LockHandedOn,
+    LossFound,
     NodeAnswers,
     NodeDown,
     NodeQuarantined,
@@ -79,7 +80,7 @@ class OpenTelemetrySink:
         self._failures = counter("acquire.failures", "{failure}", "Callers that were given an error instead of a lease.")
         self._cancellations = counter("acquire.cancellations", "{cancellation}", "Callers cancelled while they waited.")
         self._hold = histogram("lease.hold", "From the beginning of a lease to its end, however it ends.", HOLDS)
-        self._lost = counter("leases.lost", "{lease}", "Leases that ended without being released.")
+        self._lost = counter("leases.lost", "{lease}", "Leases that ended without being released, or were gone when they were.")
         self._held = meter.create_up_down_counter(_PREFIX + "leases.held", "{lease}", "Leases held now.")
         self._round = histogram("renewal.round", "One question that renewed leases, to the deciding answer.", ROUNDS)
         self._renewed = counter("leases.renewed", "{lease}", "Leases that a quorum renewed.")
@@ -97,6 +98,7 @@ class OpenTelemetrySink:
             LeaseReleased: self._ended,
             LeaseAbandoned: self._ended,
             LeaseLost: self._lose,
+            LossFound: lambda _: self._lost.add(1),
             LeasesRenewed: self._renew,
             RenewalFailed: lambda _: self._unrenewed.add(1),
             LockHandedOn: lambda _: self._handoffs.add(1),

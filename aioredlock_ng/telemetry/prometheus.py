@@ -14,6 +14,7 @@ from aioredlock_ng.events import (
     LeasesRenewed,
     LockAcquired,
     LockHandedOn,
+    LossFound,
     NodeAnswers,
     NodeDown,
     NodeQuarantined,
@@ -77,7 +78,7 @@ class PrometheusSink(Collector):
         self._failures = {error: failures.labels(error) for error in _ERRORS}
         self._cancellations = self._counter("acquire_cancellations", "Callers that were cancelled while they waited.")
         self._hold = self._histogram("lease_hold_seconds", "From the beginning of a lease to its end, however it ends.", HOLDS)
-        self._lost = self._counter("leases_lost", "Leases that ended without being released.")
+        self._lost = self._counter("leases_lost", "Leases that ended without being released, or were gone when they were.")
         self._held = self._gauge("leases_held", "Leases held now.", "livesum")
         self._round = self._histogram(
             "renewal_round_seconds", "One question that renewed leases, to the deciding answer.", ROUNDS
@@ -102,6 +103,7 @@ class PrometheusSink(Collector):
             LeaseReleased: self._ended,
             LeaseAbandoned: self._ended,
             LeaseLost: self._lose,
+            LossFound: lambda _: self._lost.inc(),
             LeasesRenewed: self._renew,
             RenewalFailed: lambda _: self._unrenewed.inc(),
             LockHandedOn: lambda _: self._handoffs.inc(),

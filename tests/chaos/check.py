@@ -114,7 +114,7 @@ def _rows(record: Record, judgement: Judgement, figures: dict[str, Any]) -> Iter
     yield "reads and writes with an old fence that the fenced register refused", f"{judgement.refused:,}"
     yield "single attempts that found another holder", f"{judgement.held_well:,}"
     yield "acquisitions cancelled by their caller", f"{len(record.cut):,}"
-    yield "failures of processes that stood still (not counted above)", f"{judgement.stood_still:,}"
+    yield "failures while their process, the relay or the machine stood still (not counted above)", f"{judgement.stood_still:,}"
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from .crew import Crew
 from .history import History
 from .nemesis import Nemesis, Relay
 from .nodes import Nodes
-from .plan import plan
+from .plan import Plan, plan
 from .processes import Process
 
 if TYPE_CHECKING:
@@ -32,15 +32,12 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 ROOT: Final = Path(__file__).parents[2]
-TTL: Final = 1.5
-"""Short, so that a node which forgot is back soon: it waits for the longest ttl and a second."""
-
 _POOLS: Final = {"hot": 1, "quick": 40, "long": 8, "careless": 3}
 _PEERS: Final = {"aioredlock": ("aioredlock==0.7.3", "aioredis==1.3.1", "hiredis==3.5.0", "setuptools<80")}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run; return the exit status: 0 without any violation."""
+def main(arguments: Sequence[str] | None = None, schedule: Plan | None = None) -> int:
+    """Run, by the plan of the seed if none is given; return the exit status: 0 without any violation."""
     options = _parser().parse_args(arguments)
     folder = Path(options.out or tempfile.mkdtemp(prefix="chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -48,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         old.unlink()
     _say(f"seed {options.seed}, histories in {folder}")
     began = time.monotonic()
-    asyncio.run(_run(options, folder))
+    asyncio.run(_run(options, folder, schedule or _plan(options)))
     _say(f"the run took {time.monotonic() - began:.0f} s; checking")
     checking = [sys.executable, "-m", "tests.chaos.check", str(folder.resolve())]
     if options.page:
@@ -56,7 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     status = subprocess.run(checking, cwd=ROOT, check=False).returncode
     _merge(folder)
     if options.draw:
-        subprocess.run([sys.executable, "-m", "tests.chaos.draw", str(folder.resolve())], cwd=ROOT, check=True)
+        drawing = [sys.executable, "-m", "tests.chaos.draw", str(folder.resolve())]
+        status = subprocess.run(drawing, cwd=ROOT, check=False).returncode or status
     return status
 
 
@@ -75,11 +73,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--kind", choices=("ours", "redis_py", "aioredlock"), default="ours", help="which lock library")
     parser.add_argument("--broken", choices=sorted(KINDS), default="", help="a deliberate defect that is to be found")
     parser.add_argument("--idle", type=float, default=0.045, help="mean seconds between the short holds of a coroutine")
+    # Short, so that a node which forgot is back soon: it waits for the longest ttl and a second.
+    parser.add_argument("--ttl", type=float, default=1.5, help="of all locks, seconds (default: 1.5)")
     # Two processors that servers, relay and clients share are now and then late by the library's default of 0.1.
     parser.add_argument("--node-timeout", type=float, default=0.2, help="of our clients, seconds (default: 0.2)")
     parser.add_argument("--out", help="folder for histories, the event log and the report (default: a new one)")
     parser.add_argument("--page", help="write the figures into this page, such as docs/proof.md")
-    parser.add_argument("--draw", action="store_true", help="draw the timeline too")
+    parser.add_argument("--draw", action=argparse.BooleanOptionalAction, default=True, help="the timeline (default: drawn)")
     return parser
 
 
@@ -89,17 +89,23 @@ def _seconds(text: str) -> float:
     return float(match[1]) * {"s": 1, "m": 60, "h": 3600, None: 1}[match[2]]
 
 
-async def _run(options: argparse.Namespace, folder: Path) -> None:
-    careless = max(1, options.clients // 4)
-    schedule = plan(
+def _plan(options: argparse.Namespace) -> Plan:
+    return plan(
         options.seed,
         nodes=options.nodes,
         seconds=options.duration,
         slots=options.clients,
-        careless=careless,
-        ttl=TTL,
-        guard=TTL + 1.0,
+        careless=_careless(options),
+        ttl=options.ttl,
+        guard=options.ttl + 1.0,
     )
+
+
+def _careless(options: argparse.Namespace) -> int:
+    return max(1, int(options.clients) // 4)
+
+
+async def _run(options: argparse.Namespace, folder: Path, schedule: Plan) -> None:
     history = History(folder / "nemesis.jsonl")
     pools = {pool: [f"{pool}:{index}" for index in range(count)] for pool, count in _POOLS.items()}
     names = [name for pool in pools.values() for name in pool]
@@ -115,11 +121,11 @@ async def _run(options: argparse.Namespace, folder: Path) -> None:
         orders = Relay(relay)
         urls = [f"redis://127.0.0.1:{port}" for port in await orders.ports()]
         task = _task(options, urls, store.url, folder, names, pools)
-        crew = Crew(_roles(options.clients, careless), task, folder, history, _python(options))
+        crew = Crew(_roles(options.clients, _careless(options)), task, folder, history, _python(options))
         await crew.start()
         _write_meta(options, folder, nodes)
-        nemesis = Nemesis(nodes, orders, crew, history, set(pools["long"]), round(TTL * 1000))
-        history.write("begin", seed=options.seed, nodes=options.nodes, ttl=TTL)
+        nemesis = Nemesis(nodes, orders, crew, history, set(pools["long"]), round(options.ttl * 1000))
+        history.write("begin", seed=options.seed, nodes=options.nodes, ttl=options.ttl)
         await nemesis.run(schedule, options.duration, _say)
         await crew.close()
         history.write("over")
@@ -144,8 +150,8 @@ def _task(
         "registers": str(folder / "registers"),
         "names": names,
         "pools": pools,
-        "ttl": TTL,
-        "max_ttl": TTL,
+        "ttl": options.ttl,
+        "max_ttl": options.ttl,
         "node_timeout": options.node_timeout,
         "idle": options.idle,
         "seed": options.seed,
@@ -181,7 +187,7 @@ def _write_meta(options: argparse.Namespace, folder: Path, nodes: Nodes) -> None
         "clients": options.clients,
         "kind": options.kind,
         "broken": options.broken,
-        "ttl": TTL,
+        "ttl": options.ttl,
         "node_timeout": options.node_timeout,
         "server": nodes.version,
         "memories": nodes.memories,

@@ -37,11 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     records = [load(folder) for folder in options.folders]
     begin = options.begin
     if begin is None:
-        begin = best_window(records[-1], options.seconds, overlaps=len(records) > 1)
+        begin = best_window(records[-1], options.seconds)
     for folder, record in zip(options.folders, records, strict=True):
         meta = json.loads((folder / "meta.json").read_text())
         drawn = timeline(record, begin, options.seconds, options.rows, guarded=meta["kind"] == "ours")
-        drawn |= {"kind": meta["kind"], "seed": meta["seed"]}
+        drawn |= {"kind": meta["kind"], "source": f"seed {meta['seed']}, commit {meta['commit']}"}
         (folder / "timeline.json").write_text(json.dumps(drawn))
         out = folder / "timeline.png"
         if options.out:

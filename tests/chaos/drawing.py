@@ -51,7 +51,7 @@ def main(source: Path, out: Path) -> None:
         labels.append((row, resource["name"]))
         row += 1.0
     axes.set_yticks([at for at, _ in labels], [label for _, label in labels])
-    axes.set(xlim=(begin, end), ylim=(row - 0.3, -0.6), xlabel="seconds since the run began")
+    axes.set(xlim=(begin, end), ylim=(row - 0.3, -0.6), xlabel=f"seconds since the run began; {data['source']}")
     axes.tick_params(axis="y", length=0)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)

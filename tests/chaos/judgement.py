@@ -43,7 +43,7 @@ class Judgement:
         asked_well: Acquisitions that began and ended while a majority was well.
         got_well: Those of them that got the lock.
         held_well: Single attempts that found another holder: an answer, and no failure.
-        stood_still: Failures of processes that stood still, or while the relay did.
+        stood_still: Failures of processes that stood still, or while the relay or the machine did.
         late: Writes of holders whose lock was over; to plain registers.
         refused: Writes and first reads that the fenced register refused.
         late_fenced_accepted: Late writes that it took because nobody had been there since: harmless.

@@ -32,6 +32,9 @@ _LONGEST: Final[dict[Kind, float]] = dict.fromkeys(_WEIGHTS, 1.5) | {"kill": 0.7
 """Seconds: longer outages make clients look for the node less often, and cost faults."""
 
 _BREAK_SECONDS: Final = (1.5, 3.0)
+_SHORT_SECONDS: Final = (0.1, 0.7)
+"""Of a majority that is killed: back before the leases that it forgot are over."""
+
 LOOK: Final = 1.0
 """Seconds for the last releases and the look at the nodes."""
 
@@ -181,7 +184,9 @@ class _Drawing:
         while at < self._now + seconds or not faults:
             # After what makes nodes forget, all of them are to be trusted again before others forget: one at a time.
             hit = tuple(sorted(draw.sample(range(self._nodes), self._nodes // 2 + 1)))
-            faults.append(self._fault(draw.choice(_BREAKS), hit, at, 0.1, draw.uniform(*_BREAK_SECONDS)))
+            kind = draw.choice(_BREAKS)
+            seconds = draw.uniform(*(_SHORT_SECONDS if kind == "kill" else _BREAK_SECONDS))
+            faults.append(self._fault(kind, hit, at, 0.1, seconds))
             at += faults[-1].takes
         return tuple(faults[:-1] or faults)
 

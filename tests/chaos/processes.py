@@ -45,7 +45,8 @@ class Process:
         with log.open("ab") as errors:
             self._popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def line(self, seconds: float) -> str:
         """Return its next line; "" when it is gone.
@@ -82,20 +83,32 @@ class Process:
         """Kill it (SIGKILL), and return when it is gone."""
         self._popen.kill()
         self._popen.wait()
+        self._close_pipes()
 
     def close(self, seconds: float) -> int:
         """Let it end in good order, and kill it when it has not after so many seconds; return its exit status."""
-        assert self._popen.stdin is not None
-        with contextlib.suppress(OSError):
-            self._popen.stdin.close()
+        self._close_stdin()
         try:
-            return self._popen.wait(seconds)
+            status = self._popen.wait(seconds)
         except subprocess.TimeoutExpired:
             self.kill()
             return -signal.SIGKILL
+        self._close_pipes()
+        return status
+
+    def _close_pipes(self) -> None:
+        """Of a process that is gone; its output is read to the end."""
+        self._close_stdin()
+        self._reader.join()
+
+    def _close_stdin(self) -> None:
+        assert self._popen.stdin is not None
+        with contextlib.suppress(OSError):
+            self._popen.stdin.close()
 
     def _read(self) -> None:
         assert self._popen.stdout is not None
-        for line in self._popen.stdout:
-            self._lines.put(line.rstrip("\n"))
+        with self._popen.stdout as lines:
+            for line in lines:
+                self._lines.put(line.rstrip("\n"))
         self._lines.put("")

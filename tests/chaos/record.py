@@ -103,6 +103,7 @@ class Record:
         killed: By process: when.
         writers: The process of each number, which the ids of writes begin with.
         stopped: Processes that the nemesis stopped: which, and from when to when.
+        late: Client processes that saw themselves stand still, whoever did it: the same.
         deletes: Locks that were taken away on purpose.
         leftovers: Keys on nodes while all clients were at rest: instant, node, keys.
         looks: The same while all work: only keys without an end, or with one too late.
@@ -122,6 +123,7 @@ class Record:
     killed: dict[str, int] = field(default_factory=dict)
     writers: dict[int, str] = field(default_factory=dict)
     stopped: list[tuple[str, int, int]] = field(default_factory=list)
+    late: list[tuple[str, int, int]] = field(default_factory=list)
     deletes: list[dict[str, Any]] = field(default_factory=list)
     leftovers: list[dict[str, Any]] = field(default_factory=list)
     looks: list[dict[str, Any]] = field(default_factory=list)
@@ -132,6 +134,21 @@ class Record:
     def stood_still(self, process: str, begin: int, end: int) -> bool:
         """Whether a process, or the way to all nodes, stood still in a span."""
         return any(who in self.still and self.still[who].touch(begin, end) for who in (process, "relay"))
+
+    def machine_stood_still(self) -> Intervals:
+        """When three client processes at once stood still that the nemesis had not stopped: the servers did not run either."""
+        changes = []
+        for process, begin, end in self.late:
+            if not any(stop < end and go > begin for stop, go in self.stops_of(process)):
+                changes += [(begin, 1), (end, -1)]
+        spans, count = [], 0
+        for at, step in sorted(changes):
+            count += step
+            if count == _MANY and step == 1:
+                spans.append([at, at])
+            elif count == _MANY - 1 and step == -1:
+                spans[-1][1] = at
+        return Intervals((begin, end) for begin, end in spans)
 
     def stops_of(self, process: str) -> list[tuple[int, int]]:
         """When the nemesis stopped a process."""
@@ -158,6 +175,8 @@ class Record:
             bad.append((since, FOREVER))
         return Intervals(bad)
 
+
+_MANY: Final = 3
 
 _GRACE: Final = NANO // 5
 """After it was let go on, a process has a backlog to work off before it is as quick as ever."""
@@ -234,6 +253,8 @@ def _load_process(record: Record, path: Path, still: dict[str, list[tuple[int, i
                 record.cut.append(line | {"p": process})
             case "stall":
                 still[process].append((line["s"], at + _GRACE))
+                if process != "relay":
+                    record.late.append((process, line["s"], at))
             case "error":
                 record.errors.append(line | {"p": process})
             case "start":

@@ -219,7 +219,7 @@ def _success(judgement: Judgement, record: Record, unwell: Intervals, holds: dic
         if hold.asked >= record.begin and not unwell.touch(hold.asked, hold.got):
             judgement.asked_well += 1
             judgement.got_well += 1
-    about = _others(record)
+    about, machine = _others(record), record.machine_stood_still()
     for fail in record.fails:
         if fail["a"] < record.begin or unwell.touch(fail["a"], fail["t"]):
             continue
@@ -228,7 +228,7 @@ def _success(judgement: Judgement, record: Record, unwell: Intervals, holds: dic
             if not unwell.touch(fail["a"] - int(record.ttl * NANO), fail["t"]) and not about(fail):
                 words = f"{fail['p']}: {', '.join(fail['n'])}: held, and nobody held it or asked for it"
                 judgement.violations.append(Finding("held by nobody", fail["t"], words))
-        elif record.stood_still(fail["p"], fail["a"], fail["t"]):
+        elif record.stood_still(fail["p"], fail["a"], fail["t"]) or machine.touch(fail["a"], fail["t"]):
             judgement.stood_still += 1
         elif fail["why"] == "AcquireTimeout" and _in_line(fail, holds):
             words = f"{fail['p']}: {', '.join(fail['n'])}: others held it for all of {(fail['t'] - fail['a']) / 1e6:.0f} ms"

@@ -305,6 +305,19 @@ def test_a_failure_of_a_process_that_stood_still_is_counted_apart(story: Story, 
     assert check(tmp_path)[1].stood_still == 1
 
 
+@pytest.mark.parametrize("stopped", [False, True], ids=["by itself", "one of them by the nemesis"])
+def test_a_failure_while_the_machine_stood_still_is_counted_apart(stopped: bool, story: Story, tmp_path: Path) -> None:
+    for number, name in enumerate(("three", "four", "five")):
+        story.process(name, 3 + number)
+        story.event(name, 480 + number, "stall", s=BEGIN + (100 + number) * MS)
+    if stopped:
+        story.nemesis(101, "stop", p="three")
+        story.nemesis(480, "cont", p="three")
+    story.event("one", 501, "fail", a=BEGIN + 290 * MS, n=["a"], w="try", why="QuorumUnreachable", v="guu")
+    assert story.told() == ((["not acquired"], []) if stopped else ([], []))
+    assert check(tmp_path)[1].stood_still == (not stopped)
+
+
 def test_finding_another_holder_is_an_answer(story: Story, tmp_path: Path) -> None:
     story.hold("two", 80, 95)
     story.event("one", 100, "fail", a=BEGIN + 90 * MS, n=["a"], w="try", why="held", v="")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -61,21 +62,23 @@ def timeline(record: Record, begin: float, seconds: float, rows: int, *, guarded
     }
 
 
-def best_window(record: Record, seconds: float, *, overlaps: bool) -> float:
-    """Return where a window has the most to see: faults of many kinds, losses, refused writes; or two holders at once."""
-    length = (record.over - record.begin) / NANO
-    scores: dict[float, float] = {}
-    findings = judge(record)
-    for start in range(max(1, int(length - seconds))):
-        window = (record.begin + start * NANO, record.begin + int((start + seconds) * NANO))
-        kinds = {fault["k"] for fault in record.faults if window[0] <= fault["t"] < window[1]}
-        refused = sum(window[0] <= w[4] < window[1] for hold in record.holds for w in hold.fenced if w[3].startswith("refused"))
-        lost = sum(window[0] <= hold.lost < window[1] for hold in record.holds if hold.lost)
-        score = 2.0 * len(kinds) + 6.0 * min(refused, 2) + 0.5 * min(lost, 8)
-        if overlaps:
-            score += 8.0 * sum(window[0] <= f.at < window[1] for f in findings.violations if f.kind == "overlap")
-        scores[start] = score
-    return max(scores, key=lambda start: scores[start])
+def best_window(record: Record, seconds: float) -> float:
+    """Return where a window has the most to see: two holders at once, faults of many kinds, losses, refused writes."""
+    span = int(seconds * NANO)
+    refused = sorted(w[4] for hold in record.holds for w in hold.fenced if w[3].startswith("refused"))
+    lost = sorted(hold.lost for hold in record.holds if hold.lost)
+    overlaps = sorted(finding.at for finding in judge(record).violations if finding.kind == "overlap")
+    kinds = [sorted(f["t"] for f in record.faults if f["k"] == kind) for kind in {f["k"] for f in record.faults}]
+
+    def score(start: int) -> float:
+        def inside(instants: list[int]) -> int:
+            return bisect_left(instants, start + span) - bisect_left(instants, start)
+
+        different = sum(inside(instants) > 0 for instants in kinds)
+        return 2.0 * different + 6.0 * min(inside(refused), 2) + 0.5 * min(inside(lost), 8) + 8.0 * inside(overlaps)
+
+    starts = range(record.begin, max(record.begin + 1, record.over - span), NANO)
+    return (max(starts, key=score) - record.begin) / NANO
 
 
 def _long_holds(record: Record, window: tuple[int, int]) -> dict[str, list[Hold]]:

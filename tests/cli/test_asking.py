@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioredlock_ng import Redlock
+from aioredlock_ng.cli import waiting
 from tests.cli.commands import PATIENCE, Cli, connected, line
 from tests.support.eventually import eventually
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioredlock_ng.testing import LocalServer
-    from tests.support.node_set import NodeSet
+    from tests.support.node_set import Node, NodeSet
 
 pytestmark = pytest.mark.once
 
@@ -152,6 +154,8 @@ def test_ls_on_a_terminal_shows_a_table(cli: Cli) -> None:
     assert answer.returncode == 0
     shown = os.read(ours, 65_536).decode()
     os.close(ours)
+    assert "looking at keys" in shown
+    assert "100%" in shown
     assert "remaining" in shown
     assert "3 of 3" in shown
 
@@ -183,6 +187,44 @@ def test_release_takes_a_lock_away(cli: Cli, three_nodes: NodeSet) -> None:
     assert json.loads(again.stdout) == {"resource": "x", "deleted": 0, "total": 3}
 
 
+def test_release_leaves_alone_who_came_while_it_asked(cli: Cli, three_nodes: NodeSet) -> None:
+    with cli.holding("x") as first, cli.started("release", "x", "--force") as asking:
+        assert asking.stderr is not None
+        assert asking.stderr.read(len("x is held by")) == "x is held by"
+        first.communicate("\n", timeout=PATIENCE)
+        with cli.holding("x"):
+            told = asking.communicate("y\n", timeout=PATIENCE)[1]
+            assert asking.returncode == 1
+            assert "whoever came after was left alone" in told
+            assert three_nodes.keys() == [{"x"}] * 3
+
+
+def test_release_asks_and_takes_nothing_where_nobody_holds(cli: Cli) -> None:
+    answer = cli("release", "x", "--force", input="")
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "x: nobody had it\n", "")
+
+
+def looks(node: Node) -> int:
+    """How many scripts it has run: each look asks every node."""
+    found = re.search(rb"cmdstat_evalsha:calls=(\d+)", node.command("INFO", "commandstats"))
+    return int(found[1]) if found else 0
+
+
+@pytest.mark.faults
+async def test_wait_outlives_a_moment_without_a_majority(cli: Cli, three_nodes: NodeSet) -> None:
+    with cli.holding("x", "--ttl", "60") as holder, cli.started("wait", "x", "--node-timeout", "0.1") as waiter:
+        await eventually(lambda: connected(three_nodes) == 2, within=PATIENCE, every=0.05)
+        before = looks(three_nodes[2])
+        three_nodes.pause(0)
+        three_nodes.pause(1)
+        await eventually(lambda: looks(three_nodes[2]) >= before + 3, within=PATIENCE, every=0.05)
+        three_nodes.resume(0)
+        three_nodes.resume(1)
+        assert waiter.poll() is None
+        holder.communicate("\n", timeout=PATIENCE)
+        assert waiter.wait(PATIENCE) == 0
+
+
 async def test_wait_returns_when_the_lock_is_free_and_never_takes_it(cli: Cli, three_nodes: NodeSet) -> None:
     with cli.holding("x", "--ttl", "60") as holder, cli.started("wait", "x") as waiter:
         await eventually(lambda: connected(three_nodes) == 2, within=PATIENCE, every=0.05)
@@ -191,6 +233,16 @@ async def test_wait_returns_when_the_lock_is_free_and_never_takes_it(cli: Cli, t
         assert waiter.wait(PATIENCE) == 0
         assert time.monotonic() - freed < 10
     assert three_nodes.keys() == [set(), set(), set()]
+
+
+async def test_wait_sleeps_until_the_nodes_say_so(three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "_TRACKED_LOOK", 60.0)
+    async with Redlock(three_nodes.urls) as holder:
+        lease = await holder.lock("x", ttl=50).acquire()
+        wait = asyncio.create_task(waiting._wait(Redlock(three_nodes.urls, recovery_guard=None), "x", b"x", None))
+        await eventually(lambda: connected(three_nodes) == 2, within=PATIENCE)
+        await lease.release()
+        assert not (await asyncio.wait_for(wait, 20)).held
 
 
 def test_wait_sees_a_key_that_nobody_deletes_expire(cli: Cli, three_nodes: NodeSet) -> None:

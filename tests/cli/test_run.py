@@ -77,6 +77,30 @@ def test_what_else_was_open_stays_open(cli: Cli) -> None:
         assert reader.read() == "through\n"
 
 
+@pytest.mark.parametrize("streams", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_stay_closed(cli: Cli, tmp_path: Path, streams: str) -> None:
+    """And no pipe of ours becomes one of them."""
+    looks = python(f"""
+import os
+
+def is_open(stream):
+    try:
+        return bool(os.fstat(stream))
+    except OSError:
+        return False
+
+there = [stream for stream in (0, 1, 2) if is_open(stream)]
+with open({str(tmp_path / "open")!r}, "w") as file:
+    file.write(str(there))
+os._exit(5)
+""")
+    command = ["sh", "-c", f'exec "$@" {streams}', "sh", *cli.words("run", "x", "--", *looks)]
+    done = subprocess.run(command, env=cli.env, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 5
+    closed = {"<&-": 0, ">&-": 1, "2>&-": 2}
+    assert (tmp_path / "open").read_text() == str([fd for fd in (0, 1, 2) if fd not in {closed[s] for s in streams.split()}])
+
+
 def test_a_parent_that_ignores_its_children_loses_no_exit_status(cli: Cli) -> None:
     ignoring = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
     words = [*python(ignoring), *cli.words("run", "x", "--", "sh", "-c", "exit 7")]

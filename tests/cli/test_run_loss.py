@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -58,14 +59,16 @@ async def test_after_the_grace_it_is_killed_with_all_that_it_started(cli: Cli, t
         assert process.wait(PATIENCE) == 44
 
 
-async def test_what_outlives_a_command_that_obeyed_is_killed(cli: Cli, three_nodes: NodeSet) -> None:
+@pytest.mark.parametrize(("worker", "grace"), [(STUBBORN, "0.3"), (TELLING, "20")])
+async def test_what_outlives_a_command_that_obeyed_has_the_same_grace(
+    cli: Cli, three_nodes: NodeSet, worker: str, grace: str
+) -> None:
     command = " ".join(f"'{word}'" for word in python("")[:-1])
-    family = ["sh", "-c", f'{command} "$0" & wait', STUBBORN]
-    with cli.started("run", "--grace", "20", "x", "--", *family) as process:
+    family = ["sh", "-c", f'{command} "$0" & wait', worker]
+    with cli.started("run", "--grace", grace, "x", "--", *family) as process:
         assert line(process) == "ready"
         await take_away(three_nodes, "x")
-        told = [line(process), line(process)]
-        assert told in (["SIGTERM", ""], ["", ""])
+        assert [line(process), line(process)] == ["SIGTERM", ""]
         assert process.wait(PATIENCE) == 75
 
 
@@ -97,6 +100,20 @@ async def test_a_lock_lost_as_the_command_ended_is_told(cli: Cli, three_nodes: N
         process.stdin.write("\n")
         process.stdin.close()
         process.send_signal(signal.SIGCONT)
+        assert process.wait(PATIENCE) == 75
+
+
+@pytest.mark.parametrize("errors", ["closed", "read by nobody"])
+async def test_the_exit_status_does_not_depend_on_who_reads_the_errors(cli: Cli, three_nodes: NodeSet, errors: str) -> None:
+    words = cli.words("run", "x", "--", *python(OBEDIENT))
+    if errors == "closed":
+        words = ["sh", "-c", 'exec "$@" 2>&-', "sh", *words]
+    read, write = os.pipe()
+    os.close(read)
+    with subprocess.Popen(words, env=cli.env, stdout=subprocess.PIPE, stderr=write, text=True) as process:
+        os.close(write)
+        assert line(process) == "ready"
+        await take_away(three_nodes, "x")
         assert process.wait(PATIENCE) == 75
 
 

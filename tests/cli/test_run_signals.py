@@ -58,6 +58,52 @@ def test_a_signal_ends_the_command_and_what_it_started(
     assert three_nodes.keys() == [set(), set(), set()]
 
 
+# Told to end, it first puts things in order, for as long as nobody says a word on its input.
+TIDY = """
+import signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+print("ready", flush=True)
+signal.sigwait({signal.SIGTERM})
+print("tidies up", flush=True)
+sys.stdin.readline()
+print("tidy", flush=True)
+"""
+
+
+# A shell's job in the background has no input but the one that it is given.
+WITH_WORKER = f'exec 3<&0; {" ".join(map(repr, python("")[:-1]))} "$0" <&3 &'
+
+
+@pytest.mark.parametrize("ends", ["by the signal", "by itself"])
+def test_who_outlives_the_command_ends_under_the_lock(cli: Cli, ends: str) -> None:
+    script = f"{WITH_WORKER} {'wait' if ends == 'by the signal' else 'read line'}"
+    with cli.started("run", "--grace", "20", "x", "--", "sh", "-c", script, TIDY) as process:
+        assert process.stdin is not None
+        assert line(process) == "ready"
+        if ends == "by the signal":
+            process.send_signal(signal.SIGTERM)
+        else:
+            process.stdin.write("\n")
+            process.stdin.flush()
+        assert line(process) == "tidies up"
+        refused = cli("run", "-n", "x", "--", "true")
+        assert refused.returncode == 1, "the next one must not begin while somebody is at work"
+        assert process.poll() is None
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert line(process) == "tidy"
+        assert process.wait(PATIENCE) == (143 if ends == "by the signal" else 0)
+    assert cli("run", "-n", "x", "--", "true").returncode == 0
+
+
+def test_who_outlives_the_command_for_too_long_is_killed(cli: Cli) -> None:
+    with cli.started("run", "--grace", "0.3", "x", "--", "sh", "-c", f"{WITH_WORKER} wait", TIDY) as process:
+        assert line(process) == "ready"
+        process.send_signal(signal.SIGTERM)
+        assert [line(process), line(process)] == ["tidies up", ""]
+        assert process.wait(PATIENCE) == 143
+
+
 async def test_a_signal_ends_the_waiting(cli: Cli, three_nodes: NodeSet, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     with cli.holding("x"), cli.started("run", "x", "y", "--", "touch", str(ran)) as waiter:

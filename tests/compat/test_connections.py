@@ -225,6 +225,8 @@ Pool = type("Redis", (), {"__module__": "aioredis.commands"})
         ([], "nodes is empty"),
         (["http://localhost"], "no URL of a Redis server"),
         (["redis://:word@localhost:x"], "no URL of a Redis server"),
+        (["redis://:ä：word@localhost"], "no URL of a Redis server"),  # noqa: RUF001
+        (["redis://:[word@x]@localhost"], "no URL of a Redis server"),
         (["redis://localhost/word"], "database 'word' is no number"),
         ([{"host": "localhost", "nothing": 1}], "unknown settings.*nothing"),
         ([{"host": "localhost", "ssl": "yes"}], "'ssl' must be"),

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import pty
 import re
 import secrets
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -108,6 +113,27 @@ def test_nothing_is_lost_under_the_lock_and_nothing_stays() -> None:
         assert re.search(rf"lock, {phase} *\| +[1-9].*\d ms \| +\d.* ms", out.partition("summary")[2])
     assert len(re.findall(r"noticed [\d.]+ ms after", out)) == 2
     assert "nothing was lost under the lock" in out
+
+
+@once
+def test_on_a_terminal_the_picture_is_live() -> None:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 140, 0, 0))
+    words, env = [sys.executable, "-m", "aioredlock_ng", "demo", *QUICK], {**os.environ, "TERM": "xterm-256color"}
+    shown = b""
+    with subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        # The end of the other side is an error here.
+        with contextlib.suppress(OSError):
+            while part := os.read(ours, 65_536):
+                shown += part
+        assert process.wait(50) == 0, shown.decode()
+    os.close(ours)
+    text = shown.decode()
+    for words_shown in ("● up", "◌ hung", "✕ killed", "noticed", "nothing was lost under the lock"):
+        assert words_shown in text
+    # Drawn over itself again and again.
+    assert text.count("\x1b[1A") > 50
 
 
 @once

@@ -404,6 +404,21 @@ async def test_an_exit_under_a_cancelled_anyio_scope_releases_all_the_same(rig: 
     assert rig.clean
 
 
+@pytest.mark.parametrize("way", ["release", "aclose"])
+async def test_under_a_cancelled_anyio_scope_slow_nodes_are_waited_for_and_nothing_spins(rig: Rig, way: str) -> None:
+    process = await rig.process()
+    lease = await process.lock("a").acquire()
+    rig.ways[:] = [0.02] * 3
+    began = asyncio.get_running_loop().time()
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        # Unshielded, it would be cancelled again at each step of the loop, and virtual time stand still.
+        await (lease.release() if way == "release" else process.redlock.aclose())
+    assert scope.cancelled_caught
+    assert now() - began == pytest.approx(0.04, abs=1e-6)
+    assert rig.clean
+
+
 async def test_closing_the_manager_ends_the_body_and_releases(rig: Rig) -> None:
     process = await rig.process()
 

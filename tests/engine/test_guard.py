@@ -9,9 +9,11 @@ import pytest
 
 from aioredlock_ng import QuorumUnreachable
 from aioredlock_ng._core.votes import Outcome
+from aioredlock_ng.events import NodeQuarantined, NodeTrusted
 from tests.support.rig import WAY
 
 if TYPE_CHECKING:
+    from aioredlock_ng.events import Event
     from tests.support.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -214,3 +216,18 @@ async def test_quarantine_is_said_once_and_its_end_too(rig: Rig, caplog: pytest.
     said = [record.getMessage() for record in caplog.records if "memory-1" in record.getMessage()]
     assert sum("grants no lock" in line for line in said) == 1
     assert sum("may grant locks again" in line for line in said) == 1
+
+
+async def test_quarantine_is_said_again_for_a_new_connection(rig: Rig) -> None:
+    """Who listens to several managers knows by a new connection's word alone what is still so."""
+    heard: list[Event] = []
+    process = await rig.process(max_ttl=GUARD, ttl=3.0, sinks=[heard.append])
+    rig.servers[1].restart()
+    await asyncio.sleep(1)
+    node = process.nodes[1]
+    node.disconnect()
+    process.redlock.engine().identify(1, "another connection")
+    node.connect()
+    await asyncio.sleep(GUARD + 5)
+    about = [type(event) for event in heard if isinstance(event, NodeQuarantined | NodeTrusted)]
+    assert about == [NodeQuarantined, NodeQuarantined, NodeTrusted]

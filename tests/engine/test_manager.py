@@ -88,6 +88,18 @@ async def test_force_release_takes_the_lock_away_and_tells_the_holder(rig: Rig) 
     assert await other.redlock.force_release("a") == 0
 
 
+async def test_force_release_of_a_token_leaves_every_other_holder_alone(rig: Rig) -> None:
+    process, operator = await rig.process(), await rig.process()
+    lease = await process.lock("a").acquire()
+    token = lease.token
+    await lease.release()
+    after = await process.lock("a").acquire()
+    assert await operator.redlock.force_release("a", token=token) == 0
+    await after.verify()
+    assert await operator.redlock.force_release("a", token=after.token) == 3
+    await asyncio.wait_for(after.wait_lost(), 0.5)
+
+
 async def test_force_release_does_not_hit_who_is_about_to_get_it(rig: Rig) -> None:
     """Deleting one of the two keys that a rival's attempt gets would leave it a lock that the next one gets as well."""
     rival, third, operator = [await rig.process() for _ in range(3)]

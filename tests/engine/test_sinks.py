@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +19,7 @@ from aioredlock_ng.events import (
     LeaseReleased,
     LeasesRenewed,
     LockAcquired,
+    LossFound,
     RenewalFailed,
     WaiterWoken,
 )
@@ -78,6 +80,21 @@ async def test_a_sink_that_raises_on_a_loss_and_on_an_acquisition_is_reported_on
     await process.lock("a", auto_extend=False).acquire()
     await asyncio.sleep(2)
     assert sum("sink" in record.getMessage() for record in caplog.records) == 1
+
+
+async def test_a_log_that_raises_stops_no_timer_of_other_leases(rig: Rig) -> None:
+    def broken(record: logging.LogRecord) -> bool:
+        raise ValueError(record.getMessage())
+
+    process = await rig.process(ttl=1.0)
+    leases = [await process.lock(f"r{number}", auto_extend=False).acquire() for number in range(5)]
+    log = logging.getLogger("aioredlock_ng")
+    log.addFilter(broken)
+    try:
+        await asyncio.sleep(2)
+    finally:
+        log.removeFilter(broken)
+    assert [lease._holding.phase for lease in leases] == ["lost"] * 5
 
 
 async def test_a_waiter_is_woken_by_a_sink_that_frees_what_it_waits_for(rig: Rig) -> None:
@@ -216,6 +233,25 @@ async def test_a_lease_that_a_sink_ends_when_it_is_acquired_is_told_to_end_once(
     lease = await process.lock("a").acquire()
     assert await lease.release() is False
     assert [type(event) for event in heard] == [LockAcquired, LeaseAbandoned if how == "abandon" else LeaseLost]
+
+
+@pytest.mark.parametrize("cancels", [0, 1, 2])
+async def test_a_loss_that_only_the_release_finds_is_told(rig: Rig, cancels: int, caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[Event] = []
+    process = await rig.process(sinks=[heard.append])
+    lease = await process.lock("a").acquire()
+    rig.vacate(b"a")
+    release = asyncio.create_task(lease.release())
+    for _ in range(cancels):
+        await asyncio.sleep(0)
+        release.cancel()
+    await asyncio.wait([release])
+    assert release.cancelled() if cancels else release.result() is False
+    assert [type(event) for event in heard] == [LockAcquired, LeaseReleased, LossFound]
+    assert lease.was_gone
+    assert process.redlock.stats().lost == 1
+    (line,) = [line for line in caplog.records if line.levelname == "ERROR"]
+    assert "a quorum of nodes no longer held its key when it was released" in line.getMessage()
 
 
 async def test_a_lease_that_is_abandoned_before_its_caller_goes_on_is_told_in_order(rig: Rig) -> None:

@@ -68,6 +68,12 @@ def test_unusable_nodes_are_refused_by_name(nodes: Any, words: str) -> None:
         f"redis://h:99999?password={SECRET}",
         f"redis://:{SECRET}@h?color={SECRET}",
         f"redis://:{SECRET}@h:99999",
+        # Python's own words quote the place where these are written.
+        f"redis://me:ä：{SECRET}@h:1",  # noqa: RUF001
+        f"redis://:p[{SECRET}]x@h:1",
+        f"redis://:[{SECRET}]@h:1",
+        f"h:6380,password={SECRET},ssl=True",
+        f"redis://h:1,password={SECRET}",
     ],
 )
 def test_a_url_that_is_refused_shows_no_part_of_its_password(url: str) -> None:
@@ -77,7 +83,7 @@ def test_a_url_that_is_refused_shows_no_part_of_its_password(url: str) -> None:
     assert SECRET not in repr(caught.value)
 
 
-@pytest.mark.parametrize("value", [0, -1, math.inf, -math.inf, math.nan, "10", None, True, b"1"])
+@pytest.mark.parametrize("value", [0, -1, math.inf, -math.inf, math.nan, 10**400, "10", None, True, b"1"])
 @pytest.mark.parametrize("option", ["ttl", "node_timeout", "max_ttl", "connect_timeout", "close_timeout"])
 def test_a_time_that_is_no_finite_positive_number_is_refused(option: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=option):
@@ -102,6 +108,14 @@ def test_a_ttl_too_small_for_the_node_timeout_is_refused_with_the_inequality() -
         Redlock(URLS, node_timeout=0.5, ttl=0.5)
     with pytest.raises(ConfigurationError, match="too small for node_timeout"):
         Redlock(URLS, node_timeout=0.5).lock("order", ttl=0.5)
+
+
+@pytest.mark.parametrize("told", [1.7e12, 9e9, -1.0])
+async def test_a_wall_clock_that_is_none_is_refused_before_anything_is_sent(told: float) -> None:
+    """Milliseconds, for instance: no other client's fence would ever be above such a one."""
+    redlock = Redlock(URLS, wall_clock=lambda: told)
+    with pytest.raises(ConfigurationError, match="wall_clock must tell seconds since 1970"):
+        await redlock.open()
 
 
 def test_a_ttl_above_max_ttl_is_refused() -> None:
@@ -287,9 +301,9 @@ async def test_two_loops_in_two_threads_each_with_its_manager_exclude_each_other
     await no_keys_left(three_nodes)
 
 
-FORKS = """
+REFUSED = """
 import asyncio, os, sys, traceback
-from aioredlock_ng import Redlock, RedlockClosed
+from aioredlock_ng import LockLost, Redlock, RedlockClosed
 
 async def refused(call):
     try:
@@ -299,10 +313,20 @@ async def refused(call):
     else:
         raise AssertionError("not refused")
 
+"""
+
+FORKS = """
 async def in_child(redlock, lease, url):
     for call in (redlock.lock("b").acquire, redlock.lock("b").try_acquire, lease.release, lease.extend, lease.verify,
                  lambda: redlock.locked("order"), redlock.aclose):
         await refused(call)
+    assert (lease.valid, lease.lost, lease.remaining()) == (False, True, 0.0)
+    try:
+        lease.check()
+    except LockLost as error:
+        assert "fork" in str(error), error
+    else:
+        raise AssertionError("the parent's lease is still said to be valid here")
     async with Redlock([url]) as own:
         assert await own.lock("order").try_acquire() is None
         async with own.lock("child"):
@@ -326,6 +350,7 @@ async def main(url):
         pid, status = await asyncio.to_thread(os.waitpid, child, 0)
         assert status == 0, status
         await lease.verify()
+        assert lease.valid and not lease.lost
         assert redlock.nodes[0].connections == 1
         assert await lease.release()
         async with redlock.lock("order"):
@@ -336,8 +361,48 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
-async def test_after_a_fork_the_child_is_refused_and_the_parent_goes_on(one_node: NodeSet) -> None:
-    async with program(FORKS, one_node.urls[0]) as process:
+FORKS_WITH_ITS_LOOP = """
+async def in_child(redlock, lease, waiting):
+    for call in (redlock.lock("b").acquire, lease.release, lease.extend, redlock.aclose):
+        await refused(call)
+    # Timers and readers of the parent's loop are here too: they must neither renew nor release nor take its answers.
+    await asyncio.sleep(1.2)
+    assert not lease.valid and lease.lost
+    assert not waiting.done()
+
+async def parent_goes_on(redlock, lease, waiting):
+    await lease.verify()
+    assert lease.valid and await lease.extend() is None
+    assert redlock.nodes[0].connections == 1
+    assert await lease.release()
+    assert await (await waiting).release()
+    await redlock.aclose()
+
+loop = asyncio.new_event_loop()
+redlock = Redlock([sys.argv[1]], ttl=30, node_timeout=1.0)
+loop.run_until_complete(redlock.open())
+lease = loop.run_until_complete(redlock.lock("order").acquire())
+waiting = loop.create_task(redlock.lock("order").acquire())
+loop.run_until_complete(asyncio.sleep(0.3))
+child = os.fork()
+if child == 0:
+    status = 1
+    try:
+        loop.run_until_complete(in_child(redlock, lease, waiting))
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+assert os.waitpid(child, 0)[1] == 0
+loop.run_until_complete(parent_goes_on(redlock, lease, waiting))
+print("fine", flush=True)
+"""
+
+
+@pytest.mark.parametrize("program_text", [FORKS, FORKS_WITH_ITS_LOOP], ids=["a loop of its own", "the parent's loop"])
+async def test_after_a_fork_the_child_is_refused_and_the_parent_goes_on(one_node: NodeSet, program_text: str) -> None:
+    async with program(REFUSED + program_text, one_node.urls[0]) as process:
         out, errors = await asyncio.wait_for(process.communicate(), 30)
     assert (out, process.returncode) == (b"fine\n", 0), errors.decode()
     await eventually(lambda: one_node.keys() == [set()])

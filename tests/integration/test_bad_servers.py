@@ -14,6 +14,7 @@ from tests.integration.helpers import SHORT_GUARD, all_up, no_keys_left, state_o
 from tests.support import server_versions
 from tests.support.eventually import eventually
 from tests.support.node_set import trust
+from tests.support.proxy import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -315,6 +316,18 @@ async def test_a_demoted_node_is_left_out_and_the_lease_lives_on(three_nodes: No
 
 
 @pytest.mark.parametrize("version", [pytest.param(version, id=version.id) for version in server_versions.at_hand()])
+async def test_a_demoted_node_is_connected_anew(start_server: StartServer, version: server_versions.ServerVersion) -> None:
+    """Each version has its own words for a script that must not write; only on a new connection is it known for a replica."""
+    server = start_server(binary=version.binary)
+    async with Redlock([server.url], recovery_guard=None) as redlock:
+        server.command("REPLICAOF", "127.0.0.1", "1")
+        with pytest.raises(QuorumUnreachable):
+            await redlock.lock("order").try_acquire()
+        await eventually(lambda: redlock.nodes[0].state == "refused")
+        assert "replica" in redlock.nodes[0].reason
+
+
+@pytest.mark.parametrize("version", [pytest.param(version, id=version.id) for version in server_versions.at_hand()])
 async def test_a_cluster_member_is_refused(start_server: StartServer, version: server_versions.ServerVersion) -> None:
     server = start_server(["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"], binary=version.binary)
     async with Redlock([server.url]) as redlock:
@@ -363,6 +376,28 @@ async def test_a_twin_that_appears_later_is_refused_by_name(start_server: StartS
         reason = redlock.nodes[0].reason + redlock.nodes[3].reason
         assert first.address in reason
         assert f"localhost:{first.port}" in reason
+
+
+async def test_a_node_that_moves_to_anothers_server_while_it_is_used_has_no_vote(start_server: StartServer) -> None:
+    first, second, third = start_server(), start_server(), start_server()
+    async with Proxy(third.url) as proxy, Redlock([first.url, second.url, proxy.url]) as redlock:
+        async with redlock.lock("order") as lease:
+            proxy.lead_to(first.url)
+            proxy.cut()
+            await eventually(lambda: "same server" in redlock.nodes[2].reason)
+            assert first.address in redlock.nodes[2].reason
+            assert redlock.nodes[2].address == f"127.0.0.1:{proxy.port}"
+            await lease.verify()
+        second.pause()
+        try:
+            with pytest.raises(QuorumUnreachable, match="same server"):
+                await redlock.lock("order").try_acquire()
+        finally:
+            second.resume()
+        proxy.lead_to(third.url)
+        await eventually(lambda: [node.state for node in redlock.nodes] == ["up", "up", "up"])
+        async with redlock.lock("order"):
+            await eventually(lambda: third.command("EXISTS", "order") == b"1")
 
 
 async def test_a_set_that_is_one_server_under_two_names_never_opens(start_server: StartServer) -> None:

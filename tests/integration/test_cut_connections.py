@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioredlock_ng import LockNotAcquired, QuorumUnreachable, Redlock
+from aioredlock_ng._nodes import channel
+from aioredlock_ng.events import NodeSuspect
 from tests.integration.helpers import Witness, all_up, no_keys_left, state_of, stats_of
 from tests.support.eventually import eventually
 from tests.support.proxy import Proxy
 
 if TYPE_CHECKING:
+    from aioredlock_ng.events import Event
     from tests.support.node_set import NodeSet
 
 
@@ -192,3 +195,30 @@ async def test_renewals_survive_flushed_scripts(three_nodes: NodeSet) -> None:
             await eventually(lambda renewals=renewals: redlock.stats().renewals > renewals)
         assert redlock.stats().renewals_failed == 0
         assert lease.valid
+
+
+async def test_a_node_that_falls_too_far_behind_counts_as_silent_though_it_answers(
+    three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it is behind with is kept here: without a bound, memory would grow for as long as it is slower than the others."""
+    monkeypatch.setattr(channel, "MAX_PENDING", 100)
+    heard: list[Event] = []
+    async with (
+        Proxy(three_nodes.urls[0]) as proxy,
+        Redlock([proxy.url, *three_nodes.urls[1:]], node_timeout=0.5, sinks=[heard.append]) as redlock,
+    ):
+
+        async def work(number: int) -> None:
+            while True:
+                async with redlock.lock(f"order:{number}"):
+                    await asyncio.sleep(0.001)
+
+        # Every answer comes well before a silent node would be doubted.
+        proxy.delay(0.4)
+        jobs = [asyncio.create_task(work(number)) for number in range(50)]
+        await eventually(lambda: any(isinstance(event, NodeSuspect) for event in heard))
+        assert state_of(redlock, 1) == state_of(redlock, 2) == "up"
+        for job in jobs:
+            job.cancel()
+        await asyncio.wait(jobs)
+        await eventually(lambda: state_of(redlock, 0) == "up")

@@ -34,6 +34,17 @@ async def test_the_same_server_under_two_names_is_refused_at_open(hiding: Callab
         await Redlock([one.url, f"redis://localhost:{port}", other.url]).open()
 
 
+async def test_the_same_server_is_refused_as_soon_as_it_can_be_told(hiding: Callable[[], LocalServer]) -> None:
+    one, other = hiding(), hiding()
+    one.command("ACL", "SETUSER", "default", "-set")
+    async with Redlock([one.url, f"redis://localhost:{one.port}", other.url], recovery_guard=None) as redlock:
+        assert [node.state for node in redlock.nodes] == ["up"] * 3
+        one.command("ACL", "SETUSER", "default", "+set")
+        await eventually(lambda: redlock.nodes[1].state == "refused")
+        assert "are the same server" in redlock.nodes[1].reason
+        assert redlock.nodes[0].state == "up"
+
+
 async def test_servers_that_hide_who_they_are_serve_and_keep_no_probe(
     hiding: Callable[[], LocalServer], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -120,8 +120,8 @@ class Faults:
         return True
 
     def _may_forget(self, server: Server) -> bool:
-        """Where the promise counts on it, another node has been trusted for a while, and stays so."""
-        if self._plan.beyond_guard:
+        """Where the promise counts on it, another node has been trusted for a while, and stays so; or this one never voted."""
+        if self._plan.beyond_guard or not server.voted:
             self.forgetting = True
             return True
         now = self._world.now

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from aioredlock_ng import lease as lease_module
+from aioredlock_ng._core.guard import next_steps
 from aioredlock_ng._core.lease_state import LeaseState, Phase
 from aioredlock_ng._core.votes import is_granted
-from aioredlock_ng._engine import acquire, cleanup, engine, extender, waiting
+from aioredlock_ng._engine import acquire, cleanup, engine, extender, guard, waiting
 from aioredlock_ng._engine.acquire import Acquisition
 from aioredlock_ng._engine.holding import Holding
 from aioredlock_ng._nodes.memory_server import MemoryServer, _bytes
@@ -114,6 +115,11 @@ def _unguarded(self: MemoryServer, command: Command, by: Any) -> Any:
     return _acquire_guarded(self, Command(command.script, command.keys, (token, ttl, b"", *rest), None, b""), by)
 
 
+def _found_without_the_silent(readings: Any, guard_ms: int, now: float, *, strict: bool) -> list[Any]:
+    steps = iter(next_steps([reading for reading in readings if reading is not None], guard_ms, now, strict=strict))
+    return [None if reading is None else next(steps) for reading in readings]
+
+
 def _forgive_releases(self: RedisNode, _channel: object) -> None:
     self._owed = {}
 
@@ -151,6 +157,9 @@ def _mutants() -> Iterator[Mutant]:
     yield one("wakeups", "wake-ups are lost", (waiting.Lines, "changed", _nothing))
     yield one("handoff", "a release does not hand on", (extender.Extender, "release", _released_only))
     yield one("guard", "nodes that forgot vote at once", (MemoryServer, "_acquire_guarded", _unguarded))
+    yield one(
+        "founding", "nodes that do not answer are left out of a founding", (guard, "next_steps", _found_without_the_silent)
+    )
     yield one("owed", "releases are not owed across a reconnect", (RedisNode, "_pay", _forgive_releases))
     yield one("timer", "nobody watches the deadline", (extender.Extender, "_watch_deadline", _nothing))
     yield one("monotonic", "the clock stands still in a suspend", (ProcessLoop, "clock", ProcessLoop.time))

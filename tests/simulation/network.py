@@ -17,6 +17,9 @@ __all__ = ["Connection", "Link", "Profile", "ServerEnd"]
 RETRANSMISSION = 0.2
 """Seconds at least until a lost packet is sent again (Linux' minimum)."""
 
+TAIL = 100
+"""Times that a message of the tail may take longer."""
+
 
 class Profile:
     """How long one way takes.
@@ -31,6 +34,11 @@ class Profile:
 
     def __init__(self, base: float, spread: float, tail: float, loss: float, back: float = 0.0) -> None:
         self.base, self.spread, self.tail, self.loss, self.back = base, spread, tail, loss, back
+
+    @property
+    def longest(self) -> float:
+        """Seconds that a message of the tail takes at most."""
+        return TAIL * (self.base + self.spread) if self.tail else 0.0
 
     @property
     def usual(self) -> float:
@@ -90,7 +98,7 @@ class Link:
         delay = profile.base + rng.expovariate(1.0) * profile.spread + way * profile.back
         late = 0.0
         if profile.tail and rng.random() < profile.tail:
-            late = (profile.base + profile.spread) * 100 * rng.random() ** 2
+            late = profile.longest * rng.random() ** 2
         if profile.loss and rng.random() < profile.loss:
             late += RETRANSMISSION * (1 + rng.random())
         if late:
@@ -132,20 +140,23 @@ class Link:
 
     async def dial(self) -> Connection:
         """Connect, and wait for the server's kernel to say yes or no."""
-        answer: asyncio.Future[bool] = self.loop.create_future()
+        answer: asyncio.Future[int] = self.loop.create_future()
 
-        def tell(yes: bool) -> None:
+        def tell(life: int) -> None:
             if not answer.done():
-                answer.set_result(yes)
+                answer.set_result(life)
 
         def ask() -> None:
-            yes = self.server.up
-            back = lambda: self.loop.receive(tell, yes)  # noqa: E731
+            life = self.server.life if self.server.up else 0
+            back = lambda: self.loop.receive(tell, life)  # noqa: E731
             self.world.at(self.world.now + self.delay(1), self.arrive, 1, back)
 
         self.world.at(self.world.now + self.delay(0), self.arrive, 0, ask)
-        if not await answer or self.isolated:
+        life = await answer
+        if not life or self.isolated:
             raise ConnectionRefusedError("connection refused")
+        if life != self.server.life:
+            raise ConnectionResetError("connection reset")
         return Connection(self)
 
 

@@ -115,6 +115,8 @@ _THEMES = {
     "cuts": 10,  # connections die again and again
     "calm": 8,  # nothing goes wrong, and ttls are long: whatever takes time is a wait for nothing
 }
+_FOUNDINGS = 0.1
+"""Share of the runs, of whatever theme, that are about nodes which come and forget while the set is being founded."""
 
 _NETWORKS = {
     # name: seconds one way (least, most), spread, node_timeout, ttls
@@ -129,8 +131,10 @@ def plan_of(seed: int) -> Plan:
     """The run of a seed."""
     rng = Random(f"plan {seed}")
     theme = rng.choices(list(_THEMES), list(_THEMES.values()))[0]
+    if Random(f"founding {seed}").random() < _FOUNDINGS:
+        theme = "founding"
     network = rng.choices(list(_NETWORKS), (30, 25, 25, 20))[0]
-    if theme in ("calm", "forgetting"):
+    if theme in ("calm", "forgetting", "founding"):
         network = rng.choice(("loopback", "zone", "zones"))
     (least, most), spread, node_timeout, ttls = _NETWORKS[network]
     nodes = rng.choices((3, 5, 2, 4, 1), (70, 20, 3, 5, 2))[0]
@@ -156,7 +160,7 @@ def plan_of(seed: int) -> Plan:
     fencing, guard = rng.choices(
         ((True, "auto"), (True, "strict"), (False, "auto"), (True, None), (False, None)), (65, 8, 7, 8, 12)
     )[0]
-    if theme == "forgetting" and guard is None:
+    if theme == "founding" or (theme == "forgetting" and guard is None):
         guard = "auto"
     within = rng.random() < 0.92
     limit = WITHIN if within else 0.2
@@ -183,7 +187,8 @@ def plan_of(seed: int) -> Plan:
     )
     actions = _actions(rng, plan)
     length = ttl * rng.choice((4, 6, 10))
-    faults = _bursts(rng, plan) if theme == "forgetting" else _faults(rng, plan, length)
+    special = {"forgetting": _bursts, "founding": _founding}
+    faults = special[theme](rng, plan) if theme in special else _faults(rng, plan, length)
     forgetting = any(fault.kind in ("flush", "crash_empty") for fault in faults)
     # Fences rise across nodes that forgot where wall clocks are within half the guard time; else whatever they show.
     apart = 0.2 * max_ttl if forgetting else rng.choice((0.0, 0.5, 300.0))
@@ -283,7 +288,38 @@ def _bursts(rng: Random, plan: Plan) -> tuple[Fault, ...]:
         for node in nodes:
             when = at + rng.random() * 0.2 * plan.ttl
             faults.append(Fault("", rng.choice(("flush", "crash_empty")), when, 0.02, process, node, 0.0))
+        if rng.random() < 0.3:
+            # To somebody else, all that answer have forgotten.
+            faults.append(Fault("", "partition", at, 2 * lasts, (process + 1) % plan.processes, whole, 0.0))
         at += plan.max_ttl + 3.5
+    return tuple(replace(fault, name=f"f{number}") for number, fault in enumerate(sorted(faults, key=lambda f: f.at)))
+
+
+_BEFORE = {
+    "flush": 4,
+    "crash_empty": 3,
+    "crash": 2,
+    "cut": 2,
+    "hang": 2,
+    "slow_one_way": 2,
+    "partition": 3,
+    "isolate_node": 1,
+    "pause_between": 4,
+}
+
+
+def _founding(rng: Random, plan: Plan) -> tuple[Fault, ...]:
+    """Servers and processes come late, and what has no locks yet forgets, stops, or is cut off."""
+
+    def one(kind: str, at: float, lasts: float) -> Fault:
+        return Fault("", kind, at, lasts, rng.randrange(plan.processes), rng.randrange(plan.nodes), rng.random())
+
+    faults = [
+        one(rng.choice(("crash", "crash", "pause", "partition")), 0.0, rng.uniform(0.05, 1.5)) for _ in range(rng.randint(0, 3))
+    ]
+    kinds = rng.choices(list(_BEFORE), list(_BEFORE.values()), k=rng.randint(3, 16))
+    span = rng.choice((0.02, 0.2, 1.5, 2.0 + plan.max_ttl))
+    faults += [one(kind, rng.random() * span, rng.choice((0.01, 0.1, 0.5, 1.2)) * rng.uniform(0.5, 1.5)) for kind in kinds]
     return tuple(replace(fault, name=f"f{number}") for number, fault in enumerate(sorted(faults, key=lambda f: f.at)))
 
 

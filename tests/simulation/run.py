@@ -88,8 +88,9 @@ def _simulate(plan: Plan) -> Outcome:
                 watch.found("callbacks", f"{process.name}: {type(error).__name__}: {error}")
     ended = world.now
     if watch.violation is None:
-        # What owners left behind must go by itself.
-        world.run(max(ended, faults.ends) + 2.5 * plan.ttl + 1.0, lambda: watch.violation is not None)
+        # What owners left behind must go by itself; what was sent may come late, and partitions be still to come.
+        slowest = max(profile.longest for profiles in plan.profiles for profile in profiles)
+        world.run(max(ended, faults.ends, last) + slowest + 2.5 * plan.ttl + 1.0, lambda: watch.violation is not None)
         if watch.violation is None:
             for server in servers:
                 for key, token in server.locks():

@@ -32,6 +32,7 @@ class Server:
 
     Attributes:
         up: False while nobody can connect.
+        life: Its processes are numbered from 1: a connection to one that has ended is reset.
         running_since: True time since when it has been running.
         well_since: The same, and trusted, and it has forgotten nothing.
         trusted_since: True time since when its marker has said so.
@@ -39,6 +40,7 @@ class Server:
         late: Tokens that came over a connection which was dead by then: their release may have been faster, over another;
             and those of a script that was flushed.
         forgot: How often it lost its memory.
+        voted: Its memory has been trusted, so that it may hold locks.
     """
 
     def __init__(self, world: World, index: int, rate: float, skew: float) -> None:
@@ -49,7 +51,9 @@ class Server:
         self.memory = MemoryServer(self.name)
         self.memory.skew = skew
         self.up = True
+        self.life = 1
         self.forgot = 0
+        self.voted = False
         self.running_since = 0.0
         self.well_since = self.trusted_since = math.inf
         self.owners: dict[bytes, str] = {}
@@ -67,6 +71,7 @@ class Server:
     def crash(self) -> None:
         """End at once; the kernel resets all connections."""
         self.up = False
+        self.life += 1
         for end in list(self._ends):
             end.drop()
 
@@ -75,12 +80,14 @@ class Server:
         self.up = True
         self._scripts.clear()
         self.forgot += forget
+        self.voted &= not forget
         self._judged = b"", False
         self.loop.within(lambda: self.memory.restart(forget=forget))
 
     def flush(self) -> None:
         """FLUSHALL."""
         self.forgot += 1
+        self.voted = False
         self.loop.within(self.memory.flush)
 
     def flush_scripts(self) -> None:
@@ -168,6 +175,7 @@ class Server:
             if end.late:
                 self.late.add(words[3 + count])
         reply = self.memory.execute(command, end)
+        self.voted |= self.trusted
         self.world.log.append((self.world.now, self.name, end.owner, script.name, command.keys[:1], command.args[:1], reply))
         return encode(reply)
 

@@ -22,6 +22,7 @@ class Echo:
     def __init__(self) -> None:
         self.name = "n0"
         self.up = True
+        self.life = 1
         self.got: list[bytes] = []
         self.ended = False
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from aioredlock_ng import QuorumUnreachable
@@ -65,7 +65,7 @@ class _Tracked:
     keys: frozenset[bytes]
     at: float
     lost_at: float = math.inf
-    on: frozenset[int] = frozenset()
+    on: dict[int, float] = field(default_factory=dict)
     whole_since: float = math.inf
     owner: asyncio.Task[object] | None = None
     left: bool = False
@@ -192,6 +192,8 @@ class Watch:
             self.found("timeout", overrun(action.name, took, allowed, TOLERANCE))
         # Who has little patience may not live to see the answers from far away.
         patient = action.how == "try" or action.blocking_timeout is None or action.blocking_timeout > self._settled
+        # A node on which somebody's release is late says "held" in earnest.
+        patient = patient and not any(name.encode() in self._stuck for name in action.resources)
         if isinstance(error, QuorumUnreachable) and patient and self._well_since(process) < call.at - 0.1:
             self.found("minority", f"{action.name}: {error}")
 
@@ -249,11 +251,15 @@ class Watch:
             self.found("minority", f"{tracked.name} was lost while a quorum was well: {holding.reason}")
 
     def _well_on(self, tracked: _Tracked, since: float) -> bool:
-        """True when a quorum that has its keys has been well all the time.
+        """True when a quorum has been well all the time, and has had its keys all the time, or for a ttl.
 
-        Not just any quorum: without fences and guard, a node that did not grant a lease never gets its keys.
+        Not just any quorum: without fences and guard, a node that did not grant a lease never gets its keys. And where
+        clocks are beyond drift, keys go before their time.
         """
-        links = [link for link in tracked.process.links if link.server.index in tracked.on]
+        if not self._plan.within_drift:
+            return False
+        had = max(since + LOOK_EVERY, self._world.now - tracked.holding.ttl)
+        links = [link for link in tracked.process.links if tracked.on.get(link.server.index, math.inf) <= had]
         well = [link for link in links if max(link.calm_since, link.server.well_since) < since]
         return len(well) >= self._quorum and tracked.process.loop.resumed_at < since
 
@@ -284,7 +290,8 @@ class Watch:
                 self._judge_told(tracked, clock)
                 self._judge_owner(tracked)
                 token = tracked.holding.token
-                tracked.on = frozenset(s.index for s in self._servers if all(s.has(key, token) for key in tracked.keys))
+                having = [s.index for s in self._servers if all(s.has(key, token) for key in tracked.keys)]
+                tracked.on = {index: tracked.on.get(index, now) for index in having}
                 if len(tracked.on) < self._plan.nodes:
                     tracked.whole_since = math.inf
                 elif tracked.whole_since == math.inf:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -229,11 +230,13 @@ def remove_leftovers() -> int:
     client = docker.from_env()
     removed = 0
     try:
-        for container in client.containers.list(all=True, filters={"label": LABEL}):
+        for container in client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True):
             host, _, process = container.labels[LABEL].rpartition("/")
             if host == socket.gethostname() and not Path(f"/proc/{process}").exists():
-                container.remove(force=True, v=True)
-                removed += 1
+                # Another process of ours may be at it too.
+                with contextlib.suppress(docker.errors.APIError):
+                    container.remove(force=True, v=True)
+                    removed += 1
     finally:
         client.close()
     return removed

@@ -103,6 +103,10 @@ class Proxy:
         """How many connections are open now."""
         return len(self._carriers)
 
+    def lead_to(self, url: str) -> None:
+        """Connect to another server from now on, as a name does that was given another address."""
+        self._parts = urlsplit(url)
+
     def delay(self, seconds: float) -> None:
         """Make both ways `seconds / 2` late, which adds `seconds` to every round trip."""
         self.to_server.delay = self.to_client.delay = seconds / 2

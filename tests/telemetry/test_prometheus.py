@@ -138,7 +138,8 @@ async def test_the_state_of_a_node_follows_its_faults(three_nodes: NodeSet, regi
         ([NodeUp("n", ""), NodeQuarantined("n", 61, "")], "quarantined"),
         ([NodeUp("n", ""), NodeQuarantined("n", 61, ""), NodeTrusted("n")], "up"),
         ([NodeUp("n", ""), NodeQuarantined("n", 61, ""), NodeDown("n", "")], "down"),
-        ([NodeUp("n", ""), NodeQuarantined("n", 61, ""), NodeDown("n", ""), NodeUp("n", "")], "quarantined"),
+        ([NodeUp("n", ""), NodeQuarantined("n", 61, ""), NodeDown("n", ""), NodeUp("n", "")], "up"),
+        ([NodeQuarantined("n", 61, ""), NodeDown("n", ""), NodeUp("n", ""), NodeQuarantined("n", 60, "")], "quarantined"),
         ([NodeUp("n", ""), NodeQuarantined("n", 61, ""), NodeSuspect("n", 1), NodeTrusted("n")], "suspect"),
     ],
 )

@@ -36,7 +36,7 @@ def test_the_rules_fire_and_stay_silent_as_their_scenarios_say() -> None:
         ('state!="up"', 'state="down"'),
         ("for: 5m", "for: 15m"),
         ("> 0.05", "> 0.5"),
-        ('error!="LockHeld"', 'error!="AcquireTimeout"'),
+        ('error!~"LockHeld|RedlockClosed"', 'error!~"AcquireTimeout"'),
         ("> 10\n", "> 40\n"),
     ],
 )

@@ -1,0 +1,78 @@
+"""Where a run's nodes come from: given URLs first, then containers, then local processes; `--nodes` forces one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aioredlock_ng.testing import LocalServer
+from tests.support import backends
+from tests.support.backends import NODES_ENV, DockerBackend, choose
+from tests.support.coverage import untraced
+
+ROOT = Path(__file__).parents[2]
+TWO = "redis://:secret@127.0.0.1:1, redis://127.0.0.1:2"
+
+
+@pytest.fixture(autouse=True)
+def _no_container_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DockerBackend, "__init__", lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("forced", "given", "engine", "expected"),
+    [
+        (None, TWO, True, "urls"),
+        (None, TWO, False, "urls"),
+        (None, "", True, "docker"),
+        (None, " , ", True, "docker"),
+        (None, "", False, "local"),
+        ("urls", TWO, True, "urls"),
+        ("docker", TWO, True, "docker"),
+        ("local", TWO, True, "local"),
+    ],
+)
+def test_the_first_that_is_there_or_the_one_that_is_forced(
+    forced: str | None, given: str, engine: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(NODES_ENV, given)
+    monkeypatch.setattr(backends, "docker_answers", lambda: engine)
+    assert choose(forced).name == expected
+
+
+@pytest.mark.parametrize(("forced", "words"), [("urls", NODES_ENV), ("docker", "no Docker engine answers")])
+def test_what_is_forced_and_not_there_is_an_error(forced: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(NODES_ENV, raising=False)
+    monkeypatch.setattr(backends, "docker_answers", lambda: False)
+    with pytest.raises(RuntimeError, match=words):
+        choose(forced)
+
+
+def test_without_an_engine_at_its_address_none_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    assert not backends.docker_answers()
+
+
+def test_the_header_names_the_back_end_and_shows_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NODES_ENV, TWO)
+    assert choose(None).headline() == f"given by {NODES_ENV}: 127.0.0.1:1, 127.0.0.1:2"
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("forced", ["local", "urls"])
+def test_a_run_says_what_its_nodes_are_and_uses_them(forced: str) -> None:
+    test = "tests/integration/test_bad_input.py::test_check_may_be_called_from_a_thread"
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--nodes={forced}", test]
+    with LocalServer() as given:
+        env = {key: value for key, value in untraced().items() if not key.startswith("PYTEST_")}
+        done = subprocess.run(
+            command, cwd=ROOT, env=env | {NODES_ENV: given.url}, capture_output=True, text=True, check=False, timeout=120
+        )
+        used = b"cmdstat_evalsha" in given.command("INFO", "commandstats")
+    assert done.returncode == 0, done.stdout
+    told = {"local": "nodes: local processes, ", "urls": f"nodes: given by {NODES_ENV}: {given.address}\n"}
+    assert told[forced] in done.stdout
+    assert used is (forced == "urls")
