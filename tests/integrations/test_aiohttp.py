@@ -211,14 +211,14 @@ async def test_a_client_that_gives_up_leaves_no_key(
         await asyncio.wait([request])
 
     async with aiohttp_client(app, handler_cancellation=cancelling) as client, aiohttp.ClientSession() as session:
-        request = asyncio.create_task(session.post(f"{client.base_url}/accounts/42"))
+        url = f"{client.base_url}/accounts/42"
         if waiting:
             async with elsewhere.lock("account:42"):
-                await begun(request)
+                await begun(asyncio.create_task(session.post(url)))
                 if cancelling:
                     await eventually(lambda: app[REDLOCK].stats().waiting == 0, within=PATIENCE)
         else:
-            await begun(request)
+            await begun(asyncio.create_task(session.post(url)))
         if cancelling:
             await eventually(lambda: nodes.keys() == [set()] * 3, within=PATIENCE)
             assert stage.events == ([] if waiting else ["rolled back"])
