@@ -23,7 +23,6 @@ class Tally:
         held: For each node that said held, the holder's remaining seconds; None for endless.
         granted: Nodes that granted it, and take it back now.
         failed: Nodes that could not be asked, or would not vote.
-        quarantined: True when a node would not vote because it may have forgotten locks.
         reachable: A quorum could be asked.
         hopeless: So many refuse for reasons that waiting does not cure that no quorum is left.
     """
@@ -31,7 +30,6 @@ class Tally:
     held: list[float | None]
     granted: int
     failed: int
-    quarantined: bool
     reachable: bool
     hopeless: bool
 
@@ -50,14 +48,13 @@ def tally(replies: Sequence[Reply], quorum: int, quarantine: Callable[[int], str
     failed = n - len(held) - granted - silent
     if len(held) + failed <= n - quorum:
         failed += silent  # time ran out; else it was decided before they had to answer
-    waiting = [index for index, reply in enumerate(replies) if is_quarantined(reply)]
     # A server that never lets its marker be kept is not cured by waiting either.
-    permanent = sum(map(is_permanent, replies)) + sum(is_permanent(Refusal(quarantine(index))) for index in waiting)
+    words = (Refusal(quarantine(index)) for index, reply in enumerate(replies) if is_quarantined(reply))
+    permanent = sum(map(is_permanent, replies)) + sum(map(is_permanent, words))
     return Tally(
         held=held,
         granted=granted,
         failed=failed,
-        quarantined=bool(waiting),
         reachable=failed <= n - quorum and bool(held or granted),
         hopeless=permanent > n - quorum,
     )

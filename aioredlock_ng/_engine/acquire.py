@@ -294,8 +294,6 @@ class Acquisition:
         context = self._context
         context.counters.refused += 1
         counted = tally(attempt.replies, context.quorum, context.quarantine)
-        if counted.quarantined:
-            context.doubt()
         reachable = counted.reachable and not trouble
         if counted.hopeless:
             self.give_up(self._error(QuorumUnreachable, "waiting does not cure what the nodes refuse"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.quorum import is_decided
-from aioredlock_ng._core.votes import GRANTED, Unsent, is_granted
+from aioredlock_ng._core.votes import GRANTED, Unsent, is_granted, is_quarantined
 
 if TYPE_CHECKING:
     import asyncio
@@ -170,6 +170,9 @@ class Round:
                 self._decide()
         else:
             self._no += 1
+            if is_quarantined(reply):
+                # Also where the others are enough: it would stay so, unseen, where the server tells of no flush.
+                self._context.doubt()
             if is_decided(self._asked, self._quorum, self.yes, self._no):
                 self._decide()
 

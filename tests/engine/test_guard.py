@@ -208,6 +208,21 @@ async def test_a_repair_does_not_come_where_another_is_fenced_above(rig: Rig) ->
     assert lease.valid
 
 
+async def test_a_node_that_forgot_is_looked_at_though_the_others_are_enough(rig: Rig) -> None:
+    """Servers without tracking tell nobody that they were flushed; only what such a node votes shows it."""
+    process = await rig.process(max_ttl=GUARD, ttl=3.0)
+    # The node is there and up, and says nothing of itself.
+    process.nodes[0].told = lambda keys: None  # type: ignore[method-assign]
+    rig.ways[1:] = [2 * WAY] * 2
+    rig.servers[0].flush()
+    for name in "a", "b":
+        async with process.lock(name, blocking_timeout=0):
+            pass
+    assert states(process.redlock) == ["quarantined", "up", "up"]
+    await asyncio.sleep(GUARD + 2)
+    assert states(process.redlock) == ["up"] * 3
+
+
 async def test_quarantine_is_said_once_and_its_end_too(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     await rig.process(max_ttl=GUARD, ttl=3.0)
