@@ -3,21 +3,25 @@
 -- ARGV[1]  token, fresh for every attempt
 -- ARGV[2]  ttl in milliseconds
 -- Returns  1: granted. {0, remaining}: another holds at least one; remaining milliseconds of the longest, -1 endless.
--- A refusal reads the held key last: that leaves it tracked on this connection. GET also raises WRONGTYPE.
-local token, ttl = ARGV[1], ARGV[2]
-if #KEYS == 1 then
-  if redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl) then return 1 end
-  redis.call('GET', KEYS[1])
-  return {0, redis.call('PTTL', KEYS[1])}
+-- A refusal reads the held keys, which leaves them tracked on this connection. GET also raises WRONGTYPE, which MGET does not.
+-- MGET and not GET: see extend.lua. Keys with one token live equally long: one of them tells.
+local token, ttl, n = ARGV[1], ARGV[2], #KEYS
+if n > 1 then
+  local seen, longest = {}, false
+  for i, holder in ipairs(redis.call('MGET', unpack(KEYS))) do
+    if holder and not seen[holder] then
+      seen[holder] = true
+      local left = redis.call('PTTL', KEYS[i])
+      if left < 0 or longest == -1 then longest = -1 else longest = math.max(left, longest or 0) end
+    end
+  end
+  if longest then return {0, longest} end
 end
-local held, longest = false, 0
-for _, key in ipairs(KEYS) do
-  if redis.call('GET', key) then
-    local left = redis.call('PTTL', key)
-    held = true
-    if left < 0 or longest < 0 then longest = -1 elseif left > longest then longest = left end
+for i = 1, n do
+  if not redis.call('SET', KEYS[i], token, 'NX', 'PX', ttl) then
+    if i > 1 then redis.call('DEL', unpack(KEYS, 1, i - 1)) end
+    redis.call('GET', KEYS[i])
+    return {0, redis.call('PTTL', KEYS[i])}
   end
 end
-if held then return {0, longest} end
-for _, key in ipairs(KEYS) do redis.call('SET', key, token, 'PX', ttl) end
 return 1

@@ -9,25 +9,26 @@
 --          {0, remaining}: another holds at least one; remaining milliseconds of the longest, -1 endless.
 --          {-1, left}: quarantined; milliseconds left, -1 where the marker is missing, another's or too short.
 -- The marker (see marker.lua) is 'run_id:guard' where trusted.
--- Only a held key is read by GET, which leaves it tracked on this connection and raises WRONGTYPE. Tracking costs more than
--- reading: the rest is read by what counts as a write (GETEX, ZADD INCR 0).
+-- Keys are read as in acquire.lua. Tracking costs more than reading: the rest is read by what counts as a write (GETEX, ZADD
+-- INCR 0).
 -- SET comes first: after another write a full server would let it pass. Who is refused later is left nothing.
 local n = #KEYS - 2
 local token, ttl, vouch, fence = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 if n > 1 then
-  local held, longest = false, 0
-  for i = 1, n do
-    if redis.call('GET', KEYS[i]) then
+  local seen, longest = {}, false
+  for i, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do
+    if holder and not seen[holder] then
+      seen[holder] = true
       local left = redis.call('PTTL', KEYS[i])
-      held = true
-      if left < 0 or longest < 0 then longest = -1 elseif left > longest then longest = left end
+      if left < 0 or longest == -1 then longest = -1 else longest = math.max(left, longest or 0) end
     end
   end
-  if held then return {0, longest} end
+  if longest then return {0, longest} end
 end
 for i = 1, n do
   if not redis.call('SET', KEYS[i], token, 'NX', 'PX', ttl) then
+    if i > 1 then redis.call('DEL', unpack(KEYS, 1, i - 1)) end
     redis.call('GET', KEYS[i])
     return {0, redis.call('PTTL', KEYS[i])}
   end

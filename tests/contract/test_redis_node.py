@@ -12,6 +12,7 @@ from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._nodes.outbox import Outbox
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import MUTEX, SCRIPTS
+from tests.contract import guarded
 from tests.contract.guarded import RUN_ID, arguments
 from tests.contract.suite import TTL, Listener, NodeContract, Sink, acquire, ask, refused, release
 
@@ -120,6 +121,21 @@ class TestRedisNode(NodeContract):
         assert refused(await ask(node, acquire(b"one", *keys)), "WRONGTYPE")
         assert await place.command("EXISTS", "a") == b"0"
         assert await place.command("TYPE", "hash") == b"hash"
+
+    async def test_a_key_of_another_type_is_refused_beside_a_fence_too(self, place: RedisPlace) -> None:
+        node, _ = await place.node()
+        await self.trusted(node)
+        await place.command("HSET", "hash", "field", "1")
+        assert refused(await ask(node, guarded.acquire(b"one", 5, b"a", b"hash", b"c", kind=guarded.BOTH)), "WRONGTYPE")
+        assert await place.command("EXISTS", "a", "c") == b"0"
+
+    async def test_a_key_of_another_type_is_not_repaired(self, place: RedisPlace) -> None:
+        node, _ = await place.node()
+        await self.trusted(node)
+        await place.command("HSET", "hash", "field", "1")
+        assert await ask(node, guarded.repair(b"one", 5, b"hash")) == 0
+        assert await place.command("TYPE", "hash") == b"hash"
+        assert await ask(node, guarded.confirm(b"one", 9, b"hash")) == [0, 0]
 
     async def test_a_key_of_another_type_is_released_by_force(self, place: RedisPlace) -> None:
         node, _ = await place.node()

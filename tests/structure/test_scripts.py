@@ -46,3 +46,49 @@ def test_a_script_is_stored_with_unix_line_ends(script: Script) -> None:
     stored = resources.files("aioredlock_ng._scripts").joinpath(f"{script.name}.lua").read_bytes()
     assert b"\r" not in stored
     assert stored == script.source
+
+
+READS = ("get", "mget", "pttl", "ttl", "exists", "strlen", "zscore", "zmscore")
+
+
+async def test_the_reads_of_a_script_do_not_grow_with_the_names_of_a_lock(node_of_each_version: NodeSet) -> None:
+    """Up to Redis 7.0 each of them tracks all keys of the script: a read per name costs the square of their number."""
+    trust, fence = "run:1000", "5"
+    steps: list[tuple[str, bool, tuple[str, ...]]] = [
+        ("acquire", False, ("one", "60000")),
+        ("acquire", False, ("two", "60000")),
+        ("release", False, ("one",)),
+        ("acquire_guarded", True, ("one", "60000", trust, fence, "slot")),
+        ("acquire_guarded", True, ("two", "60000", trust, fence, "slot")),
+        ("repair", True, ("one", "60000", trust, fence, "slot")),
+        ("release", False, ("one",)),
+        ("repair", True, ("one", "60000", trust, fence, "slot")),
+        ("release", False, ("one",)),
+    ]
+    sources = {script.name: script.source.decode() for script in SCRIPTS}
+
+    async with Redis.from_url(node_of_each_version.urls[0]) as client:
+
+        async def reads(count: int) -> list[tuple[str, int]]:
+            names, found = [f"name-{index}" for index in range(count)], []
+            for script, guarded, arguments in steps:
+                keys = [*names, "marker", "counters"] if guarded else names
+                await client.set("marker", trust)
+                found.append((script, await counted(script, keys, arguments)))
+            await client.eval(sources["acquire"], count, *names, "one", "60000")
+            for script, keys, arguments in (
+                ("confirm", [*names, "counters"], ("one", "9", "slot")),
+                ("extend", names, ("60000", *["one"] * count)),
+                ("watch", names, ("one",) * count),
+            ):
+                found.append((script, await counted(script, keys, arguments)))
+            await client.delete(*names, "counters")
+            return found
+
+        async def counted(script: str, keys: list[str], arguments: tuple[str, ...]) -> int:
+            await client.config_resetstat()
+            await client.eval(sources[script], len(keys), *keys, *arguments)
+            statistics = await client.info("commandstats")
+            return sum(statistics.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in READS)
+
+        assert await reads(30) == await reads(3)
