@@ -13,8 +13,8 @@ from aioredlock_ng._core.quorum import quorum_of
 
 from .demo.interruption import Interruption
 from .exits import HELD, reported, say
-from .settings import KeyFormatOption, NameArgument, NodeOption, NodeTimeoutOption, manager_and_format, name_of
-from .shown import holder, life
+from .settings import JsonOption, KeyFormatOption, NameArgument, NodeOption, NodeTimeoutOption, manager_and_format, name_of
+from .shown import as_dict, holder, life, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,20 +46,24 @@ def wait(
     conflict_code: Annotated[
         int, typer.Option("-E", "--conflict-code", min=0, max=255, help="Exit status when it is still held.")
     ] = HELD,
+    as_json: JsonOption = False,
     node: NodeOption = None,
     node_timeout: NodeTimeoutOption = None,
     key_format: KeyFormatOption = None,
 ) -> None:
     """Wait until a lock is free, without taking it; somebody else may have it a moment later.
 
-    The exit status is 0 when it is free, 1 (-E) when it is still held after -w, 69 when no majority of the nodes answered
-    (later than at first: for half a minute), 2 when the command line or a setting is wrong.
+    With --json it writes what it saw last, as inspect does. The exit status is 0 when it is free, 1 (-E) when it is still held
+    after -w, 69 when no majority of the nodes answered (later than at first: for half a minute), 2 when the command line or a
+    setting is wrong.
     """
     with reported("wait"), Interruption() as interruption:
         given = {"node_timeout": node_timeout, "key_format": key_format, "recovery_guard": "none"}
         redlock, keys = manager_and_format(node, **given)
         key = keys.key(name_of(name))
         info = interruption.run(_wait(redlock, name_of(name), key, seconds))
+    if as_json:
+        print_json(as_dict(info))
     if info.held:
         say("wait", f"{info.resource!r} is held by {holder(info.token)}, {life(info.remaining)}")
         raise typer.Exit(conflict_code)

@@ -257,7 +257,10 @@ def test_wait_is_bounded_and_looks_once_with_zero(cli: Cli) -> None:
             answer = cli("wait", "x", *words)
             assert answer.returncode == (5 if "-E" in words else 1)
             assert answer.stderr.startswith("aioredlock-ng wait: 'x' is held by ")
-    assert cli("wait", "x", "-w", "0").returncode == 0
+        assert json.loads(cli("wait", "x", "-w", "0", "--json").stdout)["held"] is True
+    assert cli("wait", "x", "-w", "0").stdout == ""
+    free = cli("wait", "x", "-w", "0", "--json")
+    assert (free.returncode, json.loads(free.stdout)["held"]) == (0, False)
 
 
 def test_bench_measures_and_leaves_nothing(cli: Cli, three_nodes: NodeSet) -> None:
