@@ -2,17 +2,23 @@
 
 The fork happens while this process has one thread and no event loop, so it needs no `preexec_fn`; until the lock is held, the
 child waits at a pipe, and without the lock it never becomes the command. When this process dies, however that happens, a
-second small process sees its pipe close and kills the child's whole group; on Linux the kernel also kills the child itself.
+second small process, the guardian, sees its pipe close and kills the child's whole group; on Linux the kernel also kills the
+child itself. The guardian does the same when this process hangs or is stopped for longer than it said that the group may live.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
+import select
 import signal
+import struct
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from aioredlock_ng._engine.clock import boottime
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,6 +27,14 @@ __all__ = ["Child"]
 
 _PR_SET_PDEATHSIG = 1
 _CANNOT_EXECUTE, _NOT_FOUND = 126, 127
+
+_LIMIT: Final = struct.Struct("d")
+"""What the guardian is told: the instant up to which the group may live. Anything shorter is the last word."""
+
+_ALL_IS_WELL: Final = b"."
+
+_SILENCE: Final = 1.0
+"""Seconds without a word that must follow the limit: what was told while the guardian or the machine slept counts first."""
 
 
 class Child:
@@ -51,6 +65,8 @@ class Child:
             os.close(self._leash)
             _guard(watching, self.pid)
         os.close(watching)
+        # A guardian that is stopped does not read, and must not stop us.
+        os.set_blocking(self._leash, False)
         # The child does it too; whoever is first, the group is there before anybody uses it.
         with contextlib.suppress(OSError):
             os.setpgid(self.pid, self.pid)
@@ -60,6 +76,15 @@ class Child:
         with contextlib.suppress(BrokenPipeError), os.fdopen(self._gate, "wb") as gate:
             gate.write(json.dumps(environ).encode() + b"\n")
         self._gate = -1
+
+    def allow(self, seconds: float) -> None:
+        """Let its group live for so long from now, and a little more, unless the guardian is told anew.
+
+        Args:
+            seconds: `math.inf`, as at the beginning: as long as this process. A word that finds the pipe full is dropped.
+        """
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
+            os.write(self._leash, _LIMIT.pack(boottime() + seconds))
 
     def signal(self, number: int) -> None:
         """Send a signal to the process alone."""
@@ -87,14 +112,16 @@ class Child:
         return status if pid else None
 
     def close(self) -> None:
-        """It is over: the process that watches us may go. A child that never started ends by itself and is waited for."""
+        """It is over: the guardian may go. A child that never started ends by itself and is waited for."""
         if self._gate >= 0:
             os.close(self._gate)
             self._gate = -1
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self.pid, 0)
+        # This word must not be dropped.
+        os.set_blocking(self._leash, True)
         with contextlib.suppress(BrokenPipeError):
-            os.write(self._leash, b".")
+            os.write(self._leash, _ALL_IS_WELL)
         os.close(self._leash)
         os.waitpid(self._guardian, 0)
 
@@ -144,7 +171,7 @@ def _die_with(parent: int) -> None:
 
 
 def _guard(leash: int, group: int) -> NoReturn:
-    """In the second process: when the first one is gone without a word, nobody holds the lock any more: kill the group."""
+    """In the second process: when the first is gone or silent for too long, nobody holds the lock any more: kill the group."""
     try:
         # Whoever kills the first one's group or session must not hit this, and nobody who reads its output wait for it.
         os.setsid()
@@ -153,7 +180,24 @@ def _guard(leash: int, group: int) -> NoReturn:
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(nowhere, stream)
-        if not os.read(leash, 1):
+        if not _ends_well(leash):
             os.killpg(group, signal.SIGKILL)
     finally:
         os._exit(0)
+
+
+def _ends_well(leash: int) -> bool:
+    """Listen until the first process says that all is well; False when it is gone, or lets the limit pass."""
+    words = select.poll()
+    words.register(leash, select.POLLIN)
+    limit = math.inf
+    while True:
+        # Looked at every now and then: a timeout does not count the time for which the machine is suspended.
+        passed = boottime() >= limit
+        if words.poll(_SILENCE * 1000):
+            word = os.read(leash, _LIMIT.size)
+            if len(word) < _LIMIT.size:
+                return word == _ALL_IS_WELL
+            (limit,) = _LIMIT.unpack(word)
+        elif passed:
+            return False

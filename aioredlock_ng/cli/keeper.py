@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 import os
 import signal
 from dataclasses import dataclass
@@ -36,6 +38,9 @@ _LOOK: Final = 0.01
 
 _KILLED_WITHIN: Final = 1.0
 """Seconds for which the killed are waited for: where nobody reaps them, as in some containers, they stay."""
+
+_TELL_EVERY: Final = 0.5
+"""Seconds, at most, between words to the guardian: after a suspension of the machine it waits twice as long for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,8 @@ class Keeper:
 
     async def _hold(self, lease: Lease) -> int:
         self._started = True
+        self._lease = lease
+        self._tell_guardian()
         if all(map(os.isatty, (0, 1))):
             self._terminal.give(self._child.pid)
         self._child.start(
@@ -121,20 +128,34 @@ class Keeper:
                 "AIOREDLOCK_NG_FENCE": "" if lease.fence is None else str(lease.fence),
             }
         )
-        lost = asyncio.ensure_future(lease.wait_lost())
+        lost = asyncio.ensure_future(self._until_lost())
         try:
             await asyncio.wait((self._over, lost), return_when=asyncio.FIRST_COMPLETED)
             ended = "had ended already" if self._over.done() else "was ended"
         finally:
-            lost.cancel()
             # Before anything is written: whoever does not read our errors must not keep the child alive. And before the
             # release: nobody of its group works on beside the next holder.
             await self._end()
+            lost.cancel()
+            # The group is over, and its number may soon be another's.
+            self._child.allow(math.inf)
         if await lease.release():
             return self._status(self._over.result())
         self._terminal.take()
         say("run", f"{lease.lost_error()}; the command {ended}")
         return self._job.lost_code
+
+    async def _until_lost(self) -> None:
+        """Return when the lease is over; until then the guardian is told what each renewal gains."""
+        while self._lease.valid:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(_TELL_EVERY, self._lease.ttl / 3)):
+                    await self._lease.wait_lost()
+            self._tell_guardian()
+
+    def _tell_guardian(self) -> None:
+        """Until when the group may live if nothing more is heard of us: it is what we would grant it ourselves."""
+        self._child.allow(self._lease.remaining() + self._job.grace)
 
     async def _end(self) -> None:
         """Leave nobody of the child's group who works without the lock."""
@@ -197,7 +218,10 @@ class Keeper:
         self._stop_asked = False
         given = self._terminal.given
         self._terminal.take()
+        # Stopped, it does no harm, and has its SIGTERM and its grace when it goes on.
+        self._child.allow(math.inf)
         os.killpg(0, signal.SIGSTOP)
+        self._tell_guardian()
         if given:
             self._terminal.give(self._child.pid)
         self._child.signal_group(signal.SIGCONT)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +17,9 @@ from tests.cli.commands import PATIENCE, Cli, line, python
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from tests.support.node_set import NodeSet
 
 pytestmark = pytest.mark.once
@@ -136,6 +141,70 @@ async def test_nobody_who_reads_its_errors_is_needed_to_end_the_command(cli: Cli
             pass
         assert process.wait(PATIENCE) == 75
     os.close(read)
+
+
+class Tie:
+    """Our end of a pipe that is open for as long as anybody of a command lives: one that nobody waits for keeps its id."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        os.mkfifo(path)
+        self.end = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+
+    def words(self, *command: str) -> list[str]:
+        """The command, with the other end in its hands."""
+        return ["sh", "-c", 'exec "$@" 3>"$0"', str(self._path), *command]
+
+    def torn(self, within: float) -> bool:
+        """Wait until all are gone; False when somebody is left after so many seconds."""
+        return bool(select.select([self.end], [], [], within)[0])
+
+
+@pytest.fixture
+def tie(tmp_path: Path) -> Iterator[Tie]:
+    tie = Tie(tmp_path / "tie")
+    yield tie
+    os.close(tie.end)
+
+
+def test_while_it_is_stopped_nobody_works_on_beside_the_next_holder(cli: Cli, tie: Tie) -> None:
+    family = tie.words("sh", "-c", "sleep 300 & echo ready; wait")
+    with cli.started("run", "--ttl", "2", "--grace", "0.1", "x", "--", *family) as process:
+        assert line(process) == "ready"
+        process.send_signal(signal.SIGSTOP)
+        with cli.holding("x"):
+            assert tie.torn(PATIENCE)
+            process.send_signal(signal.SIGCONT)
+            assert process.wait(PATIENCE) == 75
+        assert process.stderr is not None
+        assert process.stderr.read().startswith("aioredlock-ng run: the lock 'x' was lost after ")
+
+
+def test_suspended_with_its_command_it_ends_it_in_order_when_it_goes_on(cli: Cli, tie: Tie) -> None:
+    command = tie.words(*python(TELLING))
+    with cli.started("run", "--ttl", "2", "--grace", "2", "x", "--", *command, start_new_session=True) as process:
+        assert line(process) == "ready"
+        process.send_signal(signal.SIGTSTP)
+        assert os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1])
+        with cli.holding("x"):
+            assert not tie.torn(5), "killed, as if it had been at work"
+            process.send_signal(signal.SIGCONT)
+            assert line(process) == "SIGTERM"
+            assert process.wait(PATIENCE) == 75
+
+
+def test_a_guardian_that_does_not_listen_holds_up_nobody() -> None:
+    telling = """
+import os, signal
+from aioredlock_ng.cli.child import Child
+child = Child(["true"])
+os.kill(child._guardian, signal.SIGSTOP)
+for _ in range(50_000):
+    child.allow(60)
+os.kill(child._guardian, signal.SIGCONT)
+child.close()
+"""
+    subprocess.run([sys.executable, "-c", telling], timeout=PATIENCE, check=True)
 
 
 def is_gone(pid: int) -> bool:
