@@ -9,7 +9,6 @@ from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.quorum import Verdict, verdict
 from aioredlock_ng._core.votes import Outcome, Refusal, Vote, acquire_vote, may_have_set
 from aioredlock_ng._engine.cleanup import outlast_cancellation
-from aioredlock_ng._scripts import Command
 from aioredlock_ng.errors import LockLost, LockReleased, QuorumUnreachable
 
 if TYPE_CHECKING:
@@ -76,9 +75,7 @@ class Lease:
 
     @property
     def lost(self) -> bool:
-        """True once the lease ended without being released."""
-        if self._engine.on_loop():
-            self._engine.extender.check(self._holding)
+        """True once the lease ended without being released; reading it changes nothing, and tells nobody else."""
         return self._holding.phase is Phase.LOST or (self._holding.phase is Phase.HELD and self.remaining() <= 0.0)
 
     @property
@@ -114,7 +111,8 @@ class Lease:
         self._raise_if_over()
         holding, context = self._holding, self._engine.context
         asked_at = context.clock()
-        replies = await self._engine.poll(Command(holding.spec.kind.inspect, holding.spec.keys))
+        keys = holding.spec.keys
+        replies = await self._engine.poll(holding.spec.kind.watching(keys, (holding.token,) * len(keys), ((), ())))
         votes = tuple(self._vote(node.address, reply) for node, reply in zip(context.fleet.nodes, replies, strict=True))
         yes = sum(vote.outcome is Outcome.GRANTED for vote in votes)
         no = sum(vote.outcome is Outcome.HELD for vote in votes)
@@ -152,6 +150,11 @@ class Lease:
             holding.asking = holding.task
         try:
             replies = await self._engine.extend(holding, ttl)
+        except asyncio.CancelledError:
+            # The exception that the body's cancellation stood back for does not come: somebody's timeout was faster.
+            if by_body and holding.phase is Phase.LOST:
+                context.loop.call_soon(holding.tell_body)
+            raise
         finally:
             if by_body:
                 holding.asking = None
@@ -218,9 +221,11 @@ class Lease:
         """
         self._engine.usable()
         holding = self._holding
-        self._engine.extender.check(holding)
         if holding.phase is not Phase.HELD:
             return
+        if self.remaining() <= 0.0:
+            # Not here: a task that waits within its own body is to be cancelled like any other.
+            self._engine.context.loop.call_soon(self._engine.extender.check, holding)
         waiter: asyncio.Future[None] = self._engine.context.loop.create_future()
         await holding.wait_over(waiter)
 
@@ -230,6 +235,7 @@ class Lease:
         Raises:
             QuorumUnreachable: It is over already, and nobody would be told.
         """
+        self._engine.extender.check(self._holding)
         if self.remaining() <= 0.0:
             lost = self.lost_error() if self.lost else "it was released"
             raise QuorumUnreachable(
@@ -243,15 +249,13 @@ class Lease:
     def left(self) -> None:
         """For `Lock`: the `async with` is over."""
         self._holding.task = self._holding.on_lost = None
+        if self._engine.on_loop():
+            self._engine.extender.check(self._holding)
 
     @property
     def was_gone(self) -> bool:
         """For those who raise `LockLost` or answer it: it was lost, or its release found that a quorum no longer held it."""
         return self._holding.reason != ""
-
-    def asked_by(self, task: asyncio.Task[object]) -> bool:
-        """For `Lock`: `task` is renewing this lease right now, and will be told a loss by an exception."""
-        return self._holding.asking is task
 
     def lose(self, reason: str) -> None:
         """For `aioredlock_ng.testing`: lost from here on, as every lease that is lost; nothing when it is over already.
@@ -279,10 +283,10 @@ class Lease:
         )
 
     def _vote(self, address: str, reply: Reply) -> Vote:
+        if reply == len(self._holding.spec.keys):
+            return Vote(address, Outcome.GRANTED)
         if not isinstance(reply, list):
             return acquire_vote(address, _plain(reply))
-        if all(held[1] == self._holding.token for held in reply):
-            return Vote(address, Outcome.GRANTED)
         return Vote(address, Outcome.HELD, detail="another's key, or none")
 
     def _raise_if_over(self) -> None:

@@ -33,7 +33,7 @@ class _Body:
 
     def lost(self) -> None:
         """Cancel the task, unless it found the loss itself and is about to be told by an exception."""
-        if self.task is not asyncio.current_task() and not self.lease.asked_by(self.task):
+        if self.task is not asyncio.current_task():
             self._told = True
             self.task.cancel()
 
@@ -107,7 +107,7 @@ class Lock:
             if holding.phase is Phase.RELEASED:
                 raise RedlockClosed("the Redlock was closed in the instant in which this acquisition was granted")
             engine.taken(acquisition, holding)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):
             engine.cancelled(acquisition)
             raise
         except (LockNotAcquired, RedlockClosed) as error:

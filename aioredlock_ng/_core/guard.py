@@ -94,7 +94,9 @@ def read_marker(marker: bytes, node_ms: int, vouch: bytes, at: float, answered: 
     return Reading(trust, marker, run_id, guard_ms, ready_ms, node_ms, at, answered)
 
 
-def next_steps(readings: Sequence[Reading | None], guard_ms: int, now: float, *, strict: bool) -> list[Step | None]:
+def next_steps(
+    readings: Sequence[Reading | None], guard_ms: int, now: float, *, strict: bool, known_ms: int = 0
+) -> list[Step | None]:
     """What to write to each node, None for nothing.
 
     Args:
@@ -102,8 +104,9 @@ def next_steps(readings: Sequence[Reading | None], guard_ms: int, now: float, *,
         guard_ms: This manager's guard time: a shorter one is raised before it votes.
         now: The local instant.
         strict: Let a new set wait the guard time too.
+        known_ms: The longest guard time that was ever read: nodes that named it may not answer now.
     """
-    longest = max([guard_ms, *(reading.guard_ms for reading in readings if reading is not None)])
+    longest = max([guard_ms, known_ms, *(reading.guard_ms for reading in readings if reading is not None)])
     some_trusted = any(reading is not None and reading.trust is Trust.TRUSTED for reading in readings)
     is_new = not strict and all(
         reading is not None and reading.trust is Trust.FOUNDING and now - reading.at <= FRESH for reading in readings

@@ -61,6 +61,11 @@ class Turns:
             if now - self._refused_at > MEMORY:
                 self._bound = min(LAST_BOUND, 2 * self._bound)
 
+    def follow(self, others: Turns) -> None:
+        """The process goes on with this resource where it ended with another one that shares names with it: one run."""
+        self._run_from, self._freed_at = others._run_from, others._freed_at
+        self._took = others._took
+
     def refused(self, now: float, *, woken: bool) -> None:
         """Another process holds it; `woken`: it had been told that it was free, and somebody else was faster."""
         self._refused_at = now

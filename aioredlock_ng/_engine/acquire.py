@@ -115,7 +115,11 @@ class Acquisition:
 
     def refuse_deadlock(self, holders: Sequence[Holding]) -> None:
         """See `Contender.refuse_deadlock`."""
-        if self._blocking_timeout is None and asyncio.current_task() in [holding.task for holding in holders]:
+        task = asyncio.current_task()
+        if self._blocking_timeout is not None or task is None:
+            return
+        now = self._context.clock()
+        if any(holding.task is task and holding.remaining(now) > 0.0 for holding in holders):
             raise self._error(LockHeld, "this very task holds it in an enclosing `async with` and would wait for ever")
 
     def attempt(self, *, lead_first: bool) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING
+
+import anyio
 
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.quorum import quorum_of
@@ -112,6 +115,8 @@ class Engine:
         Safety: cancelled, it leaves connecting tasks behind that `aclose` ends.
         """
         context = self.context
+        # The first one imports what anyio needs for this kind of loop: not amid the first release that is cancelled.
+        anyio.CancelScope()
         first_tries = [
             asyncio.ensure_future(node.open(index, self, context.clock, context.options.node_timeout))
             for index, node in enumerate(context.fleet.nodes)
@@ -268,13 +273,13 @@ class Engine:
         self._forked = self._closed = True
         for holding in self.extender.holdings:
             holding.deadline, holding.reason = -inf, "it belongs to the process before the fork"
-        self.extender.close()
-        self.context.timeouts.stop()
-        for node in self.context.fleet.nodes:
-            node.disown()
-        self._twins.stop()
-        if self.guard is not None:
-            self.guard.stop()
+        steps = [self.extender.close, self.context.timeouts.stop, *(node.disown for node in self.context.fleet.nodes)]
+        steps += [self._twins.stop, *([self.guard.stop] if self.guard is not None else ())]
+        for step in steps:
+            # A loop that is closed cancels no task, and one of another thread not in debug mode: neither goes on here. A
+            # process without any file descriptor left cannot replace a socket.
+            with suppress(RuntimeError, OSError):
+                step()
 
     def invalidated(self, index: int, keys: list[bytes] | None) -> None:
         """See `NodeListener.invalidated`."""
@@ -311,8 +316,11 @@ class Engine:
     def present(self, index: int, is_present: bool) -> None:
         """See `NodeListener.present`."""
         self.context.fleet.present(index, is_present)
-        if is_present and not self.context.fleet.nodes[index].state().run_id:
-            self._twins.suspect(index)
+        if is_present:
+            # One that hides who it is may be this one too.
+            for other, node in enumerate(self.context.fleet.nodes):
+                if node.ready and not node.state().run_id:
+                    self._twins.suspect(other)
 
     def emit(self, event: Event) -> None:
         """See `NodeListener.emit`."""

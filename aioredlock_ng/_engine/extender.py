@@ -89,9 +89,9 @@ class Extender:
         context.counters.lost += 1
         holding.end(Phase.LOST, reason)
         self._end(holding, context.clock())
-        on_lost, holding.on_lost = holding.on_lost, None
-        if on_lost is not None:
-            on_lost()
+        # Who renews it this very moment is told by an exception.
+        if holding.asking is None:
+            holding.tell_body()
         if holding.told:
             self.tell_over(holding)
 
@@ -140,7 +140,6 @@ class Extender:
                 keys.append(key)
                 args.append(holding.token)
             holding.asked(number, deadline)
-            holding.changed_on = 0
             longer = ttl > holding.longest_ttl
             if longer:
                 holding.longest_ttl = ttl

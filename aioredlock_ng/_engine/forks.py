@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
@@ -22,9 +21,7 @@ def lets_go_in_children(engine: Engine) -> None:
 
 def _after_fork() -> None:
     for engine in _engines:
-        # A loop that is closed cancels no task, and one of another thread not in debug mode: neither goes on here.
-        with suppress(RuntimeError):
-            engine.disown()
+        engine.disown()
 
 
 if hasattr(os, "register_at_fork"):

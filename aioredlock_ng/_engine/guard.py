@@ -47,7 +47,7 @@ class Guard:
         self._context = context
         self._strict = strict
         self._trusted = trusted
-        self._guard_ms = context.options.guard_ms
+        self._guard_ms = self._known_ms = context.options.guard_ms
         self._vouch = b"%b:%d" % (run_id, self._guard_ms)
         self._readings: list[Reading | None] = [None] * len(context.fleet.nodes)
         self._refusals = [""] * len(context.fleet.nodes)
@@ -60,7 +60,8 @@ class Guard:
 
     def doubt(self) -> None:
         """A node would not vote: find out why, unless that is known."""
-        if self._task is None and not self._stopped:
+        # Where tasks begin eagerly, one without anybody to ask is over before it is known here.
+        if (self._task is None or self._task.done()) and not self._stopped:
             self._task = self._context.loop.create_task(self._run(), name="aioredlock_ng recovery guard")
 
     def hint(self) -> None:
@@ -113,7 +114,8 @@ class Guard:
             while True:
                 self._hint.clear()
                 refusals = await self._read()
-                steps = next_steps(self._readings, self._guard_ms, self._context.clock(), strict=self._strict)
+                now = self._context.clock()
+                steps = next_steps(self._readings, self._guard_ms, now, strict=self._strict, known_ms=self._known_ms)
                 for index, words in enumerate(refusals):
                     if words or steps[index] is None:
                         self._refusals[index] = words
@@ -173,9 +175,13 @@ class Guard:
         after = None
         if isinstance(reply, Refusal) and before is not None:
             return
+        if reply is None and before is not None and before.trust is Trust.TRUSTED:
+            # One that is slow has not become untrusted: a set that has it is not a new one.
+            return
         if type(reply) is list and len(reply) == 3:
             marker, node_ms, vouch = reply
             after = read_marker(marker, node_ms, vouch, asked_at, self._context.clock())
+            self._known_ms = max(self._known_ms, after.guard_ms)
         self._readings[index] = after
         if after is not None and after.trust is Trust.TRUSTED and (before is None or before.trust is not Trust.TRUSTED):
             if index in self._quarantined:

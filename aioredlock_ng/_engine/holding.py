@@ -43,7 +43,6 @@ class Holding(LeaseState):
         taken_by: The name of the task that took it, for its label.
         labelled_until: Instant at which its label is to be written again; 0.0 where it has none.
         told: True once a caller was given it: the end is told of those alone.
-        changed_on: Bit per node that reported a change since all were last asked.
         repairing: Bit per node that a repair is under way to.
         slot: Where the extender has scheduled it.
     """
@@ -51,7 +50,6 @@ class Holding(LeaseState):
     __slots__ = (
         "asking",
         "ballot",
-        "changed_on",
         "fence",
         "granted",
         "labelled_until",
@@ -99,12 +97,18 @@ class Holding(LeaseState):
         self.taken_by = ""
         self.labelled_until = 0.0
         self.watched = self.told = False
-        self.changed_on = self.repairing = 0
+        self.repairing = 0
 
     @property
     def token_prefix(self) -> str:
         """What may be shown of the token."""
         return self.token[:6].decode()
+
+    def tell_body(self) -> None:
+        """Tell the body of the `async with` that the lease is lost, if it is still there and has not been told."""
+        on_lost, self.on_lost = self.on_lost, None
+        if on_lost is not None:
+            on_lost()
 
     def unschedule(self) -> None:
         """Stop renewing and watching."""

@@ -155,6 +155,8 @@ class Round:
         """Count an answer; see `Sink.deliver`."""
         self.replies[index] = reply
         if not self.open:
+            if reply != self._full and is_quarantined(reply):
+                self._context.doubt()
             if self.on_late is not None:
                 self.on_late()
         elif reply == self._full:

@@ -22,8 +22,8 @@ __all__ = ["Twins"]
 PROBE_TTL = 10.0
 """Seconds that a probe key lives where it cannot be deleted."""
 
-AGAIN = 1.0
-"""Seconds until a probe that could not be written is tried again."""
+AGAIN, SELDOM = 1.0, 60.0
+"""Seconds until a probe is tried again that could not be written, or not be looked for; each time twice as long."""
 
 
 class Twins:
@@ -41,7 +41,10 @@ class Twins:
             self._again.add(index)
         else:
             name = f"aioredlock_ng identity of {self._context.fleet.nodes[index].address}"
-            self._probes[index] = self._context.loop.create_task(self._tell_apart(index), name=name)
+            probe = self._context.loop.create_task(self._tell_apart(index), name=name)
+            # Where tasks begin eagerly, one without anybody to ask is over before it is known here.
+            if not probe.done():
+                self._probes[index] = probe
 
     def probes(self) -> list[asyncio.Task[None]]:
         """The probes under way."""
@@ -53,6 +56,7 @@ class Twins:
             probe.cancel()
 
     async def _tell_apart(self, index: int) -> None:
+        pause = AGAIN
         try:
             while True:
                 self._again.discard(index)
@@ -61,12 +65,13 @@ class Twins:
                     # One that goes away is probed when it is back.
                     if told or not self._context.fleet.nodes[index].ready:
                         return
-                    await asyncio.sleep(AGAIN)
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, SELDOM)
         finally:
-            del self._probes[index]
+            self._probes.pop(index, None)
 
     async def _probe(self, index: int) -> bool:
-        """Look whether what is written to one node is on another; False when it could not be written."""
+        """Look whether what is written to one node is on another; False when that is not known yet."""
         token = self._context.new_token()
         key = OWN_KEYS + b"probe:" + token
         mark = (token, b"%d" % (PROBE_TTL * 1000))
@@ -83,7 +88,7 @@ class Twins:
                 first, second = nodes[min(index, other)], nodes[max(index, other)]
                 second.refuse(f"{second.address} and {first.address} are the same server")
                 break
-        return True
+        return all(type(seen[other]) is list or not nodes[other].ready for other in others)
 
     async def _ask(self, command: Command, indexes: list[int]) -> list[Reply]:
         round_ = Round(self._context, command, -1, 1, self._context.clock())

@@ -9,7 +9,7 @@ from aioredlock_ng._core.turns import Turns
 from aioredlock_ng.events import LockHandedOn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.holding import Holding
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Contender", "Lines"]
 
 ROOM = 1024
-"""Lines kept before the idle ones are swept out: some 0.5 MB."""
+"""Keys of the lines that are kept before the idle ones are swept out: some 0.5 MB."""
 
 
 class Contender(Protocol):
@@ -81,7 +81,9 @@ class Lines:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._lines: dict[tuple[bytes, ...], _Line] = {}
-        self._wide: dict[tuple[bytes, ...], _Line] = {}
+        # Those of several keys, by each of them.
+        self._wide: dict[bytes, dict[_Line, None]] = {}
+        self._size = 0
         self._room = ROOM
 
     def join(self, contender: Contender) -> None:
@@ -93,7 +95,7 @@ class Lines:
         line = self._line(contender.keys)
         if line.holder is not None or self._wide:
             contender.refuse_deadlock(self.holders(contender.keys))
-        if line.idle:
+        if line.idle and not self._standing_back(line):
             line.contender = contender
             contender.attempt(lead_first=False)
         else:
@@ -139,9 +141,11 @@ class Lines:
         if line is not None and line.holder is holding:
             line.holder = None
             if pause := line.turns.freed(now):
+                # Nobody else of this process goes on in between either: it is the others' turn.
                 line.resting = True
                 self._context.loop.call_later(pause, self._rested, line)
-            elif line.contender is not None:
+                return
+            if line.contender is not None:
                 # It asked while somebody else of this process went past the queue.
                 line.contender.wake()
             elif line.queue:
@@ -150,13 +154,15 @@ class Lines:
                 if (tell := self._context.tell) is not None:
                     tell(LockHandedOn(holding.spec.resource))
         if self._wide:
-            for other in list(self._touching(keys)):
+            for other in self._touching(keys):
                 if other is not line and other.holder is None and other.contender is not None:
+                    if line is not None:
+                        other.turns.follow(line.turns)
                     other.contender.wake()
 
     def undone(self, contender: Contender) -> None:
         """`contender` takes back what some nodes had granted it; they tell nobody of that in its own process (NOLOOP)."""
-        for line in list(self._touching(contender.keys)):
+        for line in self._touching(contender.keys):
             other = line.contender
             if other is not None and other is not contender and line.holder is None:
                 other.wake()
@@ -177,7 +183,7 @@ class Lines:
 
     def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
         """Node `index` says that `keys` changed, or that any may have (None)."""
-        for line in list(self._lines.values() if keys is None else self._touching(keys)):
+        for line in list(self._lines.values()) if keys is None else self._touching(keys):
             if line.contender is not None:
                 line.contender.changed(index)
 
@@ -189,25 +195,38 @@ class Lines:
     def _line(self, keys: tuple[bytes, ...]) -> _Line:
         line = self._lines.get(keys)
         if line is None:
-            if len(self._lines) >= self._room:
+            if self._size >= self._room:
                 self._sweep()
             line = self._lines[keys] = _Line(keys)
+            self._size += len(keys)
             if len(keys) > 1:
-                self._wide[keys] = line
+                for key in keys:
+                    self._wide.setdefault(key, {})[line] = None
         return line
 
     def _sweep(self) -> None:
         """Idle lines are kept, for they know whose turn it was, until there are too many."""
         for line in [line for line in self._lines.values() if line.idle]:
             del self._lines[line.keys]
-            self._wide.pop(line.keys, None)
-        self._room = max(ROOM, 2 * len(self._lines))
+            self._size -= len(line.keys)
+            if len(line.keys) > 1:
+                for key in line.keys:
+                    del self._wide[key][line]
+                    if not self._wide[key]:
+                        del self._wide[key]
+        self._room = max(ROOM, 2 * self._size)
 
     def _rested(self, line: _Line) -> None:
         line.resting = False
-        if line.contender is not None:
-            line.contender.wake()
-        self._next(line, lead_first=True)
+        for other in self._touching(line.keys):
+            if other.contender is not None and other.holder is None:
+                other.contender.wake()
+            elif not self._standing_back(other):
+                self._next(other, lead_first=True)
+
+    def _standing_back(self, line: _Line) -> bool:
+        """True while the process leaves a resource of this line to others, after a run on a line that shares it."""
+        return bool(self._wide) and any(other.resting for other in self._touching(line.keys))
 
     def _next(self, line: _Line, lead_first: bool = False, unreachable: bool = False) -> None:
         if line.open and line.queue:
@@ -216,12 +235,13 @@ class Lines:
             line.contender.unreachable = unreachable
             line.contender.attempt(lead_first=lead_first)
 
-    def _touching(self, keys: Iterable[bytes]) -> Iterator[_Line]:
-        wanted = set(keys)
-        for key in wanted:
+    def _touching(self, keys: Iterable[bytes]) -> list[_Line]:
+        """The lines that want any of these keys, each once."""
+        lines: dict[_Line, None] = {}
+        for key in keys:
             line = self._lines.get((key,))
             if line is not None:
-                yield line
-        for keys_of, line in self._wide.items():
-            if not wanted.isdisjoint(keys_of):
-                yield line
+                lines[line] = None
+            if self._wide:
+                lines.update(self._wide.get(key, ()))
+        return list(lines)

@@ -24,6 +24,9 @@ __all__ = ["Asker", "Waker"]
 TRACKED_POLL = 2.0
 """Seconds between looks while the servers tell us about changes: only for messages that were lost."""
 
+LEAD_POLL = 0.05
+"""Seconds for which the refusal of a lead that was asked alone is believed: what holds its key may be dead, and only there."""
+
 UNTRACKED_POLL = 0.1
 """Seconds between looks where they do not: a release before expiry can only be seen by asking."""
 
@@ -183,8 +186,13 @@ class Waker:
         if free_in == 0:
             self._ask_in(split_delay(self._splits, context.draw()), lead_first=lead is None)
             return
-        tracking = nodes[lead].tracking if lead is not None else sum(n.tracking for n in nodes) >= context.quorum
-        poll = (TRACKED_POLL if tracking else UNTRACKED_POLL) * (0.75 + context.draw() / 2)
+        if lead is not None:
+            poll = LEAD_POLL
+        elif sum(node.tracking for node in nodes) >= context.quorum:
+            poll = TRACKED_POLL
+        else:
+            poll = UNTRACKED_POLL
+        poll *= 0.75 + context.draw() / 2
         until_over = float("inf") if free_in is None else free_in + EXPIRY_MARGIN
         self.stop()
         self._timer = context.loop.call_later(min(poll, until_over), self._unwoken, until_over < poll)

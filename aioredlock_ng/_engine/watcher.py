@@ -53,7 +53,6 @@ class Watcher:
         for part in parts(holdings):
             for holding in part:
                 holding.watched = True
-                holding.changed_on = 0
                 for key in holding.spec.keys:
                     self._by_key[key] = holding
             keys = tuple(key for holding in part for key in holding.spec.keys)
@@ -88,14 +87,10 @@ class Watcher:
             touched: Iterable[Holding] = set(self._by_key.values())
         else:
             touched = [self._by_key[key] for key in keys if key in self._by_key]
-        context = self._context
-        spare = len(context.fleet.nodes) - context.quorum
         for holding in touched:
-            holding.changed_on |= 1 << index
-            if holding.changed_on.bit_count() > spare or holding.spec.kind.repairing:
-                if not self._doubted:
-                    context.loop.call_soon(self._verify)
-                self._doubted[holding] = None
+            if not self._doubted:
+                self._context.loop.call_soon(self._verify)
+            self._doubted[holding] = None
 
     def _refused(self, refusal: Refusal, index: int) -> None:
         """A user without the right to the labels' keys would watch nothing, and release nothing: no labels then."""

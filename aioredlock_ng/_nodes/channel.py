@@ -22,11 +22,12 @@ from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.outbox import Outbox
     from aioredlock_ng._nodes.port import Sink
     from aioredlock_ng._scripts import Request
 
-__all__ = ["Channel"]
+__all__ = ["Belated", "Channel"]
 
 MAX_PENDING = 65_536
 """Requests in flight on one connection, about 10 MB: a server that far behind counts as silent."""
@@ -189,7 +190,9 @@ class Channel(asyncio.BufferedProtocol):
         if self.silent:
             waiting = self._waiting
             # One answer is no recovery: the backlog must be gone.
-            if not waiting or self._outbox.clock() - waiting[0].started <= self._patience:
+            if not waiting or (
+                len(waiting) <= MAX_PENDING // 2 and self._outbox.clock() - waiting[0].started <= self._patience
+            ):
                 self.silent = False
                 self._on_silent(False)
 
@@ -235,6 +238,8 @@ class Channel(asyncio.BufferedProtocol):
             return False
         if not sink.stands() and sink.command.owed_until is None:
             return False
+        if sink.command.owed_until is not None:
+            sink = Belated(sink.command, sink.started, self._on_push, sink)
         self.ask_raw(sink.command.packed_in_full(), sink)
         return True
 
@@ -275,6 +280,38 @@ class Channel(asyncio.BufferedProtocol):
         self._on_close(reason, [sink.command for sink in waiting if sink.command.owed_until is not None])
         for sink in waiting:
             sink.deliver(self._index, dropped)
+
+
+class Belated:
+    """A release that is executed behind what was asked after it: whoever asked found our own key, and is told that it is gone.
+
+    By us, for a server does not tell a connection what it deleted itself (NOLOOP).
+
+    Args:
+        command: The release.
+        started: Instant at which it was first asked.
+        freed: Called with the keys once they are deleted.
+        sink: Who wants the answer; None: nobody. A lost one is owed again by the channel's `on_close`.
+    """
+
+    def __init__(
+        self, command: Request, started: float, freed: Callable[[list[bytes] | None], None], sink: Sink | None = None
+    ) -> None:
+        self.command = command
+        self.started = started
+        self._freed = freed
+        self._sink = sink
+
+    def stands(self) -> bool:
+        """See `Sink.stands`."""
+        return False
+
+    def deliver(self, index: int, reply: Reply) -> None:
+        """See `Sink.deliver`."""
+        if self._sink is not None:
+            self._sink.deliver(index, reply)
+        if type(reply) is int and reply > 0:
+            self._freed(list(self.command.keys))
 
 
 class _ProtocolError(Exception):

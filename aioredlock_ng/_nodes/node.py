@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from aioredlock_ng._core.backoff import reconnect_delay
 from aioredlock_ng._core.guard import vouching
 from aioredlock_ng._core.votes import Unsent
-from aioredlock_ng._nodes.channel import Channel
+from aioredlock_ng._nodes.channel import Belated, Channel
 from aioredlock_ng._nodes.connect import ConnectFailed, Connector
 from aioredlock_ng._nodes.handshake import Greeting, greet
 from aioredlock_ng._nodes.port import NodeState
@@ -18,7 +18,6 @@ from aioredlock_ng.events import NodeAnswers, NodeDegraded, NodeDown, NodeSuspec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.outbox import Outbox
     from aioredlock_ng._nodes.port import NodeListener, Sink
     from aioredlock_ng._scripts import Request
@@ -39,21 +38,6 @@ SUSPECT_AFTER = 2
 round anything (the others decide it); this only bounds the backlog, so it need not be hasty."""
 
 _BY_US = "closed by this process"
-
-
-class _Forget:
-    """Takes the answer to an owed release, which nobody waits for."""
-
-    def __init__(self, command: Request, started: float) -> None:
-        self.command = command
-        self.started = started
-
-    def stands(self) -> bool:
-        """See `Sink.stands`."""
-        return False
-
-    def deliver(self, index: int, reply: Reply) -> None:
-        """Nothing to do: a lost one is owed again by the channel's `on_close`."""
 
 
 class RedisNode:
@@ -268,7 +252,7 @@ class RedisNode:
         now = self._clock()
         for command in owed.values():
             if command.owed_until is not None and command.owed_until > now:
-                channel.ask(_Forget(command, now))
+                channel.ask(Belated(command, now, self._pushed))
 
     def _down(self, reason: str, *, refused: bool = False) -> None:
         self._listener.identify(self._index, "")

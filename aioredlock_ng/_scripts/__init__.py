@@ -66,6 +66,11 @@ class Request:
     def __init__(self, packed: bytes) -> None:
         self.packed = packed
 
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        """The keys that it is about."""
+        return ()
+
     def packed_in_full(self) -> bytes:
         """For a server that has forgotten the script."""
         return self.packed

@@ -52,6 +52,7 @@ class Child:
         # Inherited as ignored, it would have the kernel throw the exit status away.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _occupy_standard_streams()
+        self._ended = False
         behind, self._gate = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
@@ -98,6 +99,11 @@ class Child:
 
     def has_group(self) -> bool:
         """Whether anybody is in its group, itself included."""
+        if self._ended:
+            # Orphans of it are ours to bury where we are a container's first process.
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-self.pid, os.WNOHANG)[0]:
+                    pass
         try:
             os.killpg(self.pid, 0)
         except ProcessLookupError:
@@ -109,6 +115,7 @@ class Child:
     def poll(self) -> int | None:
         """What has become of it since the last call, as `os.waitpid` tells: ended or stopped; None: nothing."""
         pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
+        self._ended = bool(pid) and not os.WIFSTOPPED(status)
         return status if pid else None
 
     def close(self) -> None:

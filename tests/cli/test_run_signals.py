@@ -97,7 +97,7 @@ def test_who_outlives_the_command_ends_under_the_lock(cli: Cli, ends: str) -> No
 
 
 def test_who_outlives_the_command_for_too_long_is_killed(cli: Cli) -> None:
-    with cli.started("run", "--grace", "0.3", "x", "--", "sh", "-c", f"{WITH_WORKER} wait", TIDY) as process:
+    with cli.started("run", "--grace", "1.5", "x", "--", "sh", "-c", f"{WITH_WORKER} wait", TIDY) as process:
         assert line(process) == "ready"
         process.send_signal(signal.SIGTERM)
         assert [line(process), line(process)] == ["tidies up", ""]
@@ -159,3 +159,20 @@ def test_what_is_ignored_from_the_start_stays_ignored(cli: Cli) -> None:
     words = cli.words("run", "x", "--", *python("import signal; print(signal.getsignal(signal.SIGHUP))"))
     answer = subprocess.run(["nohup", *words], env=cli.env, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert answer.stdout == f"{signal.SIG_IGN:d}\n"
+
+
+def test_orphans_that_died_in_the_group_are_buried_by_a_containers_first_process() -> None:
+    """Nobody else does it there; to the kernel they are of the group for as long."""
+    code = """
+import ctypes, os, time
+from aioredlock_ng.cli.child import Child
+ctypes.CDLL(None).prctl(36, 1)  # orphans become ours, as those of a container are its first process's
+child = Child(["sh", "-c", "sleep 0.1 & exit 0"])
+child.start({})
+while child.poll() is None:
+    time.sleep(0.01)
+while child.has_group():
+    time.sleep(0.01)
+child.close()
+"""
+    subprocess.run([sys.executable, "-c", code], timeout=PATIENCE, check=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aioredlock_ng._core.votes import is_held
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._nodes.outbox import Outbox
@@ -97,6 +98,22 @@ class TestRedisNode(NodeContract):
         node.ask(second, 0)
         assert await second.reply() == 0
         assert await place.command("EXISTS", "a") == b"0"
+
+    async def test_a_release_that_is_sent_again_tells_who_asked_before_it_was_executed(self, place: RedisPlace) -> None:
+        """Of what it deletes itself a server tells a connection nothing (NOLOOP)."""
+        node, listener = await place.node()
+        assert await ask(node, acquire(b"one", b"a")) == 1
+        await place.command("SCRIPT", "FLUSH")
+        await place.command("SCRIPT", "LOAD", MUTEX.acquire.source.decode())
+        listener.forget()
+        first, second = Sink(), Sink()
+        first.asks(release(b"one", b"a"))
+        node.ask(first, 0)
+        second.asks(acquire(b"two", b"a"))
+        node.ask(second, 0)
+        assert is_held(await second.reply())
+        assert await first.reply() == 1
+        await listener.hears_of(b"a")
 
     async def test_an_acquire_and_its_release_after_a_script_flush_keep_their_order(self, place: RedisPlace) -> None:
         node, _ = await place.node()

@@ -482,3 +482,64 @@ async def test_one_lock_object_serves_many_tasks(rig: Rig) -> None:
     await asyncio.gather(*(work() for _ in range(50)))
     await asyncio.sleep(0.01)
     assert rig.clean
+
+
+async def test_a_body_whose_own_timeout_beats_the_answer_to_its_extend_is_cancelled(rig: Rig) -> None:
+    """The loss would have been raised by `extend`; the timeout that fires in the same instant throws that away."""
+    process = await rig.process(ttl=1.0)
+    went_on = False
+    with pytest.raises(LockLost):
+        async with process.lock("a") as lease:
+            rig.hang(0, 1, 2)
+            await asyncio.sleep(lease.remaining() - 0.05)
+            with pytest.raises((TimeoutError, LockLost)):
+                async with asyncio.timeout(lease.remaining()):
+                    await lease.extend()
+            assert lease.lost
+            await asyncio.sleep(0.1)
+            went_on = True
+    assert not went_on
+    assert task().cancelling() == 0
+
+
+@pytest.mark.parametrize("look", ["lost", "wait_lost", "repr"])
+async def test_who_looks_at_a_lease_that_is_over_is_cancelled_all_the_same(rig: Rig, look: str) -> None:
+    process = await rig.process(ttl=1.0)
+    went_on = False
+    with pytest.raises(LockLost):
+        async with process.lock("a") as lease:
+            asyncio.get_running_loop().advance(5)  # type: ignore[attr-defined]
+            if look == "lost":
+                assert lease.lost
+            elif look == "wait_lost":
+                await lease.wait_lost()
+            else:
+                assert repr(lease)
+            await asyncio.sleep(0.1)
+            went_on = True
+    assert not went_on
+
+
+async def test_a_lock_whose_lease_is_over_is_waited_for_by_its_last_holder_too(rig: Rig) -> None:
+    """Its deadline has passed, though no timer has come round: that is no deadlock."""
+    process = await rig.process(ttl=1.0)
+    with contextlib.suppress(LockLost):
+        async with process.redlock.lock("a", on_lost="flag") as lease:
+            asyncio.get_running_loop().advance(5)  # type: ignore[attr-defined]
+            assert not lease.valid
+            again = await process.lock("a").acquire()
+            assert again.valid
+
+
+async def test_outside_of_any_task_nobody_is_taken_for_the_holder(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await process.lock("a").acquire()
+    driven = process.lock("a").acquire()
+    asyncio.get_running_loop().call_soon(driven.send, None)
+    await asyncio.sleep(0.01)
+    assert process.redlock.stats().waiting == 1
+    driven.close()
+    assert process.redlock.stats().waiting == 0
+    await lease.release()
+    await asyncio.sleep(0.1)
+    assert rig.clean

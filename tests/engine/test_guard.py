@@ -9,6 +9,7 @@ import pytest
 
 from aioredlock_ng import QuorumUnreachable
 from aioredlock_ng._core.votes import Outcome
+from aioredlock_ng._scripts.kinds import MARKER_KEY
 from aioredlock_ng.events import NodeQuarantined, NodeTrusted
 from tests.support.rig import WAY
 
@@ -208,16 +209,18 @@ async def test_a_repair_does_not_come_where_another_is_fenced_above(rig: Rig) ->
     assert lease.valid
 
 
-async def test_a_node_that_forgot_is_looked_at_though_the_others_are_enough(rig: Rig) -> None:
+@pytest.mark.parametrize("late", [False, True], ids=["first", "last"])
+async def test_a_node_that_forgot_is_looked_at_though_the_others_are_enough(rig: Rig, late: bool) -> None:
     """Servers without tracking tell nobody that they were flushed; only what such a node votes shows it."""
     process = await rig.process(max_ttl=GUARD, ttl=3.0)
     # The node is there and up, and says nothing of itself.
     process.nodes[0].told = lambda keys: None  # type: ignore[method-assign]
-    rig.ways[1:] = [2 * WAY] * 2
+    rig.ways = [2 * WAY, WAY, WAY] if late else [WAY, 2 * WAY, 2 * WAY]
     rig.servers[0].flush()
     for name in "a", "b":
         async with process.lock(name, blocking_timeout=0):
             pass
+    await asyncio.sleep(10 * WAY)
     assert states(process.redlock) == ["quarantined", "up", "up"]
     await asyncio.sleep(GUARD + 2)
     assert states(process.redlock) == ["up"] * 3
@@ -246,3 +249,31 @@ async def test_quarantine_is_said_again_for_a_new_connection(rig: Rig) -> None:
     await asyncio.sleep(GUARD + 5)
     about = [type(event) for event in heard if isinstance(event, NodeQuarantined | NodeTrusted)]
     assert about == [NodeQuarantined, NodeQuarantined, NodeTrusted]
+
+
+async def test_a_set_that_answers_late_is_no_new_one(rig: Rig) -> None:
+    """Who has seen others trusted, for a longer time than its own, writes no shorter one while they are slow."""
+    first = await rig.process(max_ttl=60.0, ttl=3.0)
+    process = await rig.process(max_ttl=GUARD, ttl=3.0)
+    trusted = rig.values(MARKER_KEY)[0]
+    assert trusted is not None
+    await first.redlock.aclose()
+    rig.ways[:2] = [0.2] * 2
+    rig.servers[2].flush()
+    await asyncio.sleep(1)
+    marker = rig.values(MARKER_KEY)[2]
+    assert marker is not None
+    assert marker.count(b":") == 2, "it waits, and founds nothing"
+    assert marker.split(b":")[1] == trusted.split(b":")[1]
+    assert states(process.redlock)[2] == "quarantined"
+
+
+async def test_after_a_total_outage_nodes_are_trusted_again(rig: Rig) -> None:
+    process = await rig.process(max_ttl=GUARD, ttl=3.0)
+    rig.stop(0, 1, 2)
+    await asyncio.sleep(1)
+    for server in rig.servers:
+        server.restart()
+    rig.start(0, 1, 2)
+    async with asyncio.timeout(GUARD + 5), process.lock("a"):
+        assert states(process.redlock) == ["up"] * 3

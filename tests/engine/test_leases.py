@@ -444,3 +444,17 @@ async def test_waiting_for_a_loss_leaves_nothing_behind_when_cancelled(rig: Rig)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(lease.wait_lost(), 0.01)
     assert len(lease._holding.waiters or ()) < 5
+
+
+async def test_without_repair_a_loss_that_comes_in_pieces_is_told_at_once_too(rig: Rig) -> None:
+    """A node that lost its keys before the last renewal is one of those that no longer hold it."""
+    process = await rig.process(fencing=False, ttl=30.0)
+    lease = await process.lock("a").acquire()
+    await asyncio.sleep(1)
+    rig.vacate(b"a", on=[0])
+    await asyncio.sleep(20)
+    assert lease.valid
+    before = asyncio.get_running_loop().time()
+    rig.vacate(b"a", on=[1])
+    await lease.wait_lost()
+    assert asyncio.get_running_loop().time() - before < 0.05

@@ -418,3 +418,25 @@ async def test_locks_of_many_names_leave_no_object_behind(rig: Rig) -> None:
     # What is on its way home is answered by then, and the slots of its timers have run.
     await asyncio.sleep(1.0)
     assert alive() == before
+
+
+@pytest.mark.parametrize("rig", [5], indirect=True)
+async def test_a_dead_key_on_the_lead_does_not_stall_who_compete(rig: Rig) -> None:
+    """As a client leaves it that is killed between the lead's grant and the others: there alone, nobody will release it."""
+    processes = [await rig.process() for _ in range(2)]
+    lead = processes[0].redlock.engine().context.fleet.lead(b"a")
+    rig.occupy(b"a", ttl=60.0, on=[lead])
+    end, holds = now() + 5, 0
+
+    async def work(process: Process) -> None:
+        nonlocal holds
+        while now() < end:
+            async with process.lock("a"):
+                holds += 1
+                await asyncio.sleep(0.01)
+
+    async with asyncio.TaskGroup() as group:
+        for process in processes:
+            for _ in range(2):
+                group.create_task(work(process))
+    assert holds > 50

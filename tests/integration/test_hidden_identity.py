@@ -8,6 +8,7 @@ import pytest
 
 from aioredlock_ng import ConfigurationError, Redlock
 from tests.support.eventually import eventually
+from tests.support.proxy import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,14 +32,14 @@ async def test_the_same_server_under_two_names_is_refused_at_open(hiding: Callab
     one, other = hiding(), hiding()
     port = one.url.rpartition(":")[2]
     with pytest.raises(ConfigurationError, match=rf":{port} and (localhost|127\.0\.0\.1):{port} are the same server"):
-        await Redlock([one.url, f"redis://localhost:{port}", other.url]).open()
+        await Redlock([one.url, f"redis://localhost:{port}", other.url], node_timeout=2.0).open()
 
 
 async def test_the_same_server_is_refused_as_soon_as_it_can_be_told(hiding: Callable[[], LocalServer]) -> None:
     one, other = hiding(), hiding()
     one.command("ACL", "SETUSER", "default", "-set")
     async with Redlock([one.url, f"redis://localhost:{one.port}", other.url], recovery_guard=None) as redlock:
-        assert [node.state for node in redlock.nodes] == ["up"] * 3
+        await eventually(lambda: [node.state for node in redlock.nodes] == ["up"] * 3)
         one.command("ACL", "SETUSER", "default", "+set")
         await eventually(lambda: redlock.nodes[1].state == "refused")
         assert "are the same server" in redlock.nodes[1].reason
@@ -52,7 +53,7 @@ async def test_servers_that_hide_who_they_are_serve_and_keep_no_probe(
     async with Redlock([server.url for server in servers]) as redlock:
         async with redlock.lock("a") as lease:
             assert lease.fence is not None
-        assert [node.state for node in redlock.nodes] == ["up"] * 3
+        await eventually(lambda: [node.state for node in redlock.nodes] == ["up"] * 3)
         for server in servers:
             await eventually(lambda server=server: probes(server) == b"0")
     said = [record.getMessage() for record in caplog.records if "identity unknown" in record.getMessage()]
@@ -69,3 +70,17 @@ async def test_one_that_hides_who_it_is_and_is_flushed_waits(hiding: Callable[[]
 
 def probes(server: LocalServer) -> bytes:
     return server.command("EVAL", "return #redis.call('KEYS', 'aioredlock_ng:probe:*')", "0")
+
+
+async def test_one_that_hides_who_it_is_is_found_by_its_twin_that_comes_later(
+    hiding: Callable[[], LocalServer], start_server: Callable[..., LocalServer]
+) -> None:
+    one, other = hiding(), start_server()
+    one.command("ACL", "SETUSER", "telling", "on", ">secret", "allkeys", "allchannels", "+@all")
+    async with Proxy(one.url.replace("redis://", "redis://telling:secret@")) as late:
+        await late.refuse()
+        async with Redlock([one.url, late.url, other.url], recovery_guard=None) as redlock:
+            await eventually(lambda: redlock.nodes[0].state == "up")
+            await late.accept()
+            await eventually(lambda: redlock.nodes[1].state == "refused")
+            assert "are the same server" in redlock.nodes[1].reason

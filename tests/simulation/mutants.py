@@ -115,8 +115,8 @@ def _unguarded(self: MemoryServer, command: Command, by: Any) -> Any:
     return _acquire_guarded(self, Command(command.script, command.keys, (token, ttl, b"", *rest), None, b""), by)
 
 
-def _found_without_the_silent(readings: Any, guard_ms: int, now: float, *, strict: bool) -> list[Any]:
-    steps = iter(next_steps([reading for reading in readings if reading is not None], guard_ms, now, strict=strict))
+def _found_without_the_silent(readings: Any, *args: Any, **options: Any) -> list[Any]:
+    steps = iter(next_steps([reading for reading in readings if reading is not None], *args, **options))
     return [None if reading is None else next(steps) for reading in readings]
 
 

@@ -113,3 +113,30 @@ def test_importing_the_package_does_not_import_its_top_floor() -> None:
     parts = ("cli", "compat", "fencing", "integrations", "telemetry", "testing")
     top = tuple(f"aioredlock_ng.{part}" for part in parts)
     assert [line for line in told if line.startswith(top)] == []
+
+
+def test_nothing_is_imported_amid_the_first_release_that_is_cancelled() -> None:
+    """It would stop the loop for a tenth of a second, while leases run out: what it needs is there when a manager is open."""
+    code = """
+import asyncio, sys
+from aioredlock_ng import Redlock
+from aioredlock_ng._nodes.memory import MemoryNode
+
+async def main():
+    async with Redlock([MemoryNode() for _ in range(3)]) as redlock:
+        before = set(sys.modules)
+        entered = asyncio.Event()
+        async def body():
+            async with redlock.lock("a"):
+                entered.set()
+                await asyncio.sleep(60)
+        task = asyncio.create_task(body())
+        await entered.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        print(sorted(set(sys.modules) - before))
+
+asyncio.run(main())
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"

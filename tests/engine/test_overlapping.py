@@ -1,0 +1,72 @@
+"""Locks of several names that share some: nobody outside the process is starved by them, and idle ones cost nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioredlock_ng._engine.waiting import ROOM
+
+if TYPE_CHECKING:
+    from tests.support.rig import Process, Rig
+
+pytestmark = pytest.mark.virtual_time
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def holds(work: dict[str, tuple[Process, tuple[str, ...]]], hold: float, seconds: float) -> Counter[str]:
+    """How often each of these has its lock, who want it again as soon as they gave it up."""
+    counts: Counter[str] = Counter()
+    end = now() + seconds
+
+    async def loop(who: str, process: Process, names: tuple[str, ...]) -> None:
+        while now() < end:
+            async with process.lock(*names):
+                counts[who] += 1
+                await asyncio.sleep(hold)
+
+    async with asyncio.TaskGroup() as group:
+        for who, (process, names) in work.items():
+            group.create_task(loop(who, process, names))
+    return counts
+
+
+@pytest.mark.parametrize("hold", [0.005, 0.03, 0.1])
+async def test_names_shared_within_a_process_leave_other_processes_their_turn(rig: Rig, hold: float) -> None:
+    ours, theirs = await rig.process(), await rig.process()
+    counts = await holds({"one": (ours, ("a",)), "both": (ours, ("a", "b")), "other": (theirs, ("a",))}, hold, 100 * hold)
+    assert counts["other"] >= sum(counts.values()) / 6, counts
+
+
+async def test_a_newcomer_of_the_same_process_does_not_take_the_others_turn(rig: Rig) -> None:
+    ours, theirs = await rig.process(), await rig.process()
+    lease = await ours.lock("a", "b").acquire()
+    waiting = asyncio.ensure_future(theirs.lock("a").acquire())
+    await asyncio.sleep(0.5)
+    releasing = asyncio.ensure_future(lease.release())
+    await asyncio.sleep(0)
+    newcomer = asyncio.ensure_future(ours.lock("a", "c").acquire())
+    await asyncio.wait([waiting, newcomer], return_when=asyncio.FIRST_COMPLETED)
+    assert waiting.done()
+    assert not newcomer.done()
+    assert await releasing
+    await (await waiting).release()
+    assert (await newcomer).valid
+
+
+async def test_idle_lines_of_many_names_are_not_kept_without_bound(rig: Rig) -> None:
+    process = await rig.process(fencing=False)
+    lines = process.redlock.engine().lines
+    for number in range(2 * ROOM // 50):
+        async with process.lock(*(f"{number}-{name}" for name in range(50))):
+            pass
+    assert sum(len(line.keys) for line in lines._lines.values()) <= ROOM + 50
+    wide = {key for line in lines._lines.values() for key in line.keys}
+    assert lines._wide.keys() == wide
+    assert all(line.keys in lines._lines for touching in lines._wide.values() for line in touching)
