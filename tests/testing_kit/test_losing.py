@@ -133,7 +133,7 @@ async def test_by_name_a_holder_in_another_manager_learns_it_from_the_nodes(five
             await lose_lock(test, "a")
             await asyncio.get_running_loop().create_future()
 
-    async with Redlock(five_nodes.urls) as holder, Redlock(five_nodes.urls) as test:
+    async with Redlock(five_nodes.urls) as holder, Redlock(five_nodes.urls, node_timeout=1.0) as test:
         with pytest.raises(LockLost, match="no longer holds"):
             await hold()
         assert not await test.locked("a")
