@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Crew"]
 
-_READY_SECONDS: Final = 30.0
+_READY_SECONDS: Final = 120.0
 _DRAIN_SECONDS: Final = 10.0
 _CLOSE_SECONDS: Final = 10.0
 

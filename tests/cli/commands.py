@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PATIENCE", "Cli", "connected", "line", "python"]
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds for what takes one on an idle machine."""
 
 

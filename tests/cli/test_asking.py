@@ -210,10 +210,23 @@ def looks(node: Node) -> int:
     return int(found[1]) if found else 0
 
 
+def last_has_looked(nodes: NodeSet) -> bool:
+    """Whether the manager that came last has asked each node by a script, and the answers are on their way back."""
+    for node in nodes:
+        told = node.command("CLIENT", "LIST").decode().splitlines()
+        last = [client for client in told if re.search(r" flags=\w*t", client)][-1]
+        # What a server answers goes out before it reads the next command.
+        if " cmd=evalsha" not in last or node.command("PING") != b"PONG":
+            return False
+    return True
+
+
 @pytest.mark.faults
 async def test_wait_outlives_a_moment_without_a_majority(cli: Cli, three_nodes: NodeSet) -> None:
-    with cli.holding("x", "--ttl", "60") as holder, cli.started("wait", "x", "--node-timeout", "0.1") as waiter:
+    with cli.holding("x", "--ttl", "60") as holder, cli.started("wait", "x", "--node-timeout", "0.5") as waiter:
         await eventually(lambda: connected(three_nodes) == 2, within=PATIENCE, every=0.05)
+        # Without a majority from the first look on, it would give up.
+        await eventually(lambda: last_has_looked(three_nodes), within=PATIENCE, every=0.05)
         before = looks(three_nodes[2])
         three_nodes.pause(0)
         three_nodes.pause(1)
@@ -237,9 +250,10 @@ async def test_wait_returns_when_the_lock_is_free_and_never_takes_it(cli: Cli, t
 
 async def test_wait_sleeps_until_the_nodes_say_so(three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "_TRACKED_LOOK", 60.0)
-    async with Redlock(three_nodes.urls) as holder:
+    async with Redlock(three_nodes.urls, node_timeout=1.0) as holder:
         lease = await holder.lock("x", ttl=50).acquire()
-        wait = asyncio.create_task(waiting._wait(Redlock(three_nodes.urls, recovery_guard=None), "x", b"x", None))
+        asking = Redlock(three_nodes.urls, node_timeout=1.0, recovery_guard=None)
+        wait = asyncio.create_task(waiting._wait(asking, "x", b"x", None))
         await eventually(lambda: connected(three_nodes) == 2, within=PATIENCE)
         await lease.release()
         assert not (await asyncio.wait_for(wait, 20)).held

@@ -23,7 +23,7 @@ PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
 @cache
 def helped(*words: str) -> str:
     command = [sys.executable, "-m", "aioredlock_ng", *words, "--help"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
 def commands() -> list[str]:
@@ -72,7 +72,7 @@ def test_run_imports_what_it_needs_and_no_other_command() -> None:
         "try:\n    main(['run', 'x'])\nexcept SystemExit:\n    pass\n"
         "print(*sorted(name[18:] for name in sys.modules if name.startswith('aioredlock_ng.cli.')))"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert told.stdout == "app child exits keeper run settings terminal\n"
     assert "no command" in told.stderr
 
@@ -80,7 +80,7 @@ def test_run_imports_what_it_needs_and_no_other_command() -> None:
 @pytest.mark.parametrize(("command", "package"), [("run", "typer"), ("ls", "rich")])
 def test_without_the_extra_it_is_named(command: str, package: str) -> None:
     code = f"import sys\nsys.modules[{package!r}] = None\nfrom aioredlock_ng.cli import main\nmain([{command!r}, 'x'])"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert told.returncode == 2
     assert 'pip install "aioredlock-ng[cli]"' in told.stderr
     assert "Traceback" not in told.stderr

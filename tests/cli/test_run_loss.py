@@ -33,6 +33,9 @@ print(signal.Signals(signal.sigwait({signal.SIGTERM})).name, flush=True)
 """
 STUBBORN = TELLING + "signal.pause()"
 
+GRACE = "1.5"
+"""Is waited for to its end, and leaves a command on a busy machine the time to say that it was told."""
+
 
 async def take_away(nodes: NodeSet, name: str) -> None:
     """Delete a lock's keys on all nodes, as an operator does."""
@@ -56,7 +59,7 @@ async def test_on_loss_the_command_gets_sigterm(cli: Cli, three_nodes: NodeSet) 
 async def test_after_the_grace_it_is_killed_with_all_that_it_started(cli: Cli, three_nodes: NodeSet) -> None:
     command = " ".join(f"'{word}'" if "'" not in word else f'"{word}"' for word in python("")[:-1])
     family = ["sh", "-c", f'trap "" TERM; {command} "$0"; echo on', STUBBORN]
-    with cli.started("run", "--grace", "0.3", "--lost-code", "44", "x", "--", *family) as process:
+    with cli.started("run", "--grace", GRACE, "--lost-code", "44", "x", "--", *family) as process:
         assert line(process) == "ready"
         await take_away(three_nodes, "x")
         assert line(process) == "SIGTERM"
@@ -64,7 +67,7 @@ async def test_after_the_grace_it_is_killed_with_all_that_it_started(cli: Cli, t
         assert process.wait(PATIENCE) == 44
 
 
-@pytest.mark.parametrize(("worker", "grace"), [(STUBBORN, "0.3"), (TELLING, "20")])
+@pytest.mark.parametrize(("worker", "grace"), [(STUBBORN, GRACE), (TELLING, "20")])
 async def test_what_outlives_a_command_that_obeyed_has_the_same_grace(
     cli: Cli, three_nodes: NodeSet, worker: str, grace: str
 ) -> None:
@@ -130,7 +133,7 @@ async def test_nobody_who_reads_its_errors_is_needed_to_end_the_command(cli: Cli
             os.write(write, b"x" * 4096)
     os.set_blocking(write, True)
     command = python(f"import os; print(os.getpid(), flush=True)\n{STUBBORN}")
-    with cli.started("run", "--grace", "0.2", "x", "--", *command, stderr=write) as process:
+    with cli.started("run", "--grace", GRACE, "x", "--", *command, stderr=write) as process:
         os.close(write)
         pid = int(line(process))
         assert line(process) == "ready"

@@ -284,7 +284,7 @@ async def test_what_aioredis_takes_for_a_key_is_a_name(resource: Any, three_node
         with pytest.raises(LockAcquiringError):
             await manager.lock(resource)
         if not isinstance(resource, bytes):
-            assert three_nodes.keys() == [{str(resource)}] * 3
+            await eventually(lambda: three_nodes.keys() == [{str(resource)}] * 3)
 
 
 async def test_is_locked_takes_names_and_locks_only(three_nodes: NodeSet, manager_of: Make) -> None:
@@ -429,7 +429,7 @@ async def test_a_first_use_that_is_cancelled_leaves_the_next_to_open_it(three_no
 
 async def test_ours_by_its_own_name_and_by_theirs_exclude_each_other(three_nodes: NodeSet, manager_of: Make) -> None:
     manager = manager_of(three_nodes.urls, retry_count=1)
-    async with Redlock(three_nodes.urls) as redlock:
+    async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
         lock = await manager.lock("order")
         assert await redlock.lock("order").try_acquire() is None
         await lock.release()

@@ -103,7 +103,10 @@ async def old_process(library: str, urls: list[str]) -> AsyncIterator[Old]:
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.library)
 async def test_old_and_new_exclude_each_other(way: Way, three_nodes: NodeSet) -> None:
     urls = three_nodes.urls[: way.nodes]
-    async with old_process(way.library, urls) as old, Redlock(urls, key_format=way.key_format) as redlock:
+    async with (
+        old_process(way.library, urls) as old,
+        Redlock(urls, key_format=way.key_format, node_timeout=1.0) as redlock,
+    ):
         once, waits = redlock.lock("order", blocking_timeout=0), redlock.lock("order", blocking_timeout=20)
 
         assert await old.acquire("order")
@@ -160,7 +163,7 @@ async def test_no_count_is_lost_between_old_and_new(
 
     async with (
         old_process(way.library, urls) as old,
-        Redlock(urls, key_format=way.key_format) as redlock,
+        Redlock(urls, key_format=way.key_format, node_timeout=1.0) as redlock,
         asyncio.TaskGroup() as tasks,
     ):
         for _ in range(2):

@@ -11,12 +11,12 @@ HIDDEN = "import sys\nfor name in {names!r}: sys.modules[name] = None\nfrom aior
 def run(*arguments: str, hidden: tuple[str, ...] = (), **env: str) -> subprocess.CompletedProcess[str]:
     """Run the command line in an environment of nothing but `env`, as if the `hidden` packages were not installed."""
     code = HIDDEN.format(names=hidden, arguments=arguments)
-    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_help_names_the_demo() -> None:
     answer = subprocess.run(
-        [sys.executable, "-m", "aioredlock_ng", "--help"], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-m", "aioredlock_ng", "--help"], capture_output=True, text=True, timeout=120, check=False
     )
 
     assert answer.returncode == 0

@@ -40,7 +40,7 @@ class Run:
     folder: Path
 
     def finished(self) -> tuple[int, str, str]:
-        out, err = self.process.communicate(timeout=50)
+        out, err = self.process.communicate(timeout=200)
         return self.process.returncode, out, err
 
     def reach(self, words: str) -> None:
@@ -56,7 +56,7 @@ class Run:
         """The processes of this run; one that has ended and waits to be reaped has no environment any more."""
         return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and self._is_ours(entry)]
 
-    def nothing_stays(self, within: float = 5.0) -> None:
+    def nothing_stays(self, within: float = 30.0) -> None:
         end = time.monotonic() + within
         while (living := self.living()) and time.monotonic() < end:
             time.sleep(0.01)
@@ -127,7 +127,7 @@ def test_on_a_terminal_the_picture_is_live() -> None:
         with contextlib.suppress(OSError):
             while part := os.read(ours, 65_536):
                 shown += part
-        assert process.wait(50) == 0, shown.decode()
+        assert process.wait(200) == 0, shown.decode()
     os.close(ours)
     text = shown.decode()
     for words_shown in ("● up", "◌ hung", "✕ killed", "noticed", "nothing was lost under the lock"):

@@ -87,7 +87,7 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
                 return data
 
             proxy.to_client._rewrite = stall
-            return await examine([url], connect_timeout=0.3), ERROR, r"no answer to CLIENT within 0\.3 s"
+            return await examine([url], connect_timeout=1.0), ERROR, r"no answer to CLIENT within 1(\.0)? s"
         case "not-ready":
             server = ward.start(["--lua-time-limit", "50"])
             await ward.stack.enter_async_context(busy(server))
@@ -173,7 +173,7 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
         case "clock-unknown":
             return await examine([ward.start(["--rename-command", "TIME", ""]).url]), INFO, "TIME is refused"
         case "round-trip":
-            return await examine([await ward.slow(0.05)], node_timeout=0.05), ERROR, r"half .* take [5-9]\d"
+            return await examine([await ward.slow(0.05)], node_timeout=0.05), ERROR, r"half .* take ([5-9]\d|\d{3})"
         case "no-quorum":
             servers = [ward.start() for _ in range(3)]
             for server in servers[1:]:
@@ -223,9 +223,11 @@ async def codes_of(urls: Iterable[Any], **options: Any) -> dict[str, Severity]:
 async def test_a_sound_set_has_nothing_worse_than_being_on_one_machine(start_server: StartServer) -> None:
     servers = [start_server(SAFE, appendonly=True) for _ in range(3)]
     diagnosis = await examine([server.url for server in servers])
-    wrong = {finding.code for finding in diagnosis.findings if finding.severity is not INFO}
+    # The machine may be busy.
+    wrong = {finding.code for finding in diagnosis.findings if finding.severity is not INFO} - {"round-trip"}
     assert wrong == {"same-host"}
-    assert {finding.code for finding in diagnosis.findings} <= {"same-host", "unmarked", "clock-rate-unknown"}
+    known = {"same-host", "unmarked", "clock-rate-unknown", "round-trip"}
+    assert {finding.code for finding in diagnosis.findings} <= known
     for server, facts in zip(servers, diagnosis.nodes, strict=True):
         info = server.info()
         assert (facts.address, facts.endpoint, facts.run_id) == (server.address, server.address, info["run_id"])
@@ -236,7 +238,8 @@ async def test_a_sound_set_has_nothing_worse_than_being_on_one_machine(start_ser
         assert facts.clock is not None
         assert abs(facts.clock.offset) <= facts.clock.offset_error + 0.001
         assert server.command("DBSIZE") == b"0"
-        assert server.info()["connected_clients"] == "1", "the doctor's connection is still there"
+        # The doctor's connection is gone as soon as the server has seen its end.
+        await eventually(lambda server=server: server.info()["connected_clients"] == "1")
 
 
 @pytest.mark.parametrize(

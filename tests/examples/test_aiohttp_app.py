@@ -11,6 +11,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from examples import aiohttp_app
+from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -41,13 +42,15 @@ async def test_no_money_is_made_or_lost_by_transfers_at_the_same_time(clients: l
         expected[source] -= 1
         expected[target] += 1
     assert aiohttp_app.balances == expected
-    assert nodes.keys() == [set()] * 3
+    # Sooner than a key that is left behind would go by itself.
+    await eventually(lambda: nodes.keys() == [set()] * 3, within=5.0)
 
 
 async def test_an_error_of_the_handler_passes_and_gives_the_lock_back(clients: list[TestClient], nodes: NodeSet) -> None:
     async with clients[0].post("/transfer", params={"from": "ann", "to": "bob", "amount": "101"}) as answer:
         assert (answer.status, await answer.text()) == (409, "ann has only 100")
-    assert nodes.keys() == [set()] * 3
+    # Sooner than a key that is left behind would go by itself.
+    await eventually(lambda: nodes.keys() == [set()] * 3, within=5.0)
 
 
 async def test_a_lock_that_cannot_be_had_is_answered_with_try_again(clients: list[TestClient], nodes: NodeSet) -> None:

@@ -91,4 +91,5 @@ async def test_a_job_whose_lock_is_lost_is_cancelled_and_the_schedule_goes_on(
         await redlock.force_release("stock:north")
         await eventually(lambda: len(ends) > 1, within=20)
     assert ends[:2] == ["cancelled", "counted"]
-    assert isinstance(errors[0].exception, LockLost)
+    # On a busy machine another run may have found no majority.
+    assert LockLost in [type(error.exception) for error in errors]

@@ -11,6 +11,7 @@ import pytest
 
 from aioredlock_ng import Redlock
 from examples import fastapi_app
+from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -37,7 +38,8 @@ async def test_one_of_many_buyers_gets_the_seat(clients: list[httpx.AsyncClient]
     assert sorted(answer.status_code for answer in answers) == [200] + [409] * 19
     (sold,) = (answer.json() for answer in answers if answer.status_code == 200)
     assert fastapi_app.seats == {"12": sold["buyer"]}
-    assert nodes.keys() == [set()] * 3
+    # Sooner than a key that is left behind would go by itself.
+    await eventually(lambda: nodes.keys() == [set()] * 3, within=5.0)
 
 
 async def test_different_seats_do_not_wait_for_each_other(clients: list[httpx.AsyncClient]) -> None:
@@ -47,7 +49,7 @@ async def test_different_seats_do_not_wait_for_each_other(clients: list[httpx.As
 
 
 async def test_a_busy_lock_is_answered_with_try_again(clients: list[httpx.AsyncClient], nodes: NodeSet) -> None:
-    async with Redlock(nodes.urls) as elsewhere, elsewhere.lock("seat:12"):
+    async with Redlock(nodes.urls, node_timeout=0.5) as elsewhere, elsewhere.lock("seat:12"):
         answer = await clients[0].post("/seats/12", params={"buyer": "ann"})
     assert (answer.status_code, answer.headers["Retry-After"]) == (423, "1")
     assert fastapi_app.seats == {}

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from aioredlock_ng.testing import LocalServer
     from tests.support.node_set import NodeSet
 
-TTL = 2.0
-A_BIT = 2.0
+TTL = 3.0
+LONG = 60.0
+A_BIT = 10.0
 """Seconds on top of the ttl for a busy machine; an idle one needs a tenth of a second."""
 
 
@@ -38,9 +39,9 @@ class Candidates:
         self.said: list[str] = []
         self._listeners: list[asyncio.Task[None]] = []
 
-    async def start(self, url: str, name: str) -> None:
-        command = (sys.executable, EXAMPLES / "leader.py", url, name)
-        process = await asyncio.create_subprocess_exec(*command, env=untraced(), stdout=asyncio.subprocess.PIPE)
+    async def start(self, url: str, name: str, ttl: float) -> None:
+        command, env = (sys.executable, EXAMPLES / "leader.py", url, name), {**untraced(), "AIOREDLOCK_NG_TTL": str(ttl)}
+        process = await asyncio.create_subprocess_exec(*command, env=env, stdout=asyncio.subprocess.PIPE)
         self.processes[name] = process
         self._listeners.append(asyncio.create_task(self._listen(process)))
 
@@ -72,12 +73,11 @@ async def candidates() -> AsyncIterator[Candidates]:
 
 @pytest.mark.once
 async def test_another_leads_within_the_ttl_and_never_two_at_once(
-    nodes: NodeSet, candidates: Candidates, start_server: Callable[..., LocalServer], monkeypatch: pytest.MonkeyPatch
+    nodes: NodeSet, candidates: Candidates, start_server: Callable[..., LocalServer]
 ) -> None:
-    monkeypatch.setenv("AIOREDLOCK_NG_TTL", str(TTL))
     url = start_server().url
-    for name in ("ann", "bob", "cid"):
-        await candidates.start(url, name)
+    for name in ("ann", "bob"):
+        await candidates.start(url, name, TTL)
 
     async with Redis.from_url(url, decode_responses=True) as client:
 
@@ -102,11 +102,12 @@ async def test_another_leads_within_the_ttl_and_never_two_at_once(
         # Killed: its key has at most the ttl to live.
         second = await next_after(signal.SIGKILL, first, TTL + A_BIT)
         # Stopped: the same; and when it goes on, it steps down and waits for its turn.
+        await candidates.start(url, "cid", LONG)
         third = await next_after(signal.SIGSTOP, second, TTL + A_BIT)
         candidates.processes[second].send_signal(signal.SIGCONT)
         await eventually(lambda: any(line.startswith(f"{second} stepped down: ") for line in candidates.said), 20)
-        # Told to go: nobody waits for the ttl.
-        assert await next_after(signal.SIGTERM, third, TTL) == second
+        # Told to go: nobody waits for the ttl, which would be for more than half a minute.
+        assert await next_after(signal.SIGTERM, third, A_BIT) == second
         assert await candidates.processes[third].wait() == 0
 
         terms: list[int] = []
@@ -140,7 +141,7 @@ async def test_a_leader_whose_lock_is_taken_away_steps_down_and_stands_again(
     ):
         candidate = tasks.create_task(leader.campaign(redlock, RedisFence(client), "ann"))
         await eventually(lambda: hear(1))
-        assert await redlock.force_release("leader:scheduler") == 3
+        assert await redlock.force_release("leader:scheduler") in (2, 3)
         await eventually(lambda: hear(3))
         candidate.cancel()
     assert said[1].startswith("ann stepped down: the lock 'leader:scheduler' was lost")

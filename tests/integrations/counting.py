@@ -8,7 +8,7 @@ import socket
 import sys
 from pathlib import Path
 
-TTL = 1.0
+TTL = 2.0
 """Seconds; what a killed server blocks the others for."""
 
 
@@ -28,7 +28,7 @@ def serve_fastapi(path: str, listening: socket.socket) -> None:
     from aioredlock_ng.integrations.fastapi import lock_for, redlock_lifespan
 
     app = FastAPI(lifespan=redlock_lifespan())
-    lock = Depends(lock_for("counter:{name}", ttl=TTL, blocking_timeout=30), scope="function")
+    lock = Depends(lock_for("counter:{name}", blocking_timeout=30), scope="function")
 
     @app.post("/counters/{name}", dependencies=[lock])
     async def up(name: str) -> dict[str, int]:
@@ -46,7 +46,7 @@ def serve_aiohttp(path: str, listening: socket.socket) -> None:
 
     from aioredlock_ng.integrations.aiohttp import locked, redlock_ctx
 
-    @locked("counter:{name}", ttl=TTL, blocking_timeout=30)
+    @locked("counter:{name}", blocking_timeout=30)
     async def up(request: web.Request) -> web.Response:
         return web.json_response(await count(path))
 

@@ -95,7 +95,7 @@ async def test_a_request_waits_for_its_turn_and_no_longer_than_it_says(nodes: No
     stage.go.set()
     async with (
         fastapi_client(make_app(stage, blocking_timeout=PATIENCE)) as patient,
-        fastapi_client(make_app(stage, blocking_timeout=0.5)) as hasty,
+        fastapi_client(make_app(stage, blocking_timeout=1.5)) as hasty,
     ):
         async with elsewhere.lock("order:42"):
             waiting = asyncio.create_task(patient.post("/orders/42"))

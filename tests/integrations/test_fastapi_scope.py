@@ -169,7 +169,7 @@ async def test_an_endpoint_whose_client_gave_up_runs_to_its_end_within_the_lock(
         ended.append(held(nodes))
 
     async with fastapi_client(app) as client:
-        request = asyncio.create_task(client.post("/orders/42", timeout=0.2))
+        request = asyncio.create_task(client.post("/orders/42", timeout=httpx.Timeout(PATIENCE, read=0.2)))
         await began.wait()
         with pytest.raises(httpx.ReadTimeout):
             await request

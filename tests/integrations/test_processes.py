@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.support.node_set import NodeSet
 
 PROGRAM = Path(__file__).with_name("counting.py")
-TTL = 1.0
+TTL = 2.0
 
 pytestmark = [pytest.mark.once, pytest.mark.parametrize("frameworks", [("fastapi", "fastapi"), ("aiohttp", "fastapi")])]
 

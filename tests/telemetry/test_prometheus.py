@@ -104,8 +104,8 @@ async def test_leases_that_were_never_given_do_not_make_the_gauge_negative(rig: 
 @pytest.mark.once
 async def test_the_state_of_a_node_follows_its_faults(three_nodes: NodeSet, registry: CollectorRegistry) -> None:
     node = three_nodes.urls[0].removeprefix("redis://")
-    # With these a node that forgot votes again after two seconds.
-    async with Redlock(three_nodes.urls, sinks=[PrometheusSink(registry)], node_timeout=0.05, ttl=1.0, max_ttl=1.0) as redlock:
+    # With these a node that forgot votes again after three seconds.
+    async with Redlock(three_nodes.urls, sinks=[PrometheusSink(registry)], node_timeout=0.2, ttl=2.0, max_ttl=2.0) as redlock:
 
         async def shows(state: str) -> bool:
             async with redlock.lock("a"):
