@@ -155,8 +155,8 @@ class Round:
         """Count an answer; see `Sink.deliver`."""
         self.replies[index] = reply
         if not self.open:
-            if reply != self._full and is_quarantined(reply):
-                self._context.doubt()
+            if reply != self._full:
+                self._look_at(reply)
             if self.on_late is not None:
                 self.on_late()
         elif reply == self._full:
@@ -172,11 +172,14 @@ class Round:
                 self._decide()
         else:
             self._no += 1
-            if is_quarantined(reply):
-                # Also where the others are enough: it would stay so, unseen, where the server tells of no flush.
-                self._context.doubt()
+            self._look_at(reply)
             if is_decided(self._asked, self._quorum, self.yes, self._no):
                 self._decide()
+
+    def _look_at(self, reply: Reply) -> None:
+        """Also where the others are enough: a quarantined node would stay so, unseen, where its server tells of no flush."""
+        if self._full == GRANTED and is_quarantined(reply):
+            self._context.doubt()
 
     def stands(self) -> bool:
         """See `Sink.stands`."""

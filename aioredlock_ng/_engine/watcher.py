@@ -1,7 +1,7 @@
 """Tells holders at once when their keys are gone: it listens for changed keys and verifies; it never renews.
 
 Leases that live longer than `validity.WATCH_AFTER` are watched: reading their keys leaves them tracked on every connection,
-and a renewal reads them again. When so many nodes report a change that no quorum may be left, one round finds out: a foreign
+and a renewal reads them again. When a node reports a change, one round finds out whether a quorum is left: a foreign
 PEXPIRE is no loss, a deleted key is.
 """
 

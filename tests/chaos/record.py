@@ -154,6 +154,10 @@ class Record:
         """When the nemesis stopped a process."""
         return [(begin, end) for who, begin, end in self.stopped if who == process]
 
+    def lacks_majority(self, without: set[int]) -> bool:
+        """True when the other nodes are none."""
+        return self.nodes - len(without) <= (self.nodes - 1) // 2
+
     def unwell(self) -> Intervals:
         """When less than a majority of nodes was well."""
         changes: list[tuple[int, int, int]] = []

@@ -41,6 +41,9 @@ RELEASED: Final = NANO // 2
 PATIENCE: Final = 22 * NANO
 """Nanoseconds after which an acquisition with a patience of 20 s has its answer, whatever hangs."""
 
+ASKED: Final = NANO // 10
+"""Nanoseconds before a lease's begin in which a node must have been well to have been asked and to have granted."""
+
 FORGETTING: Final = {"kill", "flush", "fill"}
 """Faults after which a node lacks keys that it had, or cannot be given back those that it lacks."""
 
@@ -75,11 +78,23 @@ def _by_name(holds: list[Hold]) -> dict[str, list[Hold]]:
 def _deletions(record: Record) -> dict[tuple[str, str], int]:
     """Before when the keys of a lock were certainly not deleted on purpose, by its name and token; where no majority was left.
 
-    Nodes may have deleted them, and others may hold the lock, before whoever deletes them has read one answer.
+    Nodes may have deleted them, and others may hold the lock, before whoever deletes them has read one answer. Nodes that were
+    impaired within a ttl before count as having none: the lock may have been granted, or its holder given up, without them.
     """
-    left = (record.nodes - 1) // 2
-    taken = [delete for delete in record.deletes if record.nodes - sum(delete["c"]) <= left]
+    taken = []
+    for delete in record.deletes:
+        without = {node for node, count in zip(delete["n"], delete["c"], strict=True) if count}
+        if without:
+            without |= _impaired(record, delete.get("a", delete["t"]) - int(record.ttl * NANO), delete["t"])
+        if record.lacks_majority(without):
+            taken.append(delete)
     return {(delete["name"], delete["k"]): delete.get("a", delete["t"]) for delete in reversed(taken)}
+
+
+def _impaired(record: Record, since: int, until: int) -> set[int]:
+    """The nodes that were not well at some instant between these."""
+    lately = [fault for fault in record.faults if fault["t"] <= until and fault.get("well", until) >= since]
+    return {node for fault in lately for node in fault["n"]}
 
 
 def _overlaps(judgement: Judgement, name: str, holds: list[Hold], deleted: dict[tuple[str, str], int]) -> None:
@@ -302,6 +317,10 @@ def _needless_losses(judgement: Judgement, record: Record, unwell: Intervals, de
             judgement.beyond.append(Finding("lost: no majority was well", at, words))
         elif _forgot(record, since, at):
             judgement.beyond.append(Finding("lost: nodes forgot, one soon after the other", at, words))
+        elif record.lacks_majority(
+            _impaired(record, hold.got - ASKED, hold.got) | _impaired(record, at - int(record.ttl * NANO), at)
+        ):
+            judgement.beyond.append(Finding("lost: granted without nodes, and then others were impaired", at, words))
         else:
             judgement.violations.append(Finding("lost needlessly", at, words))
 
@@ -309,7 +328,7 @@ def _needless_losses(judgement: Judgement, record: Record, unwell: Intervals, de
 def _forgot(record: Record, since: int, at: int) -> bool:
     """A node lost its keys while another was impaired too, or soon after: one at a time loses no lease."""
     lately = [fault for fault in record.faults if fault["t"] <= at and fault.get("well", at) >= since]
-    return any(fault["k"] in FORGETTING for fault in lately) and len({node for fault in lately for node in fault["n"]}) > 1
+    return any(fault["k"] in FORGETTING for fault in lately) and len(_impaired(record, since, at)) > 1
 
 
 def _leftovers(judgement: Judgement, record: Record) -> None:

@@ -139,6 +139,32 @@ def test_an_overlap_after_the_deletion_of_its_keys_is_not_promised(story: Story)
     assert story.told() == ([], ["two holders, the first one's keys were deleted", "lost: its keys were deleted"])
 
 
+@pytest.mark.parametrize(("well", "kinds"), [(400, ["lost needlessly"]), (1_000, [])])
+def test_a_deletion_beside_a_node_that_had_no_key_leaves_no_majority(well: float, kinds: list[str], story: Story) -> None:
+    """The others may have been released by the holder itself, before the deletion came to them."""
+    story.fault(20, 30, well, "refuse", 2)
+    story.hold("one", 2_000, 2_520, lost=2_505, token="taken", deadline=4_000)
+    story.delete(2_500, "taken", on=(0,))
+    assert story.told() == (kinds, [] if kinds else ["lost: its keys were deleted"])
+
+
+@pytest.mark.parametrize(
+    ("granted_without", "later", "kinds"),
+    [((3,), (0, 1), []), ((3,), (0, 3), ["lost needlessly"]), ((), (0, 1), ["lost needlessly"])],
+)
+def test_a_lease_needs_the_majority_that_granted_it(
+    tmp_path: Path, granted_without: tuple[int, ...], later: tuple[int, ...], kinds: list[str]
+) -> None:
+    """What it lacks comes back at a renewal, and not where another's fence stands above its own."""
+    story = Story(tmp_path, nodes=5)
+    story.process("one", 1)
+    if granted_without:
+        story.fault(1_990, 2_100, 2_200, "stall", *granted_without)
+    story.hold("one", 2_000, 6_000, lost=5_900, deadline=5_900)
+    story.fault(5_000, 6_500, 7_000, "hang", *later)
+    assert story.told() == (kinds, [] if kinds else ["lost: granted without nodes, and then others were impaired"])
+
+
 def test_an_overlap_before_the_deletion_is_none_of_its_doing(story: Story) -> None:
     story.hold("one", 10, 520, lost=505, token="taken")
     story.hold("two", 499, 520)
