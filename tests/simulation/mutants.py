@@ -115,8 +115,18 @@ def _unguarded(self: MemoryServer, command: Command, by: Any) -> Any:
     return _acquire_guarded(self, Command(command.script, command.keys, (token, ttl, b"", *rest), None, b""), by)
 
 
-def _found_without_the_silent(readings: Any, *args: Any, **options: Any) -> list[Any]:
-    steps = iter(next_steps([reading for reading in readings if reading is not None], *args, **options))
+_take = guard.Guard._take
+
+
+def _forget_the_silent(self: guard.Guard, index: int, reply: Any, asked_at: float) -> None:
+    if reply is None:
+        self._readings[index] = None
+    else:
+        _take(self, index, reply, asked_at)
+
+
+def _found_without_the_silent(readings: Any, guard_ms: int, now: float, *, strict: bool, known_ms: int) -> list[Any]:
+    steps = iter(next_steps([reading for reading in readings if reading is not None], guard_ms, now, strict=strict))
     return [None if reading is None else next(steps) for reading in readings]
 
 
@@ -158,7 +168,10 @@ def _mutants() -> Iterator[Mutant]:
     yield one("handoff", "a release does not hand on", (extender.Extender, "release", _released_only))
     yield one("guard", "nodes that forgot vote at once", (MemoryServer, "_acquire_guarded", _unguarded))
     yield one(
-        "founding", "nodes that do not answer are left out of a founding", (guard, "next_steps", _found_without_the_silent)
+        "founding",
+        "nodes that do not answer are forgotten, and left out of a founding",
+        (guard.Guard, "_take", _forget_the_silent),
+        (guard, "next_steps", _found_without_the_silent),
     )
     yield one("owed", "releases are not owed across a reconnect", (RedisNode, "_pay", _forgive_releases))
     yield one("timer", "nobody watches the deadline", (extender.Extender, "_watch_deadline", _nothing))
