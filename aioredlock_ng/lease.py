@@ -112,7 +112,7 @@ class Lease:
         holding, context = self._holding, self._engine.context
         asked_at = context.clock()
         keys = holding.spec.keys
-        replies = await self._engine.poll(holding.spec.kind.watching(keys, (holding.token,) * len(keys), ((), ())))
+        replies = await self._engine.poll(holding.spec.kind.watching(keys, (holding.token,) * len(keys)))
         votes = tuple(self._vote(node.address, reply) for node, reply in zip(context.fleet.nodes, replies, strict=True))
         yes = sum(vote.outcome is Outcome.GRANTED for vote in votes)
         no = sum(vote.outcome is Outcome.HELD for vote in votes)
