@@ -110,6 +110,8 @@ def _rows(record: Record, judgement: Judgement, figures: dict[str, Any]) -> Iter
             leases = f"p50, p99, longest of {len(values):,} leases {label}"
             figure = f"{p50:.1f} ms, **{p99:.1f} ms**, {max(values) / 1e6:.1f} ms"
             yield f"from deletion of the keys to the holder being told: {leases}", figure
+    yield "holders whose keys were deleted and who were done before they were told", f"{judgement.ended_first:,}"
+    yield "seconds that client processes stood still though nobody had stopped them", f"{figures['stood_still']:.1f}"
     yield "late writes of holders that had stood still (plain register)", f"{judgement.late:,}"
     yield "reads and writes with an old fence that the fenced register refused", f"{judgement.refused:,}"
     yield "single attempts that found another holder", f"{judgement.held_well:,}"

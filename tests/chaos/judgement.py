@@ -40,6 +40,7 @@ class Judgement:
         beyond: What is not promised, with the reason as part of the kind.
         told: Nanoseconds from the deletion of a lock's keys to its holder being told; leases that are watched.
         told_young: The same for younger leases.
+        ended_first: Those that were released, or killed, before they could be told.
         asked_well: Acquisitions that began and ended while a majority was well.
         got_well: Those of them that got the lock.
         held_well: Single attempts that found another holder: an answer, and no failure.
@@ -54,6 +55,7 @@ class Judgement:
     beyond: list[Finding] = field(default_factory=list)
     told: list[int] = field(default_factory=list)
     told_young: list[int] = field(default_factory=list)
+    ended_first: int = 0
     asked_well: int = 0
     got_well: int = 0
     held_well: int = 0
@@ -96,5 +98,6 @@ def summary(record: Record) -> dict[str, Any]:
         "faults": sum(kinds.values()) + len(record.stopped) + len(record.killed),
         "seconds_without_majority": unwell.seconds(record.begin, record.over),
         "cut": len(record.cut),
+        "stood_still": sum(end - begin for begin, end in record.stood_still_unstopped()) / NANO,
         "rests": len(record.leftovers),
     }

@@ -8,6 +8,8 @@ import itertools
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from aioredlock_ng._core.owners import label_life
+
 from .plan import LOOK
 
 if TYPE_CHECKING:
@@ -69,6 +71,7 @@ class Nemesis:
         self._history = history
         self._long = long
         self._ttl_ms = ttl_ms
+        self._label_ms = 1000 * label_life(ttl_ms / 1000)
         self._ids = itertools.count(1)
         self._impaired: set[int] = set()
         self._away: set[int] = set()
@@ -227,8 +230,10 @@ class Nemesis:
                 keys = await asyncio.to_thread(self._nodes.locks_if_up, node)
                 if keys is None:
                     continue
+                labels = await asyncio.to_thread(self._nodes.labels_if_up, node) or []
                 endless = [[key, left, value[:8]] for key, left, value in keys if not 0 <= left <= self._ttl_ms]
-                self._history.write("look", n=node, keys=endless, of=len(keys))
+                endless += [[key, left, value] for key, left, value in labels if not 0 <= left <= self._label_ms]
+                self._history.write("look", n=node, keys=endless, of=len(keys), labels=len(labels))
 
 
 async def _in_time(gap: float, over: float) -> bool:

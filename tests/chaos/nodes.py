@@ -37,6 +37,8 @@ _FILLER: Final = "chaos:fill:"
 _PIECES: Final = 64
 _PIECE: Final = "x" * 262_144
 
+_BESIDE: Final = (f"{OWN}owner:", f"{OWN}waiting:")
+
 _SCAN: Final = """
 local found = {}
 for _, key in ipairs(redis.call('KEYS', '*')) do
@@ -149,8 +151,14 @@ class Nodes:
 
     def locks(self, index: int) -> list[tuple[str, int, str]]:
         """Key, milliseconds left (-1: for ever) and value of every lock on a node."""
-        found: Any = json.loads(self._nodes[index].command("EVAL", _SCAN, "0"))
-        return [(key, left, value) for key, left, value in found if not key.startswith((OWN, "chaos:"))]
+        return [line for line in self._scan(index) if not line[0].startswith((OWN, "chaos:"))]
+
+    def labels_if_up(self, index: int) -> list[tuple[str, int, str]] | None:
+        """The same of what the library writes beside locks: labels of owners, and notes of waiters."""
+        try:
+            return [line for line in self._scan(index) if line[0].startswith(_BESIDE)]
+        except (OSError, RuntimeError, RedisError):
+            return None
 
     def locks_if_up(self, index: int) -> list[tuple[str, int, str]] | None:
         """The same of a node that may go away while it is asked; None then."""
@@ -158,6 +166,10 @@ class Nodes:
             return self.locks(index)
         except (OSError, RuntimeError, RedisError):
             return None
+
+    def _scan(self, index: int) -> list[tuple[str, int, str]]:
+        found: Any = json.loads(self._nodes[index].command("EVAL", _SCAN, "0"))
+        return [(key, left, value) for key, left, value in found]
 
     def delete(self, indexes: Sequence[int], name: str, token: str) -> tuple[int, int, dict[int, int]]:
         """Delete a lock's key on several nodes at once, where it has this value.

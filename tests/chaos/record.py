@@ -32,6 +32,8 @@ class Hold:
         deadline: Up to which its library vouched for it, as last said; `FOREVER` where it does not say.
         fence: As given.
         token: How its value begins.
+        votes: How many nodes held it, as last said before its end; 0 where its library does not say.
+        said: When that was.
         lost: When the holder was told that it is lost; None: never.
         why: In the library's words.
         ended: When the holder was done, before it released; None: its process was killed.
@@ -49,6 +51,8 @@ class Hold:
     deadline: int
     fence: int | None
     token: str
+    votes: int
+    said: int
     lost: int | None = None
     why: str = ""
     ended: int | None = None
@@ -138,9 +142,8 @@ class Record:
     def machine_stood_still(self) -> Intervals:
         """When three client processes at once stood still that the nemesis had not stopped: the servers did not run either."""
         changes = []
-        for process, begin, end in self.late:
-            if not any(stop < end and go > begin for stop, go in self.stops_of(process)):
-                changes += [(begin, 1), (end, -1)]
+        for begin, end in self.stood_still_unstopped():
+            changes += [(begin, 1), (end, -1)]
         spans, count = [], 0
         for at, step in sorted(changes):
             count += step
@@ -149,6 +152,14 @@ class Record:
             elif count == _MANY - 1 and step == -1:
                 spans[-1][1] = at
         return Intervals((begin, end) for begin, end in spans)
+
+    def stood_still_unstopped(self) -> list[tuple[int, int]]:
+        """When a client process stood still that the nemesis had not stopped."""
+        return [
+            (begin, end)
+            for process, begin, end in self.late
+            if not any(stop < end and go > begin for stop, go in self.stops_of(process))
+        ]
 
     def stops_of(self, process: str) -> list[tuple[int, int]]:
         """When the nemesis stopped a process."""
@@ -184,6 +195,10 @@ _MANY: Final = 3
 
 _GRACE: Final = NANO // 5
 """After it was let go on, a process has a backlog to work off before it is as quick as ever."""
+
+
+_BUSY: Final = 0.5
+"""Share of a standstill that a process computed: one of that much is of its own making, and no excuse."""
 
 
 def load(folder: Path) -> Record:
@@ -228,6 +243,10 @@ def _load_nemesis(record: Record, path: Path, still: dict[str, list[tuple[int, i
     record.faults = list(faults.values())
 
 
+def _votes(line: dict[str, Any]) -> int:
+    return int((line["v"] or "0").partition("/")[0])
+
+
 def _load_process(record: Record, path: Path, still: dict[str, list[tuple[int, int]]]) -> None:
     process = path.stem
     open_holds: dict[int, Hold] = {}
@@ -237,9 +256,14 @@ def _load_process(record: Record, path: Path, still: dict[str, list[tuple[int, i
             case "got":
                 until = line["d"] or FOREVER
                 number = line["i"]
-                hold = Hold(process, number, line["n"], line["w"], line["a"], at, until, line["f"], line["k"])
+                votes = _votes(line)
+                hold = Hold(process, number, line["n"], line["w"], line["a"], at, until, line["f"], line["k"], votes, at)
                 open_holds[number] = hold
                 record.holds.append(hold)
+            case "held":
+                hold = open_holds[line["i"]]
+                if hold.lost is None:
+                    hold.deadline, hold.votes, hold.said = line["d"] or FOREVER, _votes(line), at
             case "end":
                 hold = open_holds[line["i"]]
                 hold.ended, hold.plain, hold.fenced = at, line["p"], line["x"]
@@ -256,6 +280,10 @@ def _load_process(record: Record, path: Path, still: dict[str, list[tuple[int, i
             case "cut":
                 record.cut.append(line | {"p": process})
             case "stall":
+                if line.get("c", 0) > _BUSY * (at - line["s"]):
+                    words = f"its event loop stood still for {(at - line['s']) / 1e6:.0f} ms by its own computing"
+                    record.errors.append(line | {"p": process, "why": words})
+                    continue
                 still[process].append((line["s"], at + _GRACE))
                 if process != "relay":
                     record.late.append((process, line["s"], at))

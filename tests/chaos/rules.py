@@ -38,8 +38,17 @@ GAP: Final = 200_000_000
 RELEASED: Final = NANO // 2
 """Nanoseconds until the release of who held it or asked for it has reached the nodes that are well."""
 
-PATIENCE: Final = 22 * NANO
-"""Nanoseconds after which an acquisition with a patience of 20 s has its answer, whatever hangs."""
+PATIENCE: Final = 20 * NANO
+"""Nanoseconds for which acquisitions wait that are neither single attempts nor given up."""
+
+ANSWER: Final = 2 * NANO
+"""Nanoseconds within which there is an answer when an acquisition's patience is over, whatever hangs."""
+
+ON_TIME: Final = 300_000_000
+"""Nanoseconds from a deadline to its being told, on a busy machine, by who yields to its event loop every 0.15 s."""
+
+NEXT_RENEWAL: Final = 1 / 3
+"""Share of the ttl after which a lease is renewed, and finds what nobody told it of."""
 
 ASKED: Final = NANO // 10
 """Nanoseconds before a lease's begin in which a node must have been well to have been asked and to have granted."""
@@ -57,8 +66,9 @@ def judge(record: Record) -> Judgement:
     for name, of_name in holds.items():
         _overlaps(judgement, name, of_name, deleted)
         _fences(judgement, name, of_name)
-    _lost_updates(judgement, record, deleted)
-    _told(judgement, record, holds)
+    _lost_updates(judgement, record, deleted, holds)
+    _told(judgement, record, holds, unwell)
+    _told_by_deadline(judgement, record)
     _success(judgement, record, unwell, holds)
     _answers(judgement, record)
     _needless_losses(judgement, record, unwell, deleted)
@@ -133,7 +143,9 @@ def _fences(judgement: Judgement, name: str, holds: list[Hold]) -> None:
         highest = max(highest, hold.fence)
 
 
-def _lost_updates(judgement: Judgement, record: Record, deleted: dict[tuple[str, str], int]) -> None:
+def _lost_updates(
+    judgement: Judgement, record: Record, deleted: dict[tuple[str, str], int], holds: dict[str, list[Hold]]
+) -> None:
     """No two writes rest on the same read; on plain registers, unless one came late from a process that stood still."""
     plain: dict[tuple[str, int], list[tuple[Hold, int]]] = defaultdict(list)
     fenced: dict[tuple[str, int], list[Hold]] = defaultdict(list)
@@ -159,6 +171,9 @@ def _lost_updates(judgement: Judgement, record: Record, deleted: dict[tuple[str,
                 judgement.late_fenced_accepted += at > hold.vouched
             elif outcome.startswith("refused"):
                 judgement.refused += 1
+                if not _outdated(hold, holds[name], record):
+                    words = f"{name}: {_who(hold)} had {hold.fence}, and nobody a greater one"
+                    judgement.violations.append(Finding("refused without a reason", at, words))
     for hold, name, before in reads_fenced:
         if before and before not in written_fenced[name] and record.writers.get(before >> 40) not in record.killed:
             words = f"{name}: {_who(hold)} read {before} behind the fence, which nobody wrote"
@@ -175,7 +190,7 @@ def _lost_updates(judgement: Judgement, record: Record, deleted: dict[tuple[str,
         taken = deleted.get((name, first.token))
         if sum(at > hold.vouched for hold, at in writes) >= len(writes) - 1:
             judgement.beyond.append(Finding("lost update, plain: a write came late after a pause", writes[-1][1], words))
-        elif taken is not None:
+        elif taken is not None and taken <= writes[-1][1]:
             judgement.beyond.append(Finding("lost update, plain: the first one's keys were deleted", writes[-1][1], words))
         else:
             judgement.violations.append(Finding("lost update, plain", writes[-1][1], words))
@@ -186,18 +201,24 @@ def _lost_updates(judgement: Judgement, record: Record, deleted: dict[tuple[str,
             )
 
 
+def _outdated(hold: Hold, others: list[Hold], record: Record) -> bool:
+    """Whether somebody had a greater fence before a hold was over: what a guard refuses it for."""
+    end, fence = hold.ended or record.over, hold.fence or 0
+    return any(other.fence is not None and other.fence > fence and other.got <= end for other in others)
+
+
 def _late(judgement: Judgement, record: Record, hold: Hold, name: str, at: int, deleted: dict[tuple[str, str], int]) -> None:
     """A write after the lock was over: only from a process that stood still, or whose lock was taken in that very moment."""
     judgement.late += 1
     if record.stood_still(hold.process, min(hold.vouched, at), at):
         judgement.beyond.append(Finding("late write after a pause", at, f"{name}: {_who(hold)}"))
-    elif (name, hold.token) in deleted:
+    elif deleted.get((name, hold.token), at + 1) <= at:
         judgement.beyond.append(Finding("late write, its keys were deleted", at, f"{name}: {_who(hold)}"))
     else:
         judgement.violations.append(Finding("late write", at, f"{name}: {_who(hold)}, {(at - hold.vouched) / 1e6:.1f} ms late"))
 
 
-def _told(judgement: Judgement, record: Record, holds: dict[str, list[Hold]]) -> None:
+def _told(judgement: Judgement, record: Record, holds: dict[str, list[Hold]], unwell: Intervals) -> None:
     """A holder whose keys were deleted hears of it; how soon is measured where its process did not stand still."""
     for delete in record.deletes:
         at = delete["t"]
@@ -213,8 +234,14 @@ def _told(judgement: Judgement, record: Record, holds: dict[str, list[Hold]]) ->
             if delete["again"]:
                 # It got them back before anybody else had them.
                 judgement.beyond.append(Finding("keys deleted one by one, set again", at, f"{delete['name']}: {_who(hold)}"))
-            elif end - at > record.ttl * NANO:
+            elif end - at > record.ttl * NANO or (
+                end - at > record.ttl * NEXT_RENEWAL * NANO + RELEASED
+                and not unwell.touch(at, end)
+                and not record.stood_still(hold.process, at, end)
+            ):
                 judgement.violations.append(Finding("never told", at, f"{delete['name']}: {_who(hold)} went on"))
+            else:
+                judgement.ended_first += 1
             continue
         if record.stood_still(hold.process, at, hold.lost):
             continue
@@ -225,6 +252,18 @@ def _told(judgement: Judgement, record: Record, holds: dict[str, list[Hold]]) ->
     if len(judgement.told) >= ENOUGH and (usual := median(judgement.told)) > USUAL:
         words = f"half of {len(judgement.told)} holders only after {usual / 1e6:.0f} ms"
         judgement.violations.append(Finding("told late", record.over, words))
+
+
+def _told_by_deadline(judgement: Judgement, record: Record) -> None:
+    """No holder goes on behind its deadline without being told, whatever the nodes do."""
+    machine = record.machine_stood_still()
+    for hold in record.holds:
+        told, over = hold.lost or hold.ended, max(hold.deadline, hold.got)
+        if told is None or told - over <= ON_TIME:
+            continue
+        if not record.stood_still(hold.process, over, told) and not machine.touch(over, told):
+            words = f"{', '.join(hold.names)}: {_who(hold)}, {(told - over) / 1e6:.0f} ms late"
+            judgement.violations.append(Finding("told after its deadline", told, words))
 
 
 def _success(judgement: Judgement, record: Record, unwell: Intervals, holds: dict[str, list[Hold]]) -> None:
@@ -283,12 +322,22 @@ def _others(record: Record) -> Callable[[dict[str, Any]], bool]:
 
 def _answers(judgement: Judgement, record: Record) -> None:
     """Every acquisition has an answer when its patience is over, whatever the nodes do."""
-    asked = [(hold.process, hold.names, hold.asked, hold.got) for hold in record.holds]
-    asked += [(line["p"], line["n"], line["a"], line["t"]) for line in (*record.fails, *record.cut)]
-    for process, names, begin, end in asked:
-        if end - begin > PATIENCE and not record.stood_still(process, begin, end):
+    asked = [(hold.process, hold.names, hold.asked, hold.got, _patience(hold.how)) for hold in record.holds]
+    asked += [
+        (line["p"], line["n"], line["a"], line["t"], _patience(line.get("w", ""), line.get("g")))
+        for line in (*record.fails, *record.cut)
+    ]
+    for process, names, begin, end, patience in asked:
+        if end - begin > patience + ANSWER and not record.stood_still(process, begin, end):
             words = f"{process}: {', '.join(names)}: nothing for {(end - begin) / NANO:.0f} s"
             judgement.violations.append(Finding("no answer", end, words))
+
+
+def _patience(how: str, give_up: float | None = None) -> int:
+    """Nanoseconds: none of a single attempt, at most that after which its caller gave up."""
+    if give_up is not None:
+        return int(give_up * NANO)
+    return 0 if how == "try" else PATIENCE
 
 
 def _in_line(fail: dict[str, Any], holds: dict[str, list[Hold]]) -> bool:
@@ -315,7 +364,7 @@ def _needless_losses(judgement: Judgement, record: Record, unwell: Intervals, de
             judgement.beyond.append(Finding("lost: its process stood still", at, words))
         elif unwell.touch(since, at):
             judgement.beyond.append(Finding("lost: no majority was well", at, words))
-        elif _forgot(record, since, at):
+        elif _forgot(record, hold, at):
             judgement.beyond.append(Finding("lost: nodes forgot, one soon after the other", at, words))
         elif record.lacks_majority(
             _impaired(record, hold.got - ASKED, hold.got) | _impaired(record, at - int(record.ttl * NANO), at)
@@ -325,10 +374,15 @@ def _needless_losses(judgement: Judgement, record: Record, unwell: Intervals, de
             judgement.violations.append(Finding("lost needlessly", at, words))
 
 
-def _forgot(record: Record, since: int, at: int) -> bool:
-    """A node lost its keys while another was impaired too, or soon after: one at a time loses no lease."""
+def _forgot(record: Record, hold: Hold, at: int) -> bool:
+    """A node lost its keys while another was impaired too, or soon after, and so many were that those which had said yes
+    are no majority without them: one at a time loses no lease."""
+    since = hold.got - int(record.ttl * NANO)
     lately = [fault for fault in record.faults if fault["t"] <= at and fault.get("well", at) >= since]
-    return any(fault["k"] in FORGETTING for fault in lately) and len(_impaired(record, since, at)) > 1
+    impaired = _impaired(record, since, at)
+    if not any(fault["k"] in FORGETTING for fault in lately) or len(impaired) < 2:
+        return False
+    return not hold.votes or hold.votes - len(_impaired(record, hold.said - ASKED, at)) <= (record.nodes - 1) // 2
 
 
 def _leftovers(judgement: Judgement, record: Record) -> None:

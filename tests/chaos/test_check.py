@@ -40,7 +40,8 @@ class Story:
         fence, name = more.get("fence", int(BEGIN // MS + got)), more.get("name", "a")
         deadline, token = self._at(more.get("deadline", got + 1480)), more.get("token", f"{process}-{number}")
         asked = self._at(more.get("asked", got - 2))
-        self._add(process, got, "got", i=number, a=asked, n=[name], w="with", d=deadline, f=fence, v="3/3", k=token)
+        about = {"w": more.get("how", "with"), "v": more.get("votes", "")}
+        self._add(process, got, "got", i=number, a=asked, n=[name], d=deadline, f=fence, k=token, **about)
         if "lost" in more:
             self._add(process, more["lost"], "lost", i=number, d=deadline, why="a reason")
         if ended is not None:
@@ -69,7 +70,7 @@ class Story:
         """Kinds of violations, and kinds of what is not promised."""
         self.nemesis(10_000, "over")
         for name, lines in self._lines.items():
-            text = "".join(json.dumps(line) + "\n" for line in lines)
+            text = "".join(json.dumps(line) + "\n" for line in sorted(lines, key=lambda line: line["t"]))
             (self._folder / f"{name}.jsonl").write_text(text)
         _, judgement = check(self._folder)
         return [finding.kind for finding in judgement.violations], [finding.kind for finding in judgement.beyond]
@@ -210,11 +211,18 @@ def test_two_fenced_writes_over_the_same_one_are_a_lost_update(story: Story) -> 
     assert story.told() == (["lost update, fenced"], [])
 
 
-@pytest.mark.parametrize("outcome", ["refused", "unsure"])
-def test_a_write_that_was_not_accepted_loses_nothing(outcome: str, story: Story) -> None:
-    story.hold("one", 10, 20, fenced=[(0, 1 << 40, outcome, 15)])
+def test_a_write_of_which_nobody_knows_whether_it_was_accepted_loses_nothing(story: Story) -> None:
+    story.hold("one", 10, 20, fenced=[(0, 1 << 40, "unsure", 15)])
     story.hold("two", 30, 40, fenced=[(0, 2 << 40, "done", 35)])
     assert story.told() == ([], [])
+
+
+def test_a_refused_write_of_a_holder_that_stood_still_loses_nothing(story: Story) -> None:
+    story.nemesis(100, "stop", p="one")
+    story.nemesis(2_000, "cont", p="one")
+    story.hold("one", 10, 2_010, deadline=1_490, lost=2_005, fenced=[(0, 1 << 40, "refused", 2_001)])
+    story.hold("two", 1_500, 1_600, fenced=[(0, 2 << 40, "done", 1_550)])
+    assert story.told() == ([], ["lost: its process stood still"])
 
 
 def test_two_plain_writes_over_the_same_one_are_a_lost_update(story: Story) -> None:
@@ -236,7 +244,7 @@ def test_a_late_plain_write_after_a_pause_is_not_promised(story: Story) -> None:
 
 def test_a_late_write_without_a_pause_is_found(story: Story) -> None:
     story.hold("one", 10, 2_001, plain=[(0, 1 << 40, 2_000)], lost=2_001)
-    assert story.told() == (["late write", "lost needlessly"], [])
+    assert story.told() == (["late write", "told after its deadline", "lost needlessly"], [])
 
 
 def test_a_value_that_nobody_wrote_is_found(story: Story) -> None:
@@ -254,6 +262,59 @@ def test_a_holder_that_never_hears_of_its_loss_is_found(story: Story) -> None:
     story.hold("one", 10, 4_000, deadline=5_000, token="taken")
     story.delete(1_000, "taken")
     assert story.told() == (["never told"], [])
+
+
+@pytest.mark.parametrize(("ended", "found"), [(1_900, []), (2_100, ["never told"])])
+def test_a_holder_hears_of_a_deletion_by_its_next_renewal_or_has_ended(
+    ended: int, found: list[str], story: Story, tmp_path: Path
+) -> None:
+    story.hold("one", 10, ended, deadline=5_000, token="taken")
+    story.delete(1_000, "taken")
+    assert story.told() == (found, [])
+    assert check(tmp_path)[1].ended_first == (not found)
+
+
+def test_a_holder_that_stood_still_may_hear_of_a_deletion_later(story: Story) -> None:
+    story.hold("one", 10, 2_300, deadline=5_000, token="taken")
+    story.delete(1_000, "taken")
+    story.nemesis(1_100, "stop", p="one")
+    story.nemesis(2_200, "cont", p="one")
+    assert story.told() == ([], [])
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_holder_that_is_told_long_after_its_deadline_is_found(told: bool, story: Story) -> None:
+    story.fault(600, 6_000, 6_500, "hang", 0, 1)
+    story.hold("one", 10, 1_800, **({"lost": 1_795} if told else {}))
+    assert story.told() == (["told after its deadline"], ["lost: no majority was well"] if told else [])
+
+
+def test_of_a_killed_holder_the_last_deadline_that_it_named_counts(story: Story) -> None:
+    number = story.hold("one", 10, None)
+    story.event("one", 1_000, "held", i=number, d=BEGIN + 2_480 * MS, v="3/3")
+    story.nemesis(2_400, "kill", p="one")
+    story.hold("two", 2_000, 2_100)
+    assert story.told() == (["overlap"], [])
+
+
+@pytest.mark.parametrize(("computed", "found"), [(100, []), (300, ["error"])])
+def test_a_client_that_blocks_its_own_loop_is_found(computed: int, found: list[str], story: Story) -> None:
+    story.event("one", 500, "stall", s=BEGIN + 100 * MS, c=computed * MS)
+    assert story.told() == (found, [])
+
+
+@pytest.mark.parametrize(("fence", "found"), [(9, []), (5, ["refused without a reason"])])
+def test_a_fence_is_refused_only_where_somebody_had_a_greater_one(fence: int, found: list[str], story: Story) -> None:
+    story.hold("two", 10, 20, fence=fence)
+    story.hold("one", 30, 60, fence=7, fenced=[(0, 0, "refused at the first read", 40)])
+    assert [kind for kind in story.told()[0] if kind != "fence"] == found
+
+
+def test_a_deletion_after_a_late_write_is_not_its_reason(story: Story) -> None:
+    story.hold("one", 0, 500, lost=400, token="x", plain=[(0, 1 << 40, 420)])
+    story.hold("two", 430, 450, plain=[(0, 2 << 40, 440)])
+    story.delete(460, "x")
+    assert story.told()[0] == ["late write", "lost needlessly"]
 
 
 @pytest.mark.parametrize(("on", "again"), [((0, 1, 2), (0, 1)), ((0, 1), (0,)), ((0, 1, 2), (2,))])
@@ -370,9 +431,20 @@ def test_nodes_that_forget_one_soon_after_the_other_are_a_reason(story: Story) -
     assert story.told() == ([], ["lost: nodes forgot, one soon after the other"])
 
 
+@pytest.mark.parametrize(("votes", "found"), [("5/5", ["lost needlessly"]), ("4/5", [])])
+def test_nodes_that_forget_are_a_reason_where_they_were_needed(tmp_path: Path, votes: str, found: list[str]) -> None:
+    story = Story(tmp_path, nodes=5)
+    story.process("one", 1)
+    number = story.hold("one", 1_000, 2_200, lost=2_150, votes="3/5")
+    story.event("one", 1_500, "held", i=number, d=BEGIN + 2_480 * MS, v=votes)
+    story.fault(1_900, 2_000, 2_020, "flush", 0)
+    story.fault(2_030, 2_040, 2_050, "hang", 1)
+    assert story.told()[0] == found
+
+
 def test_a_pause_long_before_a_loss_is_no_reason(story: Story) -> None:
     story.event("one", 2_300, "stall", s=BEGIN + 2_100 * MS)
-    story.hold("one", 2_000, 6_200, lost=6_150)
+    story.hold("one", 2_000, 6_200, lost=6_150, deadline=6_200)
     assert story.told() == (["lost needlessly"], [])
 
 
@@ -394,6 +466,18 @@ def test_who_has_no_answer_when_its_patience_is_over_was_forgotten(what: str, st
     story.hold("two", 800, 1_000)
     story.event("one", 23_000, what, a=BEGIN + 900 * MS, n=["a"], w="with", why="held", v="")
     assert story.told() == (["no answer"], [])
+
+
+@pytest.mark.parametrize(("took", "found"), [(1_900, []), (2_100, ["no answer"])])
+@pytest.mark.parametrize("what", ["fail", "cut", "got"])
+def test_single_attempts_and_those_given_up_have_no_patience(took: int, found: list[str], what: str, story: Story) -> None:
+    story.hold("two", 100, 200)
+    if what == "got":
+        story.hold("one", 150 + took, 160 + took, asked=150, how="try")
+    else:
+        ways: dict[str, dict[str, Any]] = {"fail": {"w": "try", "why": "held", "v": ""}, "cut": {"w": "with", "g": 0.0}}
+        story.event("one", 150 + took, what, a=BEGIN + 150 * MS, n=["a"], **ways[what])
+    assert story.told() == (found, [])
 
 
 def test_a_read_behind_the_fence_of_what_nobody_wrote_is_found(story: Story) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..history import now
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from .worker import Worker
 
 __all__ = ["Body"]
+
+_SAYS_SECONDS: Final = 0.25
 
 
 class Body:
@@ -64,7 +66,7 @@ class Body:
         if self._careless:
             time.sleep(self._seconds)
         else:
-            await asyncio.sleep(self._seconds)
+            await self._think(hold)
             if hold.lost():
                 self._note_loss(hold)
                 return
@@ -82,6 +84,15 @@ class Body:
                     if not client.clashes(error):
                         raise
                     write[3] = "refused"
+
+    async def _think(self, hold: Hold) -> None:
+        """One who holds for long says meanwhile up to when: of a killed process nothing else is known."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._seconds
+        while (left := end - loop.time()) > _SAYS_SECONDS and self._told:
+            await asyncio.sleep(_SAYS_SECONDS)
+            self._worker.history.write("held", i=self.number, d=hold.deadline(), v=hold.votes)
+        await asyncio.sleep(left)
 
     async def _listen(self, hold: Hold) -> None:
         await hold.wait_lost()

@@ -28,8 +28,11 @@ class OurHold:
         self._lease = lease
         self.fence = lease.fence
         self.token = lease.token[:8]
-        self.votes = "{}/{}".format(*lease.nodes)
-        self._last = 0
+
+    @property
+    def votes(self) -> str:
+        """Nodes that hold it, as far as is known now."""
+        return "{}/{}".format(*self._lease.nodes)
 
     def deadline(self) -> int | None:
         """Of the holding itself: `remaining()` is 0 once it is over, and then tells no instant any more."""

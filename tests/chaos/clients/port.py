@@ -32,7 +32,10 @@ class Hold(Protocol):
 
     fence: int | None
     token: str
-    votes: str
+
+    @property
+    def votes(self) -> str:
+        """How many nodes hold it, "3/5"; "" where the library does not say."""
 
     def deadline(self) -> int | None:
         """Instant (ns) up to which the library vouches for it, also after its loss; None: it never says."""

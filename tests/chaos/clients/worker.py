@@ -159,22 +159,22 @@ class Worker:
         except NotGot as error:
             self._history.write("fail", a=asked, n=names, w=how, why=error.why, v=error.votes)
         except TimeoutError:
-            self._history.write("cut", a=asked, n=names)
+            self._history.write("cut", a=asked, n=names, w=how, g=give_up)
         except asyncio.CancelledError:
             if not body.number:
                 # At the end of a job, which may be long after it should have had its answer.
-                self._history.write("cut", a=asked, n=names)
+                self._history.write("cut", a=asked, n=names, w=how)
             raise
 
     async def _watch(self) -> None:
-        """Write down when this process stood still: seen from inside, whatever the reason."""
-        before = time.monotonic()
+        """Write down when this process stood still, seen from inside, and for how much of it it computed."""
+        before, worked = time.monotonic(), time.process_time_ns()
         while True:
             await asyncio.sleep(_TICK_SECONDS)
-            after = time.monotonic()
+            after, works = time.monotonic(), time.process_time_ns()
             if after - before > _TICK_SECONDS + _STALL_SECONDS:
-                self._history.write("stall", s=now() - int((after - before) * 1e9))
-            before = after
+                self._history.write("stall", s=now() - int((after - before) * 1e9), c=works - worked)
+            before, worked = after, works
 
     def next_write(self) -> int:
         """An id that no write of the run has or will have."""
