@@ -13,7 +13,7 @@ __all__ = ["PREFIX", "settings_from"]
 
 PREFIX: Final = "AIOREDLOCK_NG_"
 
-_SECONDS: Final = ("ttl", "node_timeout", "drift_factor", "min_validity", "max_ttl", "connect_timeout", "close_timeout")
+_NUMBERS: Final = ("ttl", "node_timeout", "drift_factor", "min_validity", "max_ttl", "connect_timeout", "close_timeout")
 
 _WORDS: Final[dict[str, dict[str, bool | str | None]]] = {
     "fencing": {"true": True, "false": False},
@@ -31,14 +31,21 @@ def settings_from(environ: Mapping[str, str], given: Mapping[str, Any]) -> tuple
     urls = [url.strip() for url in environ.get(f"{PREFIX}NODES", "").split(",") if url.strip()]
     if not urls:
         raise ConfigurationError(f"{PREFIX}NODES is not set; set it to the nodes' URLs, like redis://10.0.0.1,redis://10.0.0.2")
+    if pieces := [number for number, url in enumerate(urls, 1) if "://" not in url]:
+        # Not quoted: behind a comma that is part of a password it is part of one.
+        raise ConfigurationError(
+            f"{PREFIX}NODES: entry {pieces[0]} of {len(urls)} is no URL; begin each with redis://, rediss:// or unix://,"
+            " and write a comma within a user name or password as %2C"
+        )
     options: dict[str, Any] = {}
-    for name in _SECONDS:
+    for name in _NUMBERS:
         text = environ.get(PREFIX + name.upper())
         if text is not None and name not in given:
             try:
                 options[name] = float(text)
             except ValueError:
-                raise ConfigurationError(f"{PREFIX}{name.upper()} must be a number of seconds, got {text!r}") from None
+                unit = "" if name == "drift_factor" else " of seconds"
+                raise ConfigurationError(f"{PREFIX}{name.upper()} must be a number{unit}, got {text!r}") from None
     for name, values in _WORDS.items():
         word = environ.get(PREFIX + name.upper())
         if word is not None and name not in given:

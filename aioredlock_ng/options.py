@@ -13,20 +13,20 @@ from aioredlock_ng.errors import ConfigurationError
 __all__ = ["Options", "positive_seconds"]
 
 
-def positive_seconds(name: str, value: object, *, zero: bool = False) -> float:
-    """Check a time that a user gave.
+def positive_seconds(name: str, value: object, *, zero: bool = False, unit: str = " of seconds") -> float:
+    """Check a time that a user gave, or another number: `unit` is what the errors call it.
 
     Raises:
         ConfigurationError: `value` is no finite positive number (or zero, where `zero` allows it).
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ConfigurationError(f"{name} must be a number of seconds, not {type(value).__name__}")
+        raise ConfigurationError(f"{name} must be a number{unit}, not {type(value).__name__}")
     try:
         seconds = float(value)
     except OverflowError:
         seconds = math.inf
     if not math.isfinite(seconds) or seconds < 0 or (seconds == 0 and not zero):
-        kind = "finite number of seconds, zero or more" if zero else "finite positive number of seconds"
+        kind = f"finite number{unit}, zero or more" if zero else f"finite positive number{unit}"
         raise ConfigurationError(f"{name} must be a {kind}, got {value!r}")
     return seconds
 
@@ -67,7 +67,7 @@ class Options:
         """Check everything that can be checked without I/O."""
         for name in ("ttl", "node_timeout", "max_ttl", "connect_timeout", "close_timeout"):
             positive_seconds(name, getattr(self, name))
-        positive_seconds("drift_factor", self.drift_factor, zero=True)
+        positive_seconds("drift_factor", self.drift_factor, zero=True, unit="")
         if self.drift_factor > 0.5:
             raise ConfigurationError(f"drift_factor must be a share between 0 and 0.5, got {self.drift_factor!r}")
         if self.min_validity is not None:

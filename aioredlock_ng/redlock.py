@@ -134,9 +134,10 @@ class Redlock:
     def from_env(cls, environ: Mapping[str, str] = os.environ, **options: Any) -> Self:
         """From the environment.
 
-        `AIOREDLOCK_NG_NODES` holds the URLs, comma separated. `AIOREDLOCK_NG_TTL`, `_NODE_TIMEOUT`, `_DRIFT_FACTOR`,
-        `_MIN_VALIDITY`, `_MAX_TTL`, `_CONNECT_TIMEOUT`, `_CLOSE_TIMEOUT` (seconds), `_KEY_FORMAT`, `_FENCING` (true or
-        false) and `_RECOVERY_GUARD` (auto, strict or none) are optional.
+        `AIOREDLOCK_NG_NODES` holds the URLs, comma separated; a comma within a password is written as %2C. Optional are
+        `AIOREDLOCK_NG_TTL`, `_NODE_TIMEOUT`, `_MIN_VALIDITY`, `_MAX_TTL`, `_CONNECT_TIMEOUT`, `_CLOSE_TIMEOUT` (seconds),
+        `_DRIFT_FACTOR` (a share), `_KEY_FORMAT`, `_FENCING` (true or false), `_RECOVERY_GUARD` (auto, strict or none) and
+        `_OWNER` (a text, true or false).
 
         Args:
             environ: Where to look.

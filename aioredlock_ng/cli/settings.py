@@ -20,6 +20,7 @@ __all__ = [
     "manager",
     "manager_and_format",
     "name_of",
+    "options_of",
 ]
 
 _NODES = f"{PREFIX}NODES"
@@ -40,7 +41,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="For machines: JSON on 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The lock's name.", show_default=False)]
 
 
-def _options_of(nodes: list[str] | None, **given: Any) -> tuple[list[str], dict[str, Any]]:
+def options_of(nodes: list[str] | None, **given: Any) -> tuple[list[str], dict[str, Any]]:
     """The nodes' URLs and the manager's options: what is given (None is not), then the environment.
 
     A `recovery_guard` of "none" is that of the environment: no guard.
@@ -50,7 +51,7 @@ def _options_of(nodes: list[str] | None, **given: Any) -> tuple[list[str], dict[
     """
     given = {name: value for name, value in given.items() if value is not None}
     # Given nodes never pass through the comma-separated variable: a password may contain one.
-    environ = {**os.environ, _NODES: "given"} if nodes else os.environ
+    environ = {**os.environ, _NODES: "redis://given"} if nodes else os.environ
     urls, found = settings_from(environ, given)
     if given.get("recovery_guard") == "none":
         given["recovery_guard"] = None
@@ -61,14 +62,14 @@ def manager(nodes: list[str] | None, **given: Any) -> Redlock:
     """The manager for a command, not yet open.
 
     Raises:
-        ConfigurationError: See `_options_of` and `Redlock`.
+        ConfigurationError: See `options_of` and `Redlock`.
     """
     return manager_and_format(nodes, **given)[0]
 
 
 def manager_and_format(nodes: list[str] | None, **given: Any) -> tuple[Redlock, KeyFormat]:
     """The same, with the format of its keys for a command that looks at keys itself."""
-    urls, options = _options_of(nodes, **given)
+    urls, options = options_of(nodes, **given)
     return Redlock(urls, **options), KeyFormat(options.get("key_format", "{name}"))
 
 

@@ -138,7 +138,8 @@ async def test_blocking_timeout_bounds_everything_although_all_nodes_hang(rig: R
     before = now()
     with pytest.raises(QuorumUnreachable):
         await process.lock("a", blocking_timeout=timeout).acquire()
-    assert now() - before <= max(timeout, NODE_TIMEOUT + 0.01) + 1e-6
+    # Zero is one attempt: as long as a round lasts.
+    assert now() - before <= (timeout or NODE_TIMEOUT + 0.01) + 1e-6
     rig.resume()
     await asyncio.sleep(SETTLED)
     assert rig.clean, "a timed-out acquire on nodes that then wake leaves no key"

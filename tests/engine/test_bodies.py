@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from aioredlock_ng import LockHeld, LockLost, QuorumUnreachable, RedlockClosed
+from aioredlock_ng import AcquireTimeout, LockHeld, LockLost, QuorumUnreachable, RedlockClosed
 from tests.support.rig import WAY
 
 if TYPE_CHECKING:
@@ -32,6 +32,25 @@ def task() -> asyncio.Task[object]:
 
 class HTTPError(Exception):
     """As frameworks raise them through a handler."""
+
+
+@pytest.mark.parametrize("on_lost", ["cancel", "flag"])
+@pytest.mark.parametrize(
+    ("hung", "timeout", "expected"),
+    [((), 0, LockHeld), ((), 0.1, AcquireTimeout), ((0, 1), 0.1, QuorumUnreachable), ((0, 1), 0, QuorumUnreachable)],
+)
+async def test_no_body_begins_without_the_lock(
+    rig: Rig, hung: tuple[int, ...], timeout: float, expected: type[Exception], on_lost: Any
+) -> None:
+    process = await rig.process()
+    rig.occupy(b"a")
+    rig.hang(*hung)
+    begun = []
+    with pytest.raises(expected) as caught:
+        async with process.lock("a", blocking_timeout=timeout, on_lost=on_lost):
+            begun.append(1)
+    assert type(caught.value) is expected
+    assert not begun
 
 
 async def test_a_body_is_cancelled_on_loss_and_its_finally_completes(rig: Rig) -> None:

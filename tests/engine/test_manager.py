@@ -49,6 +49,15 @@ async def test_inspect_tells_who_holds_it_and_for_how_long(rig: Rig) -> None:
         assert (info.held, info.nodes) == (True, 2)
 
 
+async def test_a_lock_is_held_for_as_long_as_a_quorum_holds_it_and_the_silent_hold_nothing(rig: Rig) -> None:
+    process = await rig.process()
+    for index, ttl in enumerate((30, 20, 10)):
+        rig.occupy(b"a", ttl=ttl, on=(index,), value=b"one")
+    assert (await process.redlock.inspect("a")).remaining == pytest.approx(20, abs=0.1)
+    rig.hang(0)
+    assert (await process.redlock.inspect("a")).remaining == pytest.approx(10, abs=0.1)
+
+
 async def test_locked_never_overstates_when_nodes_are_silent_or_disagree(rig: Rig) -> None:
     process = await rig.process()
     rig.occupy(b"a", on=(0,), value=b"one")

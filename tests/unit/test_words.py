@@ -75,6 +75,13 @@ def test_zero_is_no_time(name: str) -> None:
         Options(**{name: 0})
 
 
+def test_a_share_is_no_number_of_seconds() -> None:
+    for value in ("10", -1):
+        with pytest.raises(ConfigurationError, match=r"drift_factor must be a (finite )?number") as caught:
+            Options(drift_factor=value)  # type: ignore[arg-type]
+        assert "seconds" not in str(caught.value)
+
+
 def test_a_ttl_too_small_for_the_node_timeout_is_refused_with_the_inequality() -> None:
     with pytest.raises(ConfigurationError, match="ttl >= ") as caught:
         Options(ttl=0.1, node_timeout=0.1)
@@ -143,6 +150,29 @@ def test_errors_survive_pickling_with_all_that_they_carry(name: str) -> None:
     assert str(again) == "words"
     if carries:
         assert (again.resource, again.votes, again.elapsed) == ("a", votes, 0.25)
+
+
+NUMBERS = ("TTL", "NODE_TIMEOUT", "MIN_VALIDITY", "MAX_TTL", "CONNECT_TIMEOUT", "CLOSE_TIMEOUT", "DRIFT_FACTOR")
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_the_environment_names_numbers(name: str) -> None:
+    nodes = {"AIOREDLOCK_NG_NODES": "redis://127.0.0.1:1"}
+    value = {"TTL": 9.5, "MAX_TTL": 90.0}.get(name, 0.25)
+    redlock = Redlock.from_env(nodes | {f"AIOREDLOCK_NG_{name}": f" {value} "})
+    assert getattr(redlock._options, name.lower()) == value
+    unit = "" if name == "DRIFT_FACTOR" else " of seconds"
+    with pytest.raises(ConfigurationError, match=f"^AIOREDLOCK_NG_{name} must be a number{unit}, got 'soon'$"):
+        Redlock.from_env(nodes | {f"AIOREDLOCK_NG_{name}": "soon"})
+
+
+@pytest.mark.parametrize("url", ["redis://me:s3cr3t,x@10.0.0.1", "redis://me:12,s3cr3t,x@10.0.0.1"])
+def test_a_comma_in_a_password_of_the_environment_shows_no_part_of_it(url: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"AIOREDLOCK_NG_NODES: entry 3 of \d .* as %2C") as caught:
+        Redlock.from_env({"AIOREDLOCK_NG_NODES": f"redis://10.0.0.2,{url}"})
+    assert "s3cr3t" not in str(caught.value)
+    quoted = url.replace(",", "%2C")
+    assert len(Redlock.from_env({"AIOREDLOCK_NG_NODES": f"redis://10.0.0.2,{quoted}"})._given) == 2
 
 
 def test_the_environment_names_fencing_and_guard_by_words() -> None:
