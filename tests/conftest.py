@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trustme
 
 from aioredlock_ng.testing import LocalServer, TLSFiles
-from tests.support import loops, server_versions, workers
+from tests.support import left_out, loops, server_versions, workers
 from tests.support.backends import choose, docker_answers
 from tests.support.coverage import pytest_runtest_call
 from tests.support.pool import Pool, VersionPools
@@ -49,6 +51,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get(REQUIRE_DOCKER) == "1" and config.getoption("--nodes") != "local" and not docker_answers():
         raise pytest.UsageError(f"{REQUIRE_DOCKER}=1, but no Docker engine answers")
+    if os.environ.get("CI") == "true" and server_versions.with_tls() is None:
+        raise pytest.UsageError("CI=true, but no server with TLS is at hand, and every test of TLS would be left out")
     workers.check(config)
     config.stash[pool_key] = Pool(lambda: choose(config.getoption("--nodes")))
 
@@ -73,24 +77,29 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take out what cannot run here, visibly: a test that needs a Docker engine, faults, or a server built with TLS."""
-    docker = docker_answers() if any(item.get_closest_marker("containers") for item in items) else False
-    kept: list[pytest.Item] = []
-    taken: list[pytest.Item] = []
-    for item in items:
-        fixtures = set(getattr(item, "fixturenames", ()))
-        wanted = max((_NODE_FIXTURES[name] for name in fixtures & _NODE_FIXTURES.keys()), default=0)
-        backend = config.stash[pool_key].backend if wanted else None
-        impossible = (
-            (item.get_closest_marker("containers") and not docker)
-            or (backend is not None and wanted > backend.limit)
-            or (backend is not None and item.get_closest_marker("faults") and not backend.faults)
-            or ("tls_files" in fixtures and server_versions.with_tls() is None)
-        )
-        (taken if impossible else kept).append(item)
-    if taken:
-        config.hook.pytest_deselected(items=taken)
-        items[:] = kept
+    """Take out what cannot run here, visibly."""
+    left_out.take_out(config, items, lambda item: _lacking(config, item))
+
+
+def _lacking(config: pytest.Config, item: pytest.Item) -> str:
+    """Name what a test needs and there is not, "" when it can run."""
+    fixtures = set(getattr(item, "fixturenames", ()))
+    if item.get_closest_marker("containers") and not _docker_is_there():
+        return "a Docker engine"
+    if ("tls_server" in fixtures or item.get_closest_marker("tls")) and server_versions.with_tls() is None:
+        return "a server with TLS"
+    if item.get_closest_marker("promtool") and shutil.which("promtool") is None:
+        return "promtool"
+    if wanted := max((_NODE_FIXTURES[name] for name in fixtures & _NODE_FIXTURES.keys()), default=0):
+        backend = config.stash[pool_key].backend
+        if wanted > backend.limit:
+            return "more nodes than are given"
+        if item.get_closest_marker("faults") and not backend.faults:
+            return "nodes that may be hurt"
+    return ""
+
+
+_docker_is_there = cache(docker_answers)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -110,7 +119,14 @@ def _told(config: pytest.Config, fixtures: set[str]) -> list[str]:
         lines.append(f"nodes: {config.stash[pool_key].backend.headline()}")
     if fixtures & _VERSION_FIXTURES.keys():
         lines.append(f"server versions: {', '.join(version.name for version in server_versions.at_hand())}")
-    return lines
+    return [*lines, *left_out.told(config)]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what is left out where others have collected, who have told it only now."""
+    if workers.is_shared(config):
+        for line in left_out.told(config):
+            terminalreporter.write_line(line)
 
 
 def _nodes(name: str) -> Callable[[pytest.FixtureRequest], Iterator[NodeSet]]:

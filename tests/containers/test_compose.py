@@ -1,4 +1,4 @@
-"""docker-compose.yml brings up five nodes that the demo runs against, with the plugin and with docker-compose 1.29."""
+"""docker-compose.yml brings up five nodes for the demo, by `docker compose` or docker-compose 1.29, whichever is there."""
 
 from __future__ import annotations
 

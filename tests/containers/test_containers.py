@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +12,8 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from aioredlock_ng import Redlock
+from aioredlock_ng.testing import find_server
+from tests.support.backends import version_of
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
@@ -21,6 +25,28 @@ pytestmark = pytest.mark.containers
 def test_five_containers_are_five_servers_on_loopback_ports(five_containers: NodeSet) -> None:
     assert len({node.info()["run_id"] for node in five_containers}) == 5
     assert all(url.startswith("redis://127.0.0.1:") for url in five_containers.urls)
+
+
+@pytest.mark.once
+def test_an_image_that_cannot_be_pulled_is_replaced_by_one_of_the_hosts_own_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.support.containers import IMAGE_ENV, ContainerNode, image
+
+    # Nothing listens there.
+    wanted = "127.0.0.1:1/none:1"
+    monkeypatch.setenv(IMAGE_ENV, wanted)
+    image.cache_clear()
+    try:
+        found = image()
+        # For the processes that this one starts.
+        named = os.environ[IMAGE_ENV]
+    finally:
+        image.cache_clear()
+    version = version_of(find_server())
+    assert found.name == named != wanted
+    assert found.told == f"image {named}, built from the host's {version} because {wanted} cannot be pulled"
+    with contextlib.closing(ContainerNode(found.name)) as node:
+        told = node.start().info()
+    assert version.rpartition(" ")[2] in {told["redis_version"], told.get("valkey_version")}
 
 
 async def test_a_paused_container_answers_only_when_resumed(five_containers: NodeSet) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from rich.console import Console
 
-from aioredlock_ng.cli.demo import messages
+from aioredlock_ng.cli.demo import command, conductor, messages
 from aioredlock_ng.cli.demo.board import Board, NodeState, NodeView
+from aioredlock_ng.cli.demo.conductor import FULL_SECONDS, HOLDER_TTL, WORKER_TTL, Conductor
 from aioredlock_ng.cli.demo.counters import Counters
 from aioredlock_ng.cli.demo.ledger import Loss, PhaseLedger, judge
 from aioredlock_ng.cli.demo.nodes import GivenNodes, NodesFailed, OwnNodes, address_of
@@ -79,6 +81,19 @@ def test_a_quorum_of_own_nodes_is_never_taken_away(count: int, expendable: int) 
 
     assert len(nodes.expendable) == expendable
     assert count - len(nodes.expendable) > count // 2
+
+
+def test_what_is_planned_without_options_ends_within_a_minute() -> None:
+    assert inspect.signature(command.demo).parameters["seconds"].default == FULL_SECONDS
+    servers = SimpleNamespace(urls=[f"redis://127.0.0.1:{7000 + index}" for index in range(command._NODES)])
+    nodes, anything = OwnNodes(cast("LocalNodes", servers)), cast("Any", None)
+    play = Conductor(nodes, anything, anything, anything, anything, seconds=FULL_SECONDS, prefix="", contested=0)
+    scenes = play._scenes()
+
+    assert len(scenes) == 6
+    assert sum(scene.share for scene in scenes) * play._unit == FULL_SECONDS
+    # What no option shortens, as if no phase had time for it: keys that a restarted server forgot, two leases taken away.
+    assert FULL_SECONDS + WORKER_TTL + 2 * conductor._HOLD_TTLS * HOLDER_TTL < 60
 
 
 def test_given_nodes_are_left_alone_unless_said_to_be_throw_away() -> None:

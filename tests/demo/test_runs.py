@@ -31,6 +31,15 @@ if TYPE_CHECKING:
 MARK = "AIOREDLOCK_NG_TESTED_RUN"
 
 QUICK = ("--seconds", "6", "--workers", "3", "--coroutines", "10", "--counters", "12")
+SHORTEST = ("--seconds", "3", "--workers", "2", "--coroutines", "5", "--counters", "6")
+
+AS_IF_LOST = """
+from aioredlock_ng.cli import main
+from aioredlock_ng.cli.demo import command
+from aioredlock_ng.cli.demo.ledger import Verdict
+command.judge = lambda phases, losses: Verdict(("2 updates were lost",))
+main()
+"""
 
 
 @dataclass
@@ -70,12 +79,12 @@ class Run:
 
 
 @contextmanager
-def demo(*arguments: str) -> Iterator[Run]:
+def demo(*arguments: str, program: tuple[str, ...] = ("-m", "aioredlock_ng")) -> Iterator[Run]:
     # Not pytest's tmp_path, which is too long for a Unix socket on some systems.
     with tempfile.TemporaryDirectory(prefix="rl-") as folder:
         mark = secrets.token_hex(8)
         process = subprocess.Popen(
-            [sys.executable, "-m", "aioredlock_ng", "demo", *arguments],
+            [sys.executable, *program, "demo", *arguments],
             env={**os.environ, MARK: mark, "TMPDIR": folder},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -116,10 +125,20 @@ def test_nothing_is_lost_under_the_lock_and_nothing_stays() -> None:
 
 
 @once
-def test_on_a_terminal_the_picture_is_live() -> None:
+def test_an_update_lost_under_the_lock_ends_it_with_status_1_and_the_reason() -> None:
+    with demo("--plain", *SHORTEST, program=("-c", AS_IF_LOST)) as run:
+        status, out, err = run.finished()
+
+    assert (status, err) == (1, ""), out + err
+    assert "FAILED: 2 updates were lost\n" in out
+    assert "nothing was lost" not in out
+
+
+def shown_on_a_terminal(*arguments: str) -> str:
+    """What a demo that passes writes to a terminal, byte by byte."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 140, 0, 0))
-    words, env = [sys.executable, "-m", "aioredlock_ng", "demo", *QUICK], {**os.environ, "TERM": "xterm-256color"}
+    words, env = [sys.executable, "-m", "aioredlock_ng", "demo", *arguments], {**os.environ, "TERM": "xterm-256color"}
     shown = b""
     with subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
@@ -129,11 +148,28 @@ def test_on_a_terminal_the_picture_is_live() -> None:
                 shown += part
         assert process.wait(200) == 0, shown.decode()
     os.close(ours)
-    text = shown.decode()
-    for words_shown in ("● up", "◌ hung", "✕ killed", "noticed", "nothing was lost under the lock"):
-        assert words_shown in text
+    return shown.decode()
+
+
+@once
+def test_on_a_terminal_the_picture_is_live_and_the_whole_ends_within_a_minute() -> None:
+    began_at = time.monotonic()
+    text = shown_on_a_terminal()
+
+    # A minute is promised; twice that on a machine that is busy with other tests.
+    assert time.monotonic() - began_at < 120
+    for words in ("● up", "◌ hung", "✕ killed", "noticed", "nothing was lost under the lock"):
+        assert words in text
     # Drawn over itself again and again.
     assert text.count("\x1b[1A") > 50
+
+
+@once
+def test_plain_it_is_without_control_codes_on_a_terminal_too() -> None:
+    text = shown_on_a_terminal("--plain", *SHORTEST)
+
+    assert "nothing was lost under the lock" in text
+    assert "\x1b" not in text
 
 
 @once

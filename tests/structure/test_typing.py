@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import aioredlock_ng
 from tests.support.coverage import untraced
 
 ROOT = Path(__file__).parents[2]
+API = ROOT / "tests" / "typing" / "api.py"
 
 
 @pytest.mark.once
 def test_the_public_api_has_the_promised_types() -> None:
-    command = [sys.executable, "-m", "mypy", "--strict", "tests/typing/api.py"]
+    command = [sys.executable, "-m", "mypy", "--strict", str(API)]
     told = subprocess.run(command, cwd=ROOT, env=untraced(), capture_output=True, text=True, timeout=55)
     assert told.returncode == 0, told.stdout + told.stderr
+
+
+def test_every_name_that_the_package_exports_is_used_there() -> None:
+    tree = ast.parse(API.read_text(encoding="utf-8"))
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    assert sorted(set(aioredlock_ng.__all__) - {"__version__"} - used) == []

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
+from tests.support import left_out
 from tests.support.backends import given_urls
 
 if TYPE_CHECKING:
@@ -64,9 +65,11 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
-    """In the controller: count for the last line what the workers took out; each took out the same."""
+    """In the controller: count for the last line what the workers took out, and keep why; each took out the same."""
     reporter = node.config.pluginmanager.get_plugin("terminalreporter")
-    taken_out = getattr(node, "workeroutput", {}).get(_TAKEN_OUT, 0)
+    output = getattr(node, "workeroutput", {})
+    left_out.hear(node.config, output)
+    taken_out = output.get(_TAKEN_OUT, 0)
     if reporter is not None and taken_out and "deselected" not in reporter.stats:
         # Things with attributes: other plugins look for theirs.
         reporter.stats["deselected"] = [SimpleNamespace()] * taken_out

@@ -1,8 +1,7 @@
-"""Registries and servers for sinks; rules are judged by Prometheus' own tool where that is at hand."""
+"""Registries and servers for sinks."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,11 +16,10 @@ from tests.telemetry.listener import Listener
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-# Debian's package "prometheus" has it, and no package index does.
-collect_ignore = [] if shutil.which("promtool") else ["test_promtool.py"]
+_OF_THE_CHECKOUT = ["test_example.py", "test_files.py", "test_page.py", "test_promtool.py"]
+
 # The built wheel is tested without its checkout.
-if not (Path(__file__).parents[2] / "docs").exists():
-    collect_ignore = ["test_example.py", "test_files.py", "test_page.py", "test_promtool.py"]
+collect_ignore = [] if (Path(__file__).parents[2] / "docs").exists() else _OF_THE_CHECKOUT
 
 
 @pytest.fixture

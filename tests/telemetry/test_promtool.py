@@ -1,4 +1,4 @@
-"""The alert rules as Prometheus itself reads them, and when they fire; collected where its tool is installed."""
+"""The alert rules as Prometheus itself reads them, and when they fire; run where its tool is installed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from tests.telemetry.test_files import FOLDER
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+# Debian's package "prometheus" has it, and no package index does.
+pytestmark = pytest.mark.promtool
 
 
 def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:

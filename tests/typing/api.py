@@ -20,6 +20,7 @@ from aioredlock_ng import (
     NodeAnswer,
     NodeFacts,
     NodeState,
+    Options,
     Outcome,
     Owner,
     QuorumUnreachable,
@@ -49,9 +50,23 @@ async def manager(client: redis.asyncio.Redis) -> None:
     assert_type(await redlock.aclose(), None)
 
 
+def options() -> None:
+    chosen = Options(ttl=5.0, min_validity=None, recovery_guard="strict", owner="billing")
+    assert_type((chosen.ttl, chosen.node_timeout, chosen.drift_factor, chosen.max_ttl), tuple[float, float, float, float])
+    assert_type((chosen.connect_timeout, chosen.close_timeout), tuple[float, float])
+    assert_type(chosen.min_validity, float | None)
+    assert_type(chosen.key_format, str)
+    assert_type(chosen.fencing, bool)
+    assert_type(chosen.recovery_guard, str | None)
+    assert_type(chosen.owner, str | bool)
+
+
 async def locks(redlock: Redlock) -> None:
     lock = redlock.lock("orders:42", b"bytes", ttl=30, blocking_timeout=2, auto_extend=False, max_hold=60, on_lost="flag")
     assert_type(lock, Lock)
+    assert_type(lock.resource, str)
+    assert_type(lock.resources, tuple[str | bytes, ...])
+    assert_type(lock.ttl, float)
     async with lock as lease:
         assert_type(lease, Lease)
     assert_type(await lock.acquire(), Lease)
@@ -64,6 +79,7 @@ async def leases(lease: Lease) -> None:
     assert_type(lease.resource, str)
     assert_type(lease.resources, tuple[str | bytes, ...])
     assert_type(lease.token, str)
+    assert_type(lease.fence, int | None)
     assert_type(lease.ttl, float)
     assert_type(lease.remaining(), float)
     assert_type(lease.valid, bool)
@@ -82,16 +98,32 @@ async def operators(redlock: Redlock) -> None:
     assert_type(await redlock.locked("orders:42"), bool)
     info = await redlock.inspect("orders:42")
     assert_type(info, LockInfo)
+    assert_type((info.resource, info.held, info.token), tuple[str, bool, str | None])
+    assert_type((info.nodes, info.total, info.remaining), tuple[int, int, float])
     assert_type(info.answers, tuple[NodeAnswer, ...])
+    answer = info.answers[0]
+    assert_type((answer.node, answer.token), tuple[str, str | None])
+    assert_type((answer.remaining, answer.detail), tuple[float | None, str])
     assert_type(await redlock.force_release("orders:42"), int)
+    assert_type(await redlock.force_release(b"orders:42", token=info.token), int)
     assert_type(redlock.nodes, tuple[NodeState, ...])
+    node = redlock.nodes[0]
+    assert_type((node.address, node.state, node.reason), tuple[str, str, str])
+    assert_type((node.server, node.run_id, node.tracking), tuple[str, str, bool])
+    assert_type((node.pending, node.owed, node.connections), tuple[int, int, int])
     assert_type(redlock.leases, tuple[Lease, ...])
-    assert_type(redlock.stats(), Stats)
+    stats = redlock.stats()
+    assert_type(stats, Stats)
+    assert_type((stats.acquired, stats.attempts, stats.refused, stats.unreachable), tuple[int, int, int, int])
+    assert_type((stats.timeouts, stats.cancelled, stats.released, stats.lost), tuple[int, int, int, int])
+    assert_type((stats.renewals, stats.renewals_failed, stats.held, stats.waiting), tuple[int, int, int, int])
     diagnosis = await redlock.diagnose(watch=10.0, probe="lock:doctor")
     assert_type(diagnosis, Diagnosis)
     assert_type(diagnosis.severity, Severity | None)
     assert_type(diagnosis.findings, tuple[Finding, ...])
-    assert_type(diagnosis.findings[0].nodes, tuple[str, ...])
+    finding = diagnosis.findings[0]
+    assert_type((finding.code, finding.severity, finding.nodes), tuple[str, Severity, tuple[str, ...]])
+    assert_type((finding.what, finding.meaning, finding.remedy), tuple[str, str, str])
     assert_type(diagnosis.nodes, tuple[NodeFacts, ...])
     assert_type(diagnosis.nodes[0].round_trips, RoundTrips | None)
     assert_type(diagnosis.nodes[0].clock, ClockReading | None)
@@ -106,7 +138,8 @@ def errors(error: LockNotAcquired, lost: LockLost) -> None:
     assert family
     assert also
     assert_type(error.votes, tuple[Vote, ...])
-    assert_type(error.votes[0].outcome, Outcome)
+    vote = error.votes[0]
+    assert_type((vote.node, vote.outcome, vote.remaining, vote.detail), tuple[str, Outcome, float | None, str])
     assert_type(error.elapsed, float)
     assert_type(lost.resource, str)
 
@@ -145,6 +178,8 @@ async def guarded_functions(redlock: Redlock) -> None:
 async def owners_and_events(redlock: Redlock) -> None:
     info = await redlock.inspect("a")
     assert_type(info.owner, Owner | None)
+    if info.owner is not None:
+        assert_type((info.owner.label, info.owner.fence, info.owner.since), tuple[str, int | None, float])
 
     def sink(event: Event) -> None:
         if isinstance(event, LockAcquired):

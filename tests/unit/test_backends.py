@@ -61,18 +61,36 @@ def test_the_header_names_the_back_end_and_shows_no_password(monkeypatch: pytest
     assert choose(None).headline() == f"given by {NODES_ENV}: 127.0.0.1:1, 127.0.0.1:2"
 
 
-@pytest.mark.once
-@pytest.mark.parametrize("forced", ["local", "urls"])
-def test_a_run_says_what_its_nodes_are_and_uses_them(forced: str) -> None:
+def run(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest on one test that needs nodes."""
     test = "tests/integration/test_bad_input.py::test_check_may_be_called_from_a_thread"
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--nodes={forced}", test]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words, test]
+    env = {key: value for key, value in untraced().items() if not key.startswith("PYTEST_")} | environ
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("forced", "processes"),
+    # Shared among processes, as by `make test`, the one that prints neither collects the tests nor has nodes.
+    [("local", "-n0"), ("local", "-n1"), ("urls", "-n0"), pytest.param("docker", "-n0", marks=pytest.mark.containers)],
+)
+def test_a_run_says_what_its_nodes_are_and_uses_them(forced: str, processes: str) -> None:
     with LocalServer() as given:
-        env = {key: value for key, value in untraced().items() if not key.startswith("PYTEST_")}
-        done = subprocess.run(
-            command, cwd=ROOT, env=env | {NODES_ENV: given.url}, capture_output=True, text=True, check=False, timeout=120
-        )
+        done = run(f"--nodes={forced}", processes, **{NODES_ENV: given.url})
         used = b"cmdstat_evalsha" in given.command("INFO", "commandstats")
-    assert done.returncode == 0, done.stdout
-    told = {"local": "nodes: local processes, ", "urls": f"nodes: given by {NODES_ENV}: {given.address}\n"}
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = {
+        "docker": "nodes: containers, image ",
+        "local": "nodes: local processes, ",
+        "urls": f"nodes: given by {NODES_ENV}: {given.address}\n",
+    }
     assert told[forced] in done.stdout
     assert used is (forced == "urls")
+
+
+@pytest.mark.once
+def test_a_run_that_requires_an_engine_ends_at_once_where_none_answers(tmp_path: Path) -> None:
+    done = run(AIOREDLOCK_NG_REQUIRE_DOCKER="1", DOCKER_HOST=f"unix://{tmp_path}/none.sock")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR, done.stdout
+    assert "AIOREDLOCK_NG_REQUIRE_DOCKER=1, but no Docker engine answers" in done.stderr
