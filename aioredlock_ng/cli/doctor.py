@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from dataclasses import asdict, replace
 from typing import Annotated
@@ -17,37 +16,47 @@ from aioredlock_ng.doctor import PROBE, WATCH, diagnose
 
 from .demo.interruption import Interruption
 from .doctor_view import print_lines, print_tables
+from .settings import KeyFormatOption, NodeOption, NodeTimeoutOption, options_of
 
 __all__ = ["doctor"]
 
 _STATUS = {None: 0, Severity.INFO: 0, Severity.WARNING: 1, Severity.ERROR: 2}
-_NODES_ENV = "AIOREDLOCK_NG_NODES"
 
 
 def doctor(
     urls: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="URL...", help=f"The nodes; without any, those in {_NODES_ENV}.", show_default=False),
+        list[str] | None, typer.Argument(metavar="URL...", help="The nodes, beside those of --node.", show_default=False)
     ] = None,
+    node: NodeOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Everything that was found and seen, for machines.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Lines without control codes; so it is where no terminal is.")] = False,
-    ttl: Annotated[float, typer.Option(help="Life of your locks, seconds.", envvar="AIOREDLOCK_NG_TTL")] = 10.0,
-    node_timeout: Annotated[
-        float, typer.Option(help="As in your Redlock, seconds.", envvar="AIOREDLOCK_NG_NODE_TIMEOUT")
-    ] = 0.1,
-    max_ttl: Annotated[float, typer.Option(help="As in your Redlock, seconds.", envvar="AIOREDLOCK_NG_MAX_TTL")] = 60.0,
+    ttl: Annotated[
+        float | None,
+        typer.Option(metavar="SECS", help="Life of your locks; else the environment's, else 10.", show_default=False),
+    ] = None,
+    node_timeout: NodeTimeoutOption = None,
+    max_ttl: Annotated[
+        float | None, typer.Option(metavar="SECS", help="As in your Redlock; else the environment's.", show_default=False)
+    ] = None,
     drift_factor: Annotated[
-        float, typer.Option(help="As in your Redlock, share of ttl.", envvar="AIOREDLOCK_NG_DRIFT_FACTOR")
-    ] = 0.01,
-    fencing: Annotated[bool, typer.Option(help="As in your Redlock.")] = True,
+        float | None,
+        typer.Option(help="As in your Redlock, share of ttl; else the environment's.", show_default=False),
+    ] = None,
+    fencing: Annotated[
+        bool | None,
+        typer.Option("--fencing/--no-fencing", help="As in your Redlock; else the environment's.", show_default=False),
+    ] = None,
     recovery_guard: Annotated[
-        str, typer.Option(metavar="auto|strict|none", help="As in your Redlock.", case_sensitive=False)
-    ] = "auto",
-    key_format: Annotated[str, typer.Option(help="As in your Redlock.", envvar="AIOREDLOCK_NG_KEY_FORMAT")] = "{name}",
+        str | None,
+        typer.Option(metavar="auto|strict|none", help="As in your Redlock; else the environment's.", show_default=False),
+    ] = None,
+    key_format: KeyFormatOption = None,
     connect_timeout: Annotated[
-        float,
-        typer.Option(help="Seconds for connecting, and for each question after it.", envvar="AIOREDLOCK_NG_CONNECT_TIMEOUT"),
-    ] = 2.0,
+        float | None,
+        typer.Option(
+            metavar="SECS", help="For connecting, and for each question after it; else the environment's.", show_default=False
+        ),
+    ] = None,
     watch: Annotated[
         float, typer.Option(min=0.1, max=3600, help="Seconds between two looks at the clocks; longer tells more.")
     ] = WATCH,
@@ -63,27 +72,24 @@ def doctor(
     The exit status is 0 when nothing is wrong, 1 with warnings, 2 with errors or when it could not begin.
     """
     errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
-    given = urls or [url.strip() for url in os.environ.get(_NODES_ENV, "").split(",") if url.strip()]
-    if not given:
-        errors.print(f"aioredlock_ng doctor: no nodes; name their URLs, or set {_NODES_ENV}")
-        raise typer.Exit(2)
     accepted = set(ignore or ())
     if unknown := accepted - KINDS.keys():
         errors.print(f"aioredlock_ng doctor: no finding is called {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
         raise typer.Exit(2)
     try:
-        options = Options(
+        nodes, settings = options_of(
+            [*(urls or ()), *(node or ())],
             ttl=ttl,
             node_timeout=node_timeout,
             max_ttl=max_ttl,
             drift_factor=drift_factor,
             key_format=key_format,
             fencing=fencing,
-            recovery_guard=None if recovery_guard == "none" else recovery_guard,
+            recovery_guard=recovery_guard,
             connect_timeout=connect_timeout,
         )
         with Interruption() as interruption:
-            diagnosis = interruption.run(diagnose(given, options, watch=watch, probe=probe))
+            diagnosis = interruption.run(diagnose(nodes, Options(**settings), watch=watch, probe=probe))
     except ConfigurationError as error:
         errors.print(f"aioredlock_ng doctor: {error}")
         raise typer.Exit(2) from None

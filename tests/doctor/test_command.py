@@ -133,10 +133,55 @@ def test_nodes_and_settings_come_from_the_environment(sound: list[str]) -> None:
     assert "1 node examined" in given.stdout
 
 
+def test_the_guard_comes_from_the_environment_unless_it_is_given(sound: list[str], start_server: StartServer) -> None:
+    urls = (*sound[:2], start_server().url)
+    without = doctor(*urls, *QUICK, AIOREDLOCK_NG_RECOVERY_GUARD="none")
+    assert without.returncode == 1, without.stdout
+    assert "warning: no-persistence: " in without.stdout
+    given = doctor(*urls, *QUICK, "--recovery-guard", "auto", AIOREDLOCK_NG_RECOVERY_GUARD="none")
+    assert given.returncode == 0, given.stdout
+    assert "info: no-persistence: " in given.stdout
+
+
+def test_fencing_comes_from_the_environment_unless_it_is_given(start_server: StartServer) -> None:
+    server = start_server()
+    # Fences are counted in a key of the library's own, which this user may not touch.
+    server.command("ACL", "SETUSER", "locks", "on", ">word", "~doctor:*", "+@all")
+    words = (f"redis://locks:word@{server.address}", *QUICK, "--recovery-guard", "none")
+    without = doctor(*words, AIOREDLOCK_NG_FENCING="false")
+    assert without.returncode == 1, without.stdout
+    assert "missing-right" not in without.stdout
+    given = doctor(*words, "--fencing", AIOREDLOCK_NG_FENCING="false")
+    assert given.returncode == 2, given.stdout
+    assert "error: missing-right: " in given.stdout
+
+
+def test_nodes_are_named_by_node_too(sound: list[str]) -> None:
+    named = doctor("--node", sound[0], "--node", sound[1], *QUICK, AIOREDLOCK_NG_NODES="redis://127.0.0.1:1")
+    assert "2 nodes examined" in named.stdout
+    beside = doctor("--node", sound[0], *sound[1:], *QUICK)
+    assert beside.returncode == 0, beside.stdout
+    assert "3 nodes examined" in beside.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("RECOVERY_GUARD", "maybe", "must be one of auto, strict, none, got 'maybe'"),
+        ("FENCING", "maybe", "must be one of true, false, got 'maybe'"),
+        ("TTL", "long", "must be a number of seconds, got 'long'"),
+    ],
+)
+def test_what_the_environment_has_wrong_is_told_as_by_the_other_commands(name: str, value: str, words: str) -> None:
+    answer = doctor("redis://127.0.0.1:1", **{f"AIOREDLOCK_NG_{name}": value})
+    assert answer.returncode == 2
+    assert answer.stderr == f"aioredlock_ng doctor: AIOREDLOCK_NG_{name} {words}\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "no nodes"),
+        ((), "AIOREDLOCK_NG_NODES is not set"),
         ((f"http://{SECRET}@127.0.0.1:1",), "no URL of a Redis server"),
         ((f"redis://:{SECRET}@127.0.0.1:port",), "its port is no number"),
         ((f"redis://:{SECRET}@127.0.0.1:1?colour=red",), "unknown option 'colour'"),

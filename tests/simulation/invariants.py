@@ -23,6 +23,7 @@ __all__ = [
     "inside_lost",
     "overdue",
     "overrun",
+    "too_soon",
 ]
 
 INVARIANTS = {
@@ -105,6 +106,11 @@ def inside_lost(name: str, since: float, tolerance: float) -> str:
 def overrun(name: str, took: float, allowed: float, tolerance: float) -> str:
     """An acquisition took `took` seconds of its process's running time."""
     return f"{name} took {took:.3f} s, {allowed:.3f} s were allowed" if took > allowed + tolerance else ""
+
+
+def too_soon(name: str, left: float) -> str:
+    """A lease was lost for its max_hold while `left` seconds of that were left."""
+    return f"{name} was lost for its max_hold {left:.3f} s before that was over" if left > 0.0 else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from tests.simulation.invariants import (
     inside_lost,
     overdue,
     overrun,
+    too_soon,
 )
 
 pytestmark = pytest.mark.once
@@ -50,6 +51,11 @@ def test_a_holder_that_is_not_told_is_told_of() -> None:
     assert overdue("one", 0.04, tolerance=0.03) == "one was not told 0.040 s after its deadline"
     assert inside_lost("one", -1.0, tolerance=0.03) == ""
     assert inside_lost("one", 0.04, tolerance=0.03) == "the body of one goes on 0.040 s after the loss"
+
+
+def test_a_lease_that_ends_before_its_max_hold_is_told_of() -> None:
+    assert too_soon("one", -0.01) == too_soon("one", 0.0) == ""
+    assert too_soon("one", 0.25) == "one was lost for its max_hold 0.250 s before that was over"
 
 
 def test_an_acquisition_that_takes_too_long_is_told() -> None:

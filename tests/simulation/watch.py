@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from aioredlock_ng import QuorumUnreachable
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.quorum import quorum_of
+from aioredlock_ng._engine.extender import _MAX_HOLD
 from tests.simulation.invariants import (
     Exclusion,
     Fences,
@@ -24,6 +25,7 @@ from tests.simulation.invariants import (
     inside_lost,
     overdue,
     overrun,
+    too_soon,
 )
 
 if TYPE_CHECKING:
@@ -69,6 +71,12 @@ class _Tracked:
     whole_since: float = math.inf
     owner: asyncio.Task[object] | None = None
     left: bool = False
+
+    @property
+    def limit(self) -> float:
+        """Instant, by its process's clock, at which its max_hold is over; infinity without one."""
+        max_hold = self.holding.spec.max_hold
+        return math.inf if max_hold is None else self.holding.since + max_hold
 
 
 @dataclass(slots=True)
@@ -245,9 +253,11 @@ class Watch:
         """Was it right to lose it?"""
         holding, process = tracked.holding, tracked.process
         self._world.note(process.name, "LOST", tracked.name, holding.reason)
-        if process.dead or not holding.spec.auto_extend or holding.spec.max_hold is not None or "closed" in holding.reason:
+        if process.dead or "closed" in holding.reason:
             return
-        if self._well_on(tracked, tracked.at):
+        if holding.reason == _MAX_HOLD:
+            self.found("minority", too_soon(tracked.name, tracked.limit - process.loop.clock()))
+        elif holding.spec.auto_extend and self._well_on(tracked, tracked.at):
             self.found("minority", f"{tracked.name} was lost while a quorum was well: {holding.reason}")
 
     def _well_on(self, tracked: _Tracked, since: float) -> bool:
@@ -313,7 +323,7 @@ class Watch:
         if process.dead or loop.stopped:
             return
         running = (self._world.now - loop.resumed_at) - (AFTER_SUSPEND if loop.was_suspended else 0.0)
-        late = min(clock - tracked.holding.deadline, running)
+        late = min(clock - min(tracked.holding.deadline, tracked.limit), running)
         self.found("told", overdue(tracked.name, late, TOLERANCE))
 
     def _judge_owner(self, tracked: _Tracked) -> None:

@@ -1,0 +1,71 @@
+"""A lease with `max_hold` is judged as any other, and by its `max_hold` besides: three defects that show it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import pytest
+
+from aioredlock_ng._core.validity import deadline_of
+from aioredlock_ng._engine import acquire
+from aioredlock_ng._engine.extender import Extender
+from aioredlock_ng._engine.holding import Holding
+from tests.simulation.plan import plan_of
+from tests.simulation.shrink import play
+
+if TYPE_CHECKING:
+    from tests.simulation.invariants import Violation
+
+pytestmark = pytest.mark.once
+
+ENOUGH = 60
+"""Seeds of which one must notice."""
+
+
+def noticed(target: object, name: str, by: Any) -> Violation:
+    with patch.object(target, name, by):
+        found = (play(plan_of(seed), None).violation for seed in range(ENOUGH))
+        return next(violation for violation in found if violation is not None)
+
+
+def _unlimited(spec: Any, token: bytes, started: float, *rest: Any) -> Holding:
+    holding = Holding(spec, token, started, *rest)
+    holding.ends_at = None
+    holding.deadline = deadline_of(started, spec.life.ttl, spec.life.drift)
+    return holding
+
+
+def _half(spec: Any, token: bytes, started: float, *rest: Any) -> Holding:
+    holding = Holding(spec, token, started, *rest)
+    if spec.max_hold is not None:
+        holding.ends_at = started + spec.max_hold / 2
+        holding.deadline = min(holding.deadline, holding.ends_at)
+    return holding
+
+
+_schedule = Extender._schedule
+
+
+def _take_away(self: Extender, holding: Holding) -> None:
+    _schedule(self, holding)
+    if holding.spec.max_hold is not None:
+        self._vanished(holding)
+
+
+def test_a_lease_that_goes_on_beyond_its_max_hold_is_noticed() -> None:
+    violation = noticed(acquire, "Holding", _unlimited)
+    assert violation.invariant == "told"
+    assert "after its deadline" in violation.detail
+
+
+def test_a_lease_that_ends_before_its_max_hold_is_noticed() -> None:
+    violation = noticed(acquire, "Holding", _half)
+    assert violation.invariant == "minority"
+    assert "before that was over" in violation.detail
+
+
+def test_a_lease_with_a_max_hold_that_is_lost_for_another_reason_is_noticed() -> None:
+    violation = noticed(Extender, "_schedule", _take_away)
+    assert violation.invariant == "minority"
+    assert "was lost while a quorum was well" in violation.detail
