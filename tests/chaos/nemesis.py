@@ -227,10 +227,10 @@ class Nemesis:
             for node in range(len(self._nodes)):
                 if node in self._impaired:
                     continue
-                keys = await asyncio.to_thread(self._nodes.locks_if_up, node)
-                if keys is None:
+                seen = await asyncio.to_thread(self._nodes.locks_and_labels_if_up, node)
+                if seen is None:
                     continue
-                labels = await asyncio.to_thread(self._nodes.labels_if_up, node) or []
+                keys, labels = seen
                 endless = [[key, left, value[:8]] for key, left, value in keys if not 0 <= left <= self._ttl_ms]
                 endless += [[key, left, value] for key, left, value in labels if not 0 <= left <= self._label_ms]
                 self._history.write("look", n=node, keys=endless, of=len(keys), labels=len(labels))

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from tests.support.node_set import Node
 
+    _Keys = list[tuple[str, int, str]]
+
 __all__ = ["Nodes"]
 
 MEMORIES: Final = ("none", "always", "everysec", "none", "always")
@@ -149,27 +151,27 @@ class Nodes:
         node.command("CONFIG", "SET", "maxmemory", "0")
         node.command("DEL", *(f"{_FILLER}{piece}" for piece in range(_PIECES)))
 
-    def locks(self, index: int) -> list[tuple[str, int, str]]:
+    def locks(self, index: int) -> _Keys:
         """Key, milliseconds left (-1: for ever) and value of every lock on a node."""
-        return [line for line in self._scan(index) if not line[0].startswith((OWN, "chaos:"))]
+        return self._locks_and_labels(index)[0]
 
-    def labels_if_up(self, index: int) -> list[tuple[str, int, str]] | None:
-        """The same of what the library writes beside locks: labels of owners, and notes of waiters."""
-        try:
-            return [line for line in self._scan(index) if line[0].startswith(_BESIDE)]
-        except (OSError, RuntimeError, RedisError):
-            return None
-
-    def locks_if_up(self, index: int) -> list[tuple[str, int, str]] | None:
+    def locks_if_up(self, index: int) -> _Keys | None:
         """The same of a node that may go away while it is asked; None then."""
+        seen = self.locks_and_labels_if_up(index)
+        return None if seen is None else seen[0]
+
+    def locks_and_labels_if_up(self, index: int) -> tuple[_Keys, _Keys] | None:
+        """The same, and what the library writes beside locks: labels of owners, and notes of waiters."""
         try:
-            return self.locks(index)
+            return self._locks_and_labels(index)
         except (OSError, RuntimeError, RedisError):
             return None
 
-    def _scan(self, index: int) -> list[tuple[str, int, str]]:
+    def _locks_and_labels(self, index: int) -> tuple[_Keys, _Keys]:
         found: Any = json.loads(self._nodes[index].command("EVAL", _SCAN, "0"))
-        return [(key, left, value) for key, left, value in found]
+        keys = [(key, left, value) for key, left, value in found]
+        locks = [line for line in keys if not line[0].startswith((OWN, "chaos:"))]
+        return locks, [line for line in keys if line[0].startswith(_BESIDE)]
 
     def delete(self, indexes: Sequence[int], name: str, token: str) -> tuple[int, int, dict[int, int]]:
         """Delete a lock's key on several nodes at once, where it has this value.

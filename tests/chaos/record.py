@@ -165,9 +165,14 @@ class Record:
         """When the nemesis stopped a process."""
         return [(begin, end) for who, begin, end in self.stopped if who == process]
 
+    @property
+    def minority(self) -> int:
+        """So many nodes, or fewer, are no majority."""
+        return (self.nodes - 1) // 2
+
     def lacks_majority(self, without: set[int]) -> bool:
         """True when the other nodes are none."""
-        return self.nodes - len(without) <= (self.nodes - 1) // 2
+        return self.nodes - len(without) <= self.minority
 
     def unwell(self) -> Intervals:
         """When less than a majority of nodes was well."""
@@ -177,7 +182,7 @@ class Record:
                 changes += [(fault["t"], 1, node), (fault.get("well", FOREVER), -1, node)]
         count: dict[int, int] = defaultdict(int)
         bad: list[tuple[int, int]] = []
-        since, most = 0, (self.nodes - 1) // 2
+        since, most = 0, self.minority
         for at, step, node in sorted(changes):
             count[node] += step
             impaired = sum(value > 0 for value in count.values())

@@ -62,14 +62,14 @@ def judge(record: Record) -> Judgement:
     judgement = Judgement()
     holds = _by_name(record.holds)
     deleted = _deletions(record)
-    unwell = record.unwell()
+    unwell, machine = record.unwell(), record.machine_stood_still()
     for name, of_name in holds.items():
         _overlaps(judgement, name, of_name, deleted)
         _fences(judgement, name, of_name)
     _lost_updates(judgement, record, deleted, holds)
     _told(judgement, record, holds, unwell)
-    _told_by_deadline(judgement, record)
-    _success(judgement, record, unwell, holds)
+    _told_by_deadline(judgement, record, machine)
+    _success(judgement, record, unwell, machine, holds)
     _answers(judgement, record)
     _needless_losses(judgement, record, unwell, deleted)
     _leftovers(judgement, record)
@@ -103,8 +103,12 @@ def _deletions(record: Record) -> dict[tuple[str, str], int]:
 
 def _impaired(record: Record, since: int, until: int) -> set[int]:
     """The nodes that were not well at some instant between these."""
-    lately = [fault for fault in record.faults if fault["t"] <= until and fault.get("well", until) >= since]
-    return {node for fault in lately for node in fault["n"]}
+    return {node for fault in _faults(record, since, until) for node in fault["n"]}
+
+
+def _faults(record: Record, since: int, until: int) -> list[dict[str, Any]]:
+    """What was done to nodes that were not well again before these instants."""
+    return [fault for fault in record.faults if fault["t"] <= until and fault.get("well", until) >= since]
 
 
 def _overlaps(judgement: Judgement, name: str, holds: list[Hold], deleted: dict[tuple[str, str], int]) -> None:
@@ -223,10 +227,10 @@ def _told(judgement: Judgement, record: Record, holds: dict[str, list[Hold]], un
     for delete in record.deletes:
         at = delete["t"]
         hold = next((hold for hold in holds.get(delete["name"], ()) if hold.token == delete["k"]), None)
-        if hold is None or hold.until <= at or record.nodes - len(delete["n"]) > (record.nodes - 1) // 2:
+        if hold is None or hold.until <= at or not record.lacks_majority(set(delete["n"])):
             continue
         # Nodes that hung or were down may have theirs still.
-        if len(delete["again"]) + record.nodes - len(delete["n"]) > (record.nodes - 1) // 2:
+        if len(delete["again"]) + record.nodes - len(delete["n"]) > record.minority:
             judgement.beyond.append(Finding("keys deleted one by one, set again", at, f"{delete['name']}: {_who(hold)}"))
             continue
         if hold.lost is None:
@@ -254,9 +258,8 @@ def _told(judgement: Judgement, record: Record, holds: dict[str, list[Hold]], un
         judgement.violations.append(Finding("told late", record.over, words))
 
 
-def _told_by_deadline(judgement: Judgement, record: Record) -> None:
+def _told_by_deadline(judgement: Judgement, record: Record, machine: Intervals) -> None:
     """No holder goes on behind its deadline without being told, whatever the nodes do."""
-    machine = record.machine_stood_still()
     for hold in record.holds:
         told, over = hold.lost or hold.ended, max(hold.deadline, hold.got)
         if told is None or told - over <= ON_TIME:
@@ -266,14 +269,14 @@ def _told_by_deadline(judgement: Judgement, record: Record) -> None:
             judgement.violations.append(Finding("told after its deadline", told, words))
 
 
-def _success(judgement: Judgement, record: Record, unwell: Intervals, holds: dict[str, list[Hold]]) -> None:
+def _success(judgement: Judgement, record: Record, unwell: Intervals, machine: Intervals, holds: dict[str, list[Hold]]) -> None:
     """While a majority is well, every acquisition gets the lock, or finds that another has it: at its single attempt, or
     to the end of its patience, when those before it in line held it all the time."""
     for hold in record.holds:
         if hold.asked >= record.begin and not unwell.touch(hold.asked, hold.got):
             judgement.asked_well += 1
             judgement.got_well += 1
-    about, machine = _others(record), record.machine_stood_still()
+    about = _others(record)
     for fail in record.fails:
         if fail["a"] < record.begin or unwell.touch(fail["a"], fail["t"]):
             continue
@@ -377,12 +380,10 @@ def _needless_losses(judgement: Judgement, record: Record, unwell: Intervals, de
 def _forgot(record: Record, hold: Hold, at: int) -> bool:
     """A node lost its keys while another was impaired too, or soon after, and so many were that those which had said yes
     are no majority without them: one at a time loses no lease."""
-    since = hold.got - int(record.ttl * NANO)
-    lately = [fault for fault in record.faults if fault["t"] <= at and fault.get("well", at) >= since]
-    impaired = _impaired(record, since, at)
-    if not any(fault["k"] in FORGETTING for fault in lately) or len(impaired) < 2:
+    lately = _faults(record, hold.got - int(record.ttl * NANO), at)
+    if not any(fault["k"] in FORGETTING for fault in lately) or len({node for fault in lately for node in fault["n"]}) < 2:
         return False
-    return not hold.votes or hold.votes - len(_impaired(record, hold.said - ASKED, at)) <= (record.nodes - 1) // 2
+    return not hold.votes or hold.votes - len(_impaired(record, hold.said - ASKED, at)) <= record.minority
 
 
 def _leftovers(judgement: Judgement, record: Record) -> None:
