@@ -10,9 +10,10 @@ its release.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["IllegalMove", "LeaseState", "Phase"]
+__all__ = ["IllegalMove", "LeaseState", "Phase", "Renewal"]
 
 
 class Phase(StrEnum):
@@ -35,15 +36,29 @@ class IllegalMove(Exception):
     """A lease that is over was asked to end again."""
 
 
+@dataclass(slots=True, eq=False)
+class Renewal:
+    """What one command asks the nodes for, for all leases in it; two of equal values are not the same.
+
+    Attributes:
+        started: Instant before the first byte is queued.
+        ttl: The new life in seconds.
+        deadline: What it would move deadlines to.
+    """
+
+    started: float
+    ttl: float
+    deadline: float
+
+
 class LeaseState:
     """What is known locally about one lease.
 
-    Instants are seconds of the engine's clock. `deadline` only ever moves by `asked` and `renewed`. Renewals are numbered
-    in the order in which they are sent, which is the order in which each node executes them; their answers may be read
-    in any order.
+    Instants are seconds of the engine's clock. `deadline` only ever moves by `asked` and `renewed`. Each node executes
+    renewals in the order in which they are sent; their answers may be read in any order.
     """
 
-    __slots__ = ("_deadlines", "_numbers", "deadline", "ends_at", "phase", "reason", "started", "ttl")
+    __slots__ = ("_sent", "deadline", "ends_at", "phase", "reason", "started", "ttl")
 
     def __init__(self, started: float, ttl: float, deadline: float, ends_at: float | None) -> None:
         self.started = started
@@ -52,10 +67,8 @@ class LeaseState:
         self.deadline = deadline if ends_at is None else min(deadline, ends_at)
         self.phase = Phase.HELD
         self.reason = ""
-        # Renewals sent and not overtaken by a confirmed one; two lists, because a tuple per renewal feeds the collector.
-        # Made by the first renewal, which most leases do not live to see.
-        self._numbers: list[int] | None = None
-        self._deadlines: list[float] | None = None
+        # Renewals sent and not overtaken by a confirmed one, in order.
+        self._sent: tuple[Renewal, ...] = ()
 
     def remaining(self, now: float) -> float:
         """Seconds of validity left at `now`; 0.0 when over."""
@@ -63,42 +76,42 @@ class LeaseState:
             return 0.0
         return max(0.0, self.deadline - now)
 
-    def asked(self, number: int, deadline: float) -> None:
-        """Renewal `number`, which would move the deadline there, is about to be sent.
+    def asked(self, renewal: Renewal) -> None:
+        """It is about to be sent.
 
         A shorter one counts from here: some node may apply it though no quorum ever confirms it.
         """
-        if self._numbers is None or self._deadlines is None:
-            self._numbers, self._deadlines = [], []
-        self._numbers.append(number)
-        self._deadlines.append(deadline)
-        if deadline < self.deadline:
-            self.deadline = deadline
+        self._sent += (renewal,)
+        if renewal.deadline < self.deadline:
+            self.deadline = renewal.deadline
 
-    def renewed(self, number: int, started: float, ttl: float, deadline: float) -> bool:
-        """A quorum confirmed renewal `number`; False when a later one was confirmed before, or the lease is over.
+    def renewed(self, renewal: Renewal) -> bool:
+        """A quorum confirmed it; False when one that was sent later was confirmed before, or the lease is over.
 
-        Nodes execute renewals in the order of their numbers. So each one sent later caps this one, confirmed or not.
+        Each one sent later caps this one, confirmed or not.
         """
-        if self.phase is not Phase.HELD or not self._numbers or not self._deadlines or number not in self._numbers:
+        sent = self._sent
+        if self.phase is not Phase.HELD or renewal not in sent:
             return False
-        sent_later = self._numbers.index(number) + 1
-        del self._numbers[:sent_later], self._deadlines[:sent_later]
-        if self._deadlines:
-            deadline = min(deadline, *self._deadlines)
-        self.started = started
-        self.ttl = ttl
+        deadline = renewal.deadline
+        if sent[-1] is renewal:
+            self._sent = ()
+        else:
+            self._sent = later = sent[sent.index(renewal) + 1 :]
+            deadline = min(deadline, *(other.deadline for other in later))
+        self.started = renewal.started
+        self.ttl = renewal.ttl
         self.deadline = deadline if self.ends_at is None else min(deadline, self.ends_at)
         return True
 
     @property
     def unconfirmed(self) -> bool:
         """True while there are renewals sent after the last confirmed one."""
-        return bool(self._numbers)
+        return bool(self._sent)
 
-    def is_latest(self, number: int) -> bool:
-        """True while renewal `number` is unconfirmed and none was sent after it."""
-        return self._numbers is not None and self._numbers[-1:] == [number]
+    def is_latest(self, renewal: Renewal) -> bool:
+        """True while it is unconfirmed and none was sent after it."""
+        return self._sent[-1:] == (renewal,)
 
     def end(self, phase: Phase, reason: str = "") -> None:
         """Move to a final phase.

@@ -52,6 +52,9 @@ RENEW_SHARE = 1 / 3
 RENEW_JITTER = 0.05
 """Renewals come up to this share early, so that leases taken together do not stay together for ever."""
 
+GATHER_SHARE = 0.01
+"""Renewals come up to this share of the ttl earlier still, at its multiples: those due at about the same time go together."""
+
 RETRY_SHARE = 0.05
 """A renewal that no quorum can confirm is tried again after this share of the ttl."""
 
@@ -74,4 +77,5 @@ def watch_after(ttl: float) -> float:
 
 def renew_at(started: float, ttl: float, draw: float) -> float:
     """When to renew a grant whose round began at `started`; `draw` is uniform in [0, 1)."""
-    return started + ttl * RENEW_SHARE * (1 - RENEW_JITTER * draw)
+    at = started + ttl * RENEW_SHARE * (1 - RENEW_JITTER * draw)
+    return at - at % (ttl * GATHER_SHARE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.lease_state import Phase
+from aioredlock_ng._core.lease_state import Phase, Renewal
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.validity import RETRY_SHARE, SILENT_SHARE, deadline_of, renew_at, ttl_ms
 from aioredlock_ng._engine.batch import Batch, parts
@@ -43,7 +43,6 @@ class Extender:
         self._repairs = Repairs(context)
         self.watcher = Watcher(context, self._vanished, self.check, self._repairs)
         self._wheel: Wheel[Holding] = Wheel(context.loop, context.clock, RENEW_WIDTH, self._due)
-        self._number = 0
         self.holdings: set[Holding] = set()
 
     def adopt(self, holding: Holding) -> None:
@@ -129,27 +128,22 @@ class Extender:
         context = self._context
         options = context.options
         started = context.clock()
-        deadline = deadline_of(started, ttl, options.drift(ttl))
+        renewal = Renewal(started, ttl, deadline_of(started, ttl, options.drift(ttl)))
         decided_by = started + options.node_timeout + 2 * RENEW_WIDTH
-        self._number = number = self._number + 1
-        keys: list[bytes] = []
-        args: list[bytes | int] = [ttl_ms(ttl)]
-        faded: list[Holding] = []
+        # A label lives by the ttl.
+        faded = [
+            holding
+            for holding in holdings
+            if holding.labelled_until and (started >= holding.labelled_until or ttl > holding.longest_ttl)
+        ]
         for holding in holdings:
-            for key in holding.spec.keys:
-                keys.append(key)
-                args.append(holding.token)
-            holding.asked(number, deadline)
-            longer = ttl > holding.longest_ttl
-            if longer:
+            holding.asked(renewal)
+            if ttl > holding.longest_ttl:
                 holding.longest_ttl = ttl
-            # A label lives by the ttl.
-            if holding.labelled_until and (longer or started >= holding.labelled_until):
-                faded.append(holding)
             # The outcome puts it back on the wheel; before that its deadline must not pass unseen.
             if holding.deadline < decided_by:
                 self._put(holding, holding.deadline)
-            else:
+            elif holding.slot is not None or holding.timer is not None:
                 holding.unschedule()
 
         def renewed(batch: Batch, confirmed: Sequence[Holding]) -> None:
@@ -157,21 +151,23 @@ class Extender:
             at = renew_at(started, ttl, context.draw())
             newest = []
             for holding in confirmed:
-                if holding.renewed(number, started, ttl, deadline):
+                if holding.renewed(renewal):
                     holding.ballot = batch
-                    # One that was asked for again meanwhile is put back by that.
-                    if holding.spec.auto_extend and holding.deadline > at and not holding.unconfirmed:
+                    if holding.deadline > at and holding.spec.auto_extend and not holding.unconfirmed:
                         newest.append(holding)
+                    elif holding.slot is None and holding.timer is None:
+                        # Asked for again meanwhile, or not to be: its deadline must not pass unseen either way.
+                        self._put(holding, holding.deadline)
             self._put_all(newest, at)
-            for holding in confirmed:
-                if holding.slot is None and holding.timer is None:
-                    self._put(holding, holding.deadline)
             if (tell := context.tell) is not None:
                 tell(LeasesRenewed(len(confirmed), context.clock() - started))
 
+        kind = holdings[0].spec.kind
+        keys = tuple([key for holding in holdings for key in holding.spec.keys])
+        tokens = [holding.token for holding in holdings for _ in holding.spec.keys]
         batch = Batch(
             context,
-            Command(holdings[0].spec.kind.extend, tuple(keys), tuple(args)),
+            Command(kind.extend, keys, (ttl_ms(ttl), *tokens)),
             holdings,
             started,
             on_yes=renewed,
@@ -180,12 +176,13 @@ class Extender:
             on_late=self._late,
             on_missing=self._repairs.missing,
             # Sent again behind a later renewal it would undo that one.
-            stands=lambda: all(holding.is_latest(number) for holding in holdings),
+            stands=lambda: all(holding.is_latest(renewal) for holding in holdings),
         )
         batch.ask()
-        if holdings[0].spec.kind.repairing:
+        if kind.repairing:
             self._repairs.complete(holdings)
-        self.watcher.watch([holding for holding in faded if holding.phase is Phase.HELD])
+        if faded:
+            self.watcher.watch([holding for holding in faded if holding.phase is Phase.HELD])
         return batch
 
     def _vanished(self, holding: Holding) -> None:
@@ -237,29 +234,33 @@ class Extender:
 
     def _due(self, holdings: set[Holding]) -> None:
         now = self._context.clock()
-        unwatched: list[Holding] = []
-        due: dict[float, list[Holding]] = {}
+        soon = now + RENEW_WIDTH
         here = list(holdings)
         for holding in here:
             holding.slot = None
-            if holding.deadline <= now:
-                self._overdue(holding)
+        for holding in [holding for holding in here if holding.deadline <= now]:
+            self._overdue(holding)
+        unwatched: list[Holding] = []
+        due: dict[float, list[Holding]] = {}
         for holding in here:
             # Who was told of those losses may have ended others.
             if holding.phase is not Phase.HELD:
                 continue
-            if holding.deadline - now <= RENEW_WIDTH:
+            if holding.deadline <= soon:
                 self._watch_deadline(holding)
             elif not holding.watched:
                 unwatched.append(holding)
-            elif holding.deadline == holding.ends_at or not holding.spec.auto_extend:
+            elif not holding.spec.auto_extend or holding.deadline == holding.ends_at:
                 self._put(holding, holding.deadline)
+            elif holding.ttl in due:
+                due[holding.ttl].append(holding)
             else:
-                due.setdefault(holding.ttl, []).append(holding)
-        self.watcher.watch(unwatched)
-        for holding in unwatched:
-            if holding.phase is Phase.HELD:
-                self._schedule(holding)
+                due[holding.ttl] = [holding]
+        if unwatched:
+            self.watcher.watch(unwatched)
+            for holding in unwatched:
+                if holding.phase is Phase.HELD:
+                    self._schedule(holding)
         for ttl, alike in due.items():
             for part in parts(alike):
                 if held := [holding for holding in part if holding.phase is Phase.HELD]:

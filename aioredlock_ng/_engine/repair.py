@@ -47,12 +47,11 @@ class Repairs:
     def complete(self, holdings: Iterable[Holding]) -> None:
         """Give every node that answers what it may lack of them: it did not grant, or did not acknowledge the fence."""
         nodes = self._context.fleet.nodes
-        for holding in holdings:
-            granted = holding.granted
-            if granted.count(GRANTED) < len(nodes):
-                for index, node in enumerate(nodes):
-                    if granted[index] != GRANTED and node.ready and self._wanted(holding, index):
-                        self._repair(holding, index)
+        everywhere = [GRANTED] * len(nodes)
+        for holding in [holding for holding in holdings if holding.granted != everywhere]:
+            for index, node in enumerate(nodes):
+                if holding.granted[index] != GRANTED and node.ready and self._wanted(holding, index):
+                    self._repair(holding, index)
 
     def _due(self, lacking: Iterable[Holding], index: int) -> None:
         for holding in lacking:

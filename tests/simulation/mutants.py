@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from aioredlock_ng import lease as lease_module
 from aioredlock_ng._core.guard import next_steps
-from aioredlock_ng._core.lease_state import LeaseState, Phase
+from aioredlock_ng._core.lease_state import LeaseState, Phase, Renewal
 from aioredlock_ng._core.votes import is_granted
 from aioredlock_ng._engine import acquire, cleanup, engine, extender, guard, waiting
 from aioredlock_ng._engine.acquire import Acquisition
@@ -71,8 +71,10 @@ def _set_again(self: MemoryServer, command: Command, by: Any) -> Any:
 _renewed = LeaseState.renewed
 
 
-def _renewed_from_reply(self: LeaseState, number: int, started: float, ttl: float, deadline: float) -> bool:
-    return _renewed(self, number, started, ttl, deadline + _clock() - started)
+def _renewed_from_reply(self: LeaseState, renewal: Renewal) -> bool:
+    later = Renewal(renewal.started, renewal.ttl, renewal.deadline + _clock() - renewal.started)
+    self._sent = tuple(later if sent is renewal else sent for sent in self._sent)
+    return _renewed(self, later)
 
 
 def _lead_is_proof(self: Acquisition, attempt: Any) -> None:

@@ -371,8 +371,11 @@ class Watch:
                 soon = None
                 # Who closes without a connection to a node cannot tell it.
                 parted = calm + LOOK_EVERY >= owner.closing
+                # Where clocks are beyond drift, keys may outlive the time for which their owner owes the release.
+                unowed = not plan.within_drift and (troubled - since + LOOK_EVERY) * max(plan.rates) > plan.ttl
                 if (
                     not parted
+                    and not unowed
                     and not owner.dead
                     and not owner.loop.stopped
                     and token not in self._abandoned

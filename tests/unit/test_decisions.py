@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioredlock_ng._core import backoff, validity, votes
-from aioredlock_ng._core.lease_state import IllegalMove, LeaseState, Phase
+from aioredlock_ng._core.lease_state import IllegalMove, LeaseState, Phase, Renewal
 from aioredlock_ng._core.quorum import Verdict, is_decided, quorum_of, verdict
 
 seconds = st.floats(0.001, 1000)
@@ -135,13 +135,13 @@ def test_a_lease_never_outlives_what_the_nodes_may_have_executed_last(steps: lis
     deadlines, waiting, confirmed = [10.0], [], 0
     for wait, ttl, confirm in steps:
         now += wait
-        number = len(deadlines)
-        state.asked(number, now + ttl)
-        deadlines.append(now + ttl)
-        waiting.append((number, now, ttl))
+        renewal = Renewal(now, ttl, now + ttl)
+        state.asked(renewal)
+        waiting.append((len(deadlines), renewal))
+        deadlines.append(renewal.deadline)
         if confirm:
-            number, started, ttl = waiting.pop(order.randrange(len(waiting)))
-            state.renewed(number, started, ttl, started + ttl)
+            number, renewal = waiting.pop(order.randrange(len(waiting)))
+            state.renewed(renewal)
             confirmed = max(confirmed, number)
         # A node executes in the order of sending; it may have stopped after any that was sent since the confirmed one.
         assert state.deadline <= min(deadlines[confirmed:])
