@@ -50,7 +50,7 @@ class Turns:
     def granted(self, now: float, asked: float) -> None:
         """This process got the resource, by an attempt that began at `asked`."""
         took = now - asked
-        if self._rested or asked - self._freed_at > STAND_BACK:
+        if self._rested or asked - self._freed_at > self._others_need():
             self._run_from = now
         else:
             # The quickest of a run tells what a round trip takes.
@@ -86,4 +86,8 @@ class Turns:
         if run < self._bound:
             return 0.0
         self._rested = True
-        return max(STAND_BACK, min(LONGEST_PAUSE, self._took + WAKE_CAP), min(LONGEST_REST, run * REST_SHARE))
+        return max(self._others_need(), min(LONGEST_REST, run * REST_SHARE))
+
+    def _others_need(self) -> float:
+        """Seconds from a release to an attempt of this process that leave others a gap: what is shorter leaves none."""
+        return max(STAND_BACK, min(LONGEST_PAUSE, self._took + WAKE_CAP))

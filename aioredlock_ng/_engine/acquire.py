@@ -44,6 +44,7 @@ class Acquisition:
 
     Attributes:
         attempts: How often it has asked the nodes.
+        called_at: See `Contender.called_at`.
         unreachable: True until an attempt could ask a quorum, and again while the last one could not.
         future: Resolves to the `Holding`, or to the error.
         keys: See `Contender.keys`.
@@ -54,7 +55,6 @@ class Acquisition:
     __slots__ = (
         "_before",
         "_blocking_timeout",
-        "_called_at",
         "_context",
         "_extender",
         "_fence",
@@ -66,6 +66,7 @@ class Acquisition:
         "_spec",
         "_waker",
         "attempts",
+        "called_at",
         "future",
         "keys",
         "lead",
@@ -88,7 +89,7 @@ class Acquisition:
         self._extender = extender
         self._spec = spec
         self._blocking_timeout = blocking_timeout
-        self._called_at = context.clock()
+        self.called_at = context.clock()
         self.round: Round | None = None
         self._before: Round | None = None
         self._second: Round | None = None
@@ -107,7 +108,7 @@ class Acquisition:
             LockHeld: The task holds it itself through an enclosing `async with` and would wait for itself for ever.
         """
         if self._blocking_timeout == 0:
-            self._ask(self._called_at)
+            self._ask(self.called_at)
             return
         if self._blocking_timeout is not None:
             self._limit = self._context.loop.call_later(self._blocking_timeout, self._time_out)
@@ -142,7 +143,7 @@ class Acquisition:
     @property
     def waited(self) -> float:
         """Seconds since the call."""
-        return self._context.clock() - self._called_at
+        return self._context.clock() - self.called_at
 
     @property
     def crowded(self) -> bool:
@@ -154,15 +155,20 @@ class Acquisition:
         if (notes := self._context.notes) is not None:
             notes.waiting(self.keys, self._lines.length(self.keys))
 
-    def wake(self) -> None:
+    def wake(self, *, lead_first: bool) -> None:
         """See `Contender.wake`."""
         if self.round is not None:
-            self._waking().wake(told=False)
+            self._waking().ask_now(lead_first=lead_first)
 
     def changed(self, index: int) -> None:
         """See `Contender.changed`."""
         if self.round is not None and self.round.replies[index] is not None:
-            self._waking().changed(index)
+            self._waking().changed((index,), told=True)
+
+    def freed(self, indexes: Sequence[int]) -> None:
+        """See `Contender.freed`. Also by those that have not answered: what they will say was true before."""
+        if self.round is not None:
+            self._waking().changed(indexes, told=False)
 
     def _ask(self, now: float) -> None:
         self.lead = None
@@ -219,7 +225,7 @@ class Acquisition:
         second, self._second = self._second, None
         if attempt is not None and (attempt.open or (second is not None and second.open)):
             attempt.open = False
-            self._undo(attempt)
+            self._undo(attempt, unread=True)
         self._lines.leave(self)
         if future.done():
             return
@@ -232,7 +238,7 @@ class Acquisition:
         context, spec = self._context, self._spec
         if self.future.cancelled():
             # The caller was cancelled earlier in this tick, and has not come round to `give_up` yet.
-            self._undo(attempt)
+            self._undo(attempt, unread=True)
             self.give_up(None)
             return
         life = spec.life
@@ -288,10 +294,12 @@ class Acquisition:
         # Where nobody who had granted said no, a quorum was there and is not now, and no holder stands in the way.
         self._decided(attempt, "" if said_no else "granted, but no quorum answered to its fence")
 
-    def _undo(self, attempt: Round) -> None:
+    def _undo(self, attempt: Round, *, unread: bool = False) -> None:
+        """Release what nodes granted; `unread`: those that have not answered are likely to have."""
         self._releases.send(self._spec, attempt.token, attempt.replies, self._spec.life.ttl, self._context.clock())
-        if any(map(is_granted, attempt.replies)):
-            self._lines.undone(self)
+        freed = [i for i, reply in enumerate(attempt.replies) if is_granted(reply) or (unread and reply is None)]
+        if freed:
+            self._lines.undone(self, freed)
 
     def _refused(self, attempt: Round, trouble: str) -> None:
         """It has failed: by what the nodes said, or by `trouble`, which no holder is to blame for."""

@@ -25,20 +25,25 @@ class Contender(Protocol):
 
     Attributes:
         keys: What it wants.
+        called_at: Since when.
         unreachable: True while its last attempt could not ask a quorum.
     """
 
     keys: tuple[bytes, ...]
+    called_at: float
     unreachable: bool
 
     def attempt(self, *, lead_first: bool) -> None:
         """It is its turn: ask all nodes at once, or, where other processes compete, one before the others."""
 
-    def wake(self) -> None:
-        """The resource may be free now."""
+    def wake(self, *, lead_first: bool) -> None:
+        """This process gave the resource up, or one that shares a name with it: its turn again, at once."""
 
     def changed(self, index: int) -> None:
         """Node `index` says that a wanted key changed."""
+
+    def freed(self, indexes: Sequence[int]) -> None:
+        """On these nodes a wanted key is being given back by this process."""
 
     def give_up(self, error: BaseException | None) -> None:
         """End it."""
@@ -63,6 +68,11 @@ class _Line:
         self.resting = False
         # Has begun to ask, and goes on by itself.
         self.contender: Contender | None = None
+
+    @property
+    def first(self) -> Contender | None:
+        """Who contends, or will next."""
+        return self.contender or next(iter(self.queue or ()), None)
 
     @property
     def idle(self) -> bool:
@@ -145,27 +155,22 @@ class Lines:
                 line.resting = True
                 self._context.loop.call_later(pause, self._rested, line)
                 return
-            if line.contender is not None:
+            if self._wide:
+                self._go_on(holding, line)
+            elif line.contender is not None:
                 # It asked while somebody else of this process went past the queue.
-                line.contender.wake()
+                line.contender.wake(lead_first=False)
             elif line.queue:
-                self._context.counters.handoffs += 1
-                self._next(line)
-                if (tell := self._context.tell) is not None:
-                    tell(LockHandedOn(holding.spec.resource))
-        if self._wide:
-            for other in self._touching(keys):
-                if other is not line and other.holder is None and other.contender is not None:
-                    if line is not None:
-                        other.turns.follow(line.turns)
-                    other.contender.wake()
+                self._hand_on(line, holding)
+        elif self._wide:
+            self._go_on(holding, None)
 
-    def undone(self, contender: Contender) -> None:
-        """`contender` takes back what some nodes had granted it; they tell nobody of that in its own process (NOLOOP)."""
+    def undone(self, contender: Contender, indexes: Sequence[int]) -> None:
+        """`contender` takes back what these nodes may have granted; they tell nobody of that in its own process (NOLOOP)."""
         for line in self._touching(contender.keys):
             other = line.contender
             if other is not None and other is not contender and line.holder is None:
-                other.wake()
+                other.freed(indexes)
 
     def length(self, keys: tuple[bytes, ...]) -> int:
         """How many of this process want exactly these keys and do not have them."""
@@ -216,13 +221,36 @@ class Lines:
                         del self._wide[key]
         self._room = max(ROOM, 2 * self._size)
 
+    def _hand_on(self, line: _Line, holding: Holding) -> None:
+        self._context.counters.handoffs += 1
+        self._next(line)
+        if (tell := self._context.tell) is not None:
+            tell(LockHandedOn(holding.spec.resource))
+
     def _rested(self, line: _Line) -> None:
         line.resting = False
-        for other in self._touching(line.keys):
-            if other.contender is not None and other.holder is None:
-                other.contender.wake()
+        for other in self._by_arrival(line.keys):
+            if other.contender is not None:
+                other.contender.wake(lead_first=True)
             elif not self._standing_back(other):
                 self._next(other, lead_first=True)
+
+    def _go_on(self, holding: Holding, freed: _Line | None) -> None:
+        """All who want a name of it ask, behind the release: who came first is not overtaken by a queue of its own process."""
+        for line in self._by_arrival(holding.spec.keys):
+            if freed is not None and line is not freed:
+                line.turns.follow(freed.turns)
+            if line.contender is not None:
+                line.contender.wake(lead_first=False)
+            elif line is freed:
+                self._hand_on(line, holding)
+            elif not self._standing_back(line):
+                self._next(line)
+
+    def _by_arrival(self, keys: tuple[bytes, ...]) -> list[_Line]:
+        """The lines that somebody waits in for any of these, and nobody of this process holds; the oldest wish first."""
+        waiting = [(line.first.called_at, line) for line in self._touching(keys) if line.first and line.holder is None]
+        return [line for _, line in sorted(waiting, key=lambda since: since[0])]
 
     def _standing_back(self, line: _Line) -> bool:
         """True while the process leaves a resource of this line to others, after a run on a line that shares it."""

@@ -14,7 +14,7 @@ from aioredlock_ng.events import WaiterWoken
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.round import Round
@@ -109,14 +109,62 @@ class Waker:
             self._timer.cancel()
             self._timer = None
 
-    def wake(self, *, told: bool) -> None:
-        """The resource may be free, as the servers told or this process knows: ask now, or soon where others were faster."""
-        context, attempt = self._context, self._asker.round
-        if attempt is None:
-            return
+    def ask_now(self, *, lead_first: bool) -> None:
+        """It is its turn among those of its process: ask without delay."""
         if self._timer is None:
             # Still asking, and what was freed may be freed behind our question: look again after the refusal.
             self._look_again = True
+            return
+        self._context.counters.wakeups_local += 1
+        self._ask_in(0.0, lead_first=lead_first)
+        self._tell("local")
+
+    def changed(self, indexes: Iterable[int], *, told: bool) -> None:
+        """On these nodes a key was freed: ask once it is so many that a quorum may be free."""
+        # Also while the round is open: a key that goes between this node's answer and the last one is told only once.
+        if self._gone is None:
+            self._gone = set()
+        self._gone.update(indexes)
+        self._look(told=told)
+
+    def held(self, remaining: Sequence[float | None], failed: int = 0, *, split: bool = False) -> None:
+        """Another holds it: sleep until it may be free, by what the nodes tell or by what the holder has left.
+
+        Args:
+            remaining: What it has left, by each node that said so; None: no end.
+            failed: How many nodes cannot be free.
+            split: Whether this attempt had grants too. Where the lead alone refused it, somebody is ahead.
+        """
+        self._failures = 0
+        self._outrun = self._outrun or self.woken
+        self._splits = self._splits + 1 if split else 0
+        self._wait(remaining, failed)
+        if self._look_again:
+            self._wake(told=False)
+        elif self._asker.round is not None:
+            # An answer that comes after the decision may be the one that makes a free quorum.
+            self._asker.round.on_late = self._look
+            self._look()
+
+    def unreachable(self) -> None:
+        """No quorum could be asked: again, ever less often."""
+        self._failures += 1
+        self._ask_in(unreachable_delay(self._failures, self._context.draw()), lead_first=False)
+
+    def _look(self, *, told: bool = True) -> None:
+        """Wake up when a quorum may be free: nodes that said "gone", and those whose grant was taken back."""
+        asker, gone = self._asker, self._gone
+        if self._timer is None or asker.round is None or not gone:
+            return
+        free = gone | {index for index, reply in enumerate(asker.round.replies) if is_granted(reply)}
+        if asker.lead in gone or len(free) >= self._context.quorum:
+            self._gone = None
+            self._wake(told=told)
+
+    def _wake(self, *, told: bool) -> None:
+        """The resource may be free, as the servers told or this process knows: ask now, or soon where others were faster."""
+        context, attempt = self._context, self._asker.round
+        if attempt is None:
             return
         if told:
             context.counters.wakeups += 1
@@ -132,48 +180,6 @@ class Waker:
         self._ask_in(delay, lead_first=rivals)
         # Last: who is told may free what is waited for, and so wake this again.
         self._tell("told" if told else "local")
-
-    def changed(self, index: int) -> None:
-        """Node `index`, which has answered, says that a key changed: ask once so many did that a quorum may be free."""
-        # Also while the round is open: a key that goes between this node's answer and the last one is told only once.
-        if self._gone is None:
-            self._gone = set()
-        self._gone.add(index)
-        self._look()
-
-    def held(self, remaining: Sequence[float | None], failed: int = 0, *, split: bool = False) -> None:
-        """Another holds it: sleep until it may be free, by what the nodes tell or by what the holder has left.
-
-        Args:
-            remaining: What it has left, by each node that said so; None: no end.
-            failed: How many nodes cannot be free.
-            split: Whether this attempt had grants too. Where the lead alone refused it, somebody is ahead.
-        """
-        self._failures = 0
-        self._outrun = self._outrun or self.woken
-        self._splits = self._splits + 1 if split else 0
-        self._wait(remaining, failed)
-        if self._look_again:
-            self.wake(told=True)
-        elif self._asker.round is not None:
-            # An answer that comes after the decision may be the one that makes a free quorum.
-            self._asker.round.on_late = self._look
-            self._look()
-
-    def unreachable(self) -> None:
-        """No quorum could be asked: again, ever less often."""
-        self._failures += 1
-        self._ask_in(unreachable_delay(self._failures, self._context.draw()), lead_first=False)
-
-    def _look(self) -> None:
-        """Wake up when a quorum may be free: nodes that said "gone", and those whose grant was taken back."""
-        asker, gone = self._asker, self._gone
-        if self._timer is None or asker.round is None or not gone:
-            return
-        free = gone | {index for index, reply in enumerate(asker.round.replies) if is_granted(reply)}
-        if asker.lead in gone or len(free) >= self._context.quorum:
-            self._gone = None
-            self.wake(told=True)
 
     def _wait(self, remaining: Sequence[float | None], failed: int) -> None:
         """Until a wake-up, but not for ever: expiry and a slow look at all nodes are the safety net.

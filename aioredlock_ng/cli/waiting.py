@@ -104,6 +104,7 @@ class _Onlooker:
     """Stands in the line of a key to hear of its changes, and never asks for the lock; see `Contender`."""
 
     unreachable = False
+    called_at = 0.0
 
     def __init__(self, key: bytes) -> None:
         self.keys: tuple[bytes, ...] = (key,)
@@ -113,13 +114,16 @@ class _Onlooker:
         """It is our turn: to look."""
         self.changes.set()
 
-    def wake(self) -> None:
+    def wake(self, *, lead_first: bool) -> None:
         """The like."""
         self.changes.set()
 
     def changed(self, index: int) -> None:
         """Node `index` says that the key changed."""
         self.changes.set()
+
+    def freed(self, indexes: Sequence[int]) -> None:
+        """Nobody in this process gives anything back."""
 
     def give_up(self, error: BaseException | None) -> None:
         """The manager is closing; so are we."""

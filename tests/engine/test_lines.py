@@ -255,8 +255,11 @@ async def test_processes_in_contention_never_overlap_and_all_get_their_turn(rig:
     assert rig.clean
 
 
+@pytest.mark.parametrize("workers", [1, 10])
 @pytest.mark.parametrize("way", [0.0002, 0.001, 0.005, 0.04])
-async def test_a_process_with_a_line_leaves_the_others_their_turn_however_far_the_nodes_are(rig: Rig, way: float) -> None:
+async def test_a_busy_process_leaves_the_others_their_turn_however_far_the_nodes_are(
+    rig: Rig, way: float, workers: int
+) -> None:
     rig.ways[:] = [way] * 3
     busy, other = await rig.process(), await rig.process()
     turns = 0
@@ -268,7 +271,7 @@ async def test_a_process_with_a_line_leaves_the_others_their_turn_however_far_th
                 turns += 1
                 await asyncio.sleep(0.001)
 
-    working = [asyncio.create_task(work()) for _ in range(10)]
+    working = [asyncio.create_task(work()) for _ in range(workers)]
     await asyncio.sleep(1)
     for _ in range(5):
         before = turns

@@ -60,6 +60,72 @@ async def test_a_newcomer_of_the_same_process_does_not_take_the_others_turn(rig:
     assert (await newcomer).valid
 
 
+ONE, BOTH, ANOTHER = ("a",), ("a", "b"), ("a", "c")
+
+
+@pytest.mark.parametrize("hold", [0.0, 0.005, 0.05])
+@pytest.mark.parametrize(
+    "wants",
+    [
+        (BOTH, BOTH, ONE),
+        (ONE, ONE, BOTH),
+        (BOTH, BOTH, ANOTHER),
+        (ONE, ONE, BOTH, ANOTHER),
+        (BOTH, BOTH, ANOTHER, ANOTHER, ONE),
+    ],
+)
+@pytest.mark.parametrize("rivals", [0, 1])
+async def test_who_shares_a_name_is_not_starved_by_a_queue_of_its_own_process(
+    rig: Rig, wants: tuple[tuple[str, ...], ...], hold: float, rivals: int
+) -> None:
+    ours = await rig.process()
+    work = {f"{number} {names}": (ours, names) for number, names in enumerate(wants)}
+    for number in range(rivals):
+        work[f"rival {number}"] = (await rig.process(), ONE)
+    counts = await holds(work, hold, 200 * max(hold, 0.005))
+    assert min(counts[who] for who in work) >= sum(counts.values()) / len(work) / 3, counts
+
+
+@pytest.mark.parametrize("first", [BOTH, ONE])
+async def test_what_an_acquisition_takes_back_unread_wakes_who_shares_its_names(rig: Rig, first: tuple[str, ...]) -> None:
+    process = await rig.process()
+    fleeting = asyncio.ensure_future(process.lock(*first).acquire())
+    await asyncio.sleep(0)
+    waiting = asyncio.ensure_future(process.lock(*(ONE if first is BOTH else BOTH)).acquire())
+    await asyncio.sleep(0)
+    fleeting.cancel()
+    began = now()
+    lease = await waiting
+    assert now() - began < 0.1
+    await lease.release()
+
+
+async def test_a_try_that_is_given_up_wakes_who_waits_for_the_same(rig: Rig) -> None:
+    process = await rig.process()
+    fleeting = asyncio.ensure_future(process.lock("a").try_acquire())
+    await asyncio.sleep(0)
+    waiting = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(0)
+    fleeting.cancel()
+    began = now()
+    lease = await waiting
+    assert now() - began < 0.1
+    await lease.release()
+
+
+@pytest.mark.parametrize("rig", [5], indirect=True)
+async def test_who_takes_back_two_grants_of_five_wakes_nobody_for_what_is_held(rig: Rig) -> None:
+    process = await rig.process(fencing=False, recovery_guard=None)
+    rig.occupy(b"a", on=(0, 1, 2))
+    waiting = [asyncio.ensure_future(process.lock(*names).acquire()) for names in (ONE, BOTH, ANOTHER)]
+    await asyncio.sleep(10.0)
+    # A slow look each every two seconds.
+    assert process.redlock.stats().attempts <= 3 * 10
+    rig.vacate(b"a")
+    for finished in asyncio.as_completed(waiting):
+        await (await finished).release()
+
+
 async def test_idle_lines_of_many_names_are_not_kept_without_bound(rig: Rig) -> None:
     process = await rig.process(fencing=False)
     lines = process.redlock.engine().lines

@@ -52,13 +52,28 @@ def test_one_slow_attempt_does_not_lengthen_the_pause_of_its_run() -> None:
     assert turns.freed(100.1003) == pytest.approx(STAND_BACK)
 
 
-@pytest.mark.parametrize(("gap", "stands_back"), [(0.0, True), (STAND_BACK / 2, True), (2 * STAND_BACK, False)])
-def test_a_gap_before_asking_ends_a_run_and_a_long_round_trip_does_not(gap: float, stands_back: bool) -> None:
+@pytest.mark.parametrize(
+    ("trip", "gap", "stands_back"),
+    [
+        (0.0, 0.0, True),
+        (0.0, STAND_BACK / 2, True),
+        (0.0, 2 * STAND_BACK, False),
+        # Others hear of the release one way after it was executed, and have to ask.
+        (0.02, 0.0, True),
+        (0.02, 0.02, True),
+        (0.02, 0.03, False),
+    ],
+)
+def test_a_gap_in_which_others_can_ask_ends_a_run_and_a_long_round_trip_does_not(
+    trip: float, gap: float, stands_back: bool
+) -> None:
     turns = Turns()
-    turns.granted(100.02, 100.0)
-    assert turns.freed(100.02) == 0.0
-    turns.granted(100.04 + gap, 100.02 + gap)
-    assert (turns.freed(100.04 + gap) > 0.0) is stands_back
+    now = 100.0 + trip
+    turns.granted(now, 100.0)
+    assert turns.freed(now + 0.01) == 0.0
+    asked = now + 0.01 + gap
+    turns.granted(asked + trip, asked)
+    assert (turns.freed(asked + trip + 0.01) > 0.0) is stands_back
 
 
 def test_the_bound_doubles_while_nobody_else_takes_it_and_is_small_again_after_a_refusal() -> None:
