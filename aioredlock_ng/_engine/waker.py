@@ -33,6 +33,9 @@ UNTRACKED_POLL = 0.1
 QUICK = 0.02
 """Seconds between an attempt and the next wake-up by which a hand-over inside another process is recognised."""
 
+IN_VAIN = 3
+"""Turns in quick succession that a contender asks all nodes at, though all refuse it."""
+
 EXPIRY_MARGIN = 0.002
 """Seconds after the computed expiry at which to ask: servers round remaining times to milliseconds."""
 
@@ -115,8 +118,12 @@ class Waker:
             # Still asking, and what was freed may be freed behind our question: look again after the refusal.
             self._look_again = True
             return
-        self._context.counters.wakeups_local += 1
-        self._ask_in(0.0, lead_first=lead_first)
+        context, attempt = self._context, self._asker.round
+        context.counters.wakeups_local += 1
+        # Who is refused again and again, everywhere, waits for something else: until a node grants it, one answer will do.
+        quick = attempt is not None and context.clock() - attempt.started < QUICK
+        self._in_vain = self._in_vain + 1 if quick and not self._splits else 0
+        self._ask_in(0.0, lead_first=lead_first or self._in_vain > IN_VAIN)
         self._tell("local")
 
     def changed(self, indexes: Iterable[int], *, told: bool) -> None:

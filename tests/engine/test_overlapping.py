@@ -114,6 +114,24 @@ async def test_a_try_that_is_given_up_wakes_who_waits_for_the_same(rig: Rig) -> 
 
 
 @pytest.mark.parametrize("rig", [5], indirect=True)
+async def test_who_waits_for_another_name_costs_one_command_per_turn_of_the_one_it_shares(rig: Rig) -> None:
+    process, other = await rig.process(), await rig.process()
+    lease = await other.lock("b").acquire()
+    waiting = asyncio.ensure_future(process.lock("a", "b").acquire())
+    await asyncio.sleep(0.1)
+    sent = [node._sequence for node in process.nodes]
+    counts = await holds({"busy": (process, ONE)}, 0.002, 2.0)
+    in_vain = sum(node._sequence for node in process.nodes) - sum(sent) - 2 * 5 * counts["busy"]
+    assert counts["busy"] > 100
+    assert in_vain < 1.5 * counts["busy"], (in_vain, counts)
+    releasing = asyncio.ensure_future(lease.release())
+    began = now()
+    await (await waiting).release()
+    assert now() - began < 0.1
+    await releasing
+
+
+@pytest.mark.parametrize("rig", [5], indirect=True)
 async def test_who_takes_back_two_grants_of_five_wakes_nobody_for_what_is_held(rig: Rig) -> None:
     process = await rig.process(fencing=False, recovery_guard=None)
     rig.occupy(b"a", on=(0, 1, 2))
