@@ -148,7 +148,8 @@ class Extender:
 
         def renewed(batch: Batch, confirmed: Sequence[Holding]) -> None:
             context.counters.renewals += len(confirmed)
-            at = renew_at(started, ttl, context.draw())
+            # Never in the slot that runs now: the shortest leases would be renewed in a hot loop.
+            at = max(renew_at(started, ttl, context.draw()), context.clock() + RENEW_WIDTH)
             newest = []
             for holding in confirmed:
                 if holding.renewed(renewal):
@@ -246,11 +247,12 @@ class Extender:
             # Who was told of those losses may have ended others.
             if holding.phase is not Phase.HELD:
                 continue
-            if holding.deadline <= soon:
+            last = not holding.spec.auto_extend or holding.deadline == holding.ends_at
+            if holding.deadline <= soon and (last or holding.unconfirmed):
                 self._watch_deadline(holding)
             elif not holding.watched:
                 unwatched.append(holding)
-            elif not holding.spec.auto_extend or holding.deadline == holding.ends_at:
+            elif last:
                 self._put(holding, holding.deadline)
             elif holding.ttl in due:
                 due[holding.ttl].append(holding)

@@ -124,7 +124,8 @@ class Lines:
     def refused(self, contender: Contender, *, woken: bool) -> None:
         """Who contends found the resource held by another process; `woken`: after a wake-up."""
         line = self._lines.get(contender.keys)
-        if line is not None and line.holder is None:
+        # A line of this process that shares names is no rival process.
+        if line is not None and line.holder is None and not (self._wide and self.holders(contender.keys)):
             line.turns.refused(self._context.clock(), woken=woken)
 
     def crowded(self, contender: Contender) -> bool:
@@ -150,6 +151,9 @@ class Lines:
         line = self._lines.get(keys)
         if line is not None and line.holder is holding:
             line.holder = None
+            if line.resting:
+                # Somebody went past the line in the others' turn, which is not over.
+                return
             if pause := line.turns.freed(now):
                 # Nobody else of this process goes on in between either: it is the others' turn.
                 line.resting = True
@@ -237,12 +241,12 @@ class Lines:
 
     def _go_on(self, holding: Holding, freed: _Line | None) -> None:
         """All who want a name of it ask, behind the release: who came first is not overtaken by a queue of its own process."""
-        for line in self._by_arrival(holding.spec.keys):
+        for place, line in enumerate(self._by_arrival(holding.spec.keys)):
             if freed is not None and line is not freed:
                 line.turns.follow(freed.turns)
             if line.contender is not None:
                 line.contender.wake(lead_first=False)
-            elif line is freed:
+            elif line is freed and place == 0:
                 self._hand_on(line, holding)
             elif not self._standing_back(line):
                 self._next(line)

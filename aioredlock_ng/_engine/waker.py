@@ -34,7 +34,7 @@ QUICK = 0.02
 """Seconds between an attempt and the next wake-up by which a hand-over inside another process is recognised."""
 
 IN_VAIN = 3
-"""Turns in quick succession that a contender asks all nodes at, though all refuse it."""
+"""Turns at which a contender asks all nodes though they refuse it, before it asks one, and all again each `LEAD_POLL`."""
 
 EXPIRY_MARGIN = 0.002
 """Seconds after the computed expiry at which to ask: servers round remaining times to milliseconds."""
@@ -78,6 +78,7 @@ class Waker:
     """
 
     __slots__ = (
+        "_asked_all",
         "_asker",
         "_context",
         "_failures",
@@ -88,6 +89,7 @@ class Waker:
         "_outrun",
         "_splits",
         "_timer",
+        "_turns",
         "woken",
     )
 
@@ -97,7 +99,8 @@ class Waker:
         self._timer: asyncio.TimerHandle | None = None
         self._gone: set[int] | None = None
         self._note_at = context.clock() + NOTE_AFTER
-        self._splits = self._failures = self._in_vain = 0
+        self._asked_all = 0.0
+        self._splits = self._failures = self._in_vain = self._turns = 0
         self._look_again = self._outrun = self.woken = False
 
     def asked(self) -> None:
@@ -118,12 +121,16 @@ class Waker:
             # Still asking, and what was freed may be freed behind our question: look again after the refusal.
             self._look_again = True
             return
-        context, attempt = self._context, self._asker.round
-        context.counters.wakeups_local += 1
-        # Who is refused again and again, everywhere, waits for something else: until a node grants it, one answer will do.
-        quick = attempt is not None and context.clock() - attempt.started < QUICK
-        self._in_vain = self._in_vain + 1 if quick and not self._splits else 0
-        self._ask_in(0.0, lead_first=lead_first or self._in_vain > IN_VAIN)
+        now = self._context.clock()
+        self._context.counters.wakeups_local += 1
+        # Who is refused again and again, everywhere, waits for something else: until a node grants it, one answer will do,
+        # and is believed for so long.
+        self._turns = 0 if self._splits else self._turns + 1
+        if self._turns > IN_VAIN and now - self._asked_all < LEAD_POLL:
+            lead_first = True
+        elif not lead_first:
+            self._asked_all = now
+        self._ask_in(0.0, lead_first=lead_first)
         self._tell("local")
 
     def changed(self, indexes: Iterable[int], *, told: bool) -> None:
