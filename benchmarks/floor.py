@@ -1,9 +1,10 @@
 """The floor: the least a Python client of this protocol can do, to know the speed limit; it never keeps anybody safe.
 
-It sends the library's own scripts over one connection per node, reads with hiredis, and answers at quorum. It has no
-leases, no timeouts, no validity, no clean-up, no reconnecting, and does not look at an error twice.
-What it does have is every known trick for speed: commands are packed once and the same bytes go to all nodes, what
-is asked for in one loop tick leaves in one write, a reply costs no task, future or timer, tokens come from a buffer.
+It sends the library's own scripts, one per lock, over one connection per node, reads with hiredis, and answers at
+quorum. It has no leases, no timeouts, no validity, no clean-up, no reconnecting, and does not look at an error twice.
+What it does have is every known trick for speed but one (the library asks for several locks in one command): commands
+are packed once and the same bytes go to all nodes, what is asked for in one loop tick leaves in one write, a reply costs
+no task, future or timer, tokens come from a buffer.
 """
 
 from __future__ import annotations

@@ -109,6 +109,11 @@ class LeaseState:
         """True while there are renewals sent after the last confirmed one."""
         return bool(self._sent)
 
+    @property
+    def shortest_ttl(self) -> float:
+        """The shortest life that any node may have given its keys since the last confirmed renewal, that one included."""
+        return min([self.ttl, *(renewal.ttl for renewal in self._sent)])
+
     def is_latest(self, renewal: Renewal) -> bool:
         """True while it is unconfirmed and none was sent after it."""
         return self._sent[-1:] == (renewal,)

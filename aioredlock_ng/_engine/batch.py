@@ -169,6 +169,9 @@ class Batch:
 
     def held(self, holding: object) -> int:
         """See `Ballot.held`."""
+        if not self._partial:
+            # Each answer so far is the same for all: as many may end at once, they are not looked for one by one.
+            return self._full
         return next((self._count(at, known)[0] for at, known in self._positions() if known is holding), 0)
 
     def _close(self) -> None:

@@ -12,6 +12,7 @@ from aioredlock_ng._core.lease_state import Phase, Renewal
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.validity import RETRY_SHARE, SILENT_SHARE, deadline_of, renew_at, ttl_ms
 from aioredlock_ng._engine.batch import Batch, parts
+from aioredlock_ng._engine.holding import Counted
 from aioredlock_ng._engine.repair import Repairs
 from aioredlock_ng._engine.watcher import Watcher
 from aioredlock_ng._engine.wheel import Wheel
@@ -130,11 +131,12 @@ class Extender:
         started = context.clock()
         renewal = Renewal(started, ttl, deadline_of(started, ttl, options.drift(ttl)))
         decided_by = started + options.node_timeout + 2 * RENEW_WIDTH
-        # A label lives by the ttl.
-        faded = [
+        # A label lives by the ttl; and who is extended early leaves the slot in which it would have begun to be watched.
+        unread = [
             holding
             for holding in holdings
-            if holding.labelled_until and (started >= holding.labelled_until or ttl > holding.longest_ttl)
+            if not holding.watched
+            or (holding.labelled_until and (started >= holding.labelled_until or ttl > holding.longest_ttl))
         ]
         for holding in holdings:
             holding.asked(renewal)
@@ -182,8 +184,8 @@ class Extender:
         batch.ask()
         if kind.repairing:
             self._repairs.complete(holdings)
-        if faded:
-            self.watcher.watch([holding for holding in faded if holding.phase is Phase.HELD])
+        if unread:
+            self.watcher.watch([holding for holding in unread if holding.phase is Phase.HELD])
         return batch
 
     def _vanished(self, holding: Holding) -> None:
@@ -201,7 +203,7 @@ class Extender:
         self._context.counters.renewals_failed += 1
         now = self._context.clock()
         # Never in the slot that runs now: refusals come back at once, and would be answered in a hot loop.
-        at = min(now + max(holding.ttl * share, 2 * RENEW_WIDTH), holding.deadline)
+        at = min(now + max(holding.shortest_ttl * share, 2 * RENEW_WIDTH), holding.deadline)
         self._put(holding, at if holding.spec.auto_extend else holding.deadline)
         # Last: who is told may end the lease.
         if (tell := self._context.tell) is not None:
@@ -297,6 +299,8 @@ class Extender:
 
     def _forget(self, holding: Holding) -> None:
         holding.unschedule()
+        if isinstance(holding.ballot, Batch):
+            holding.ballot = Counted(holding.ballot.held(holding))
         self.holdings.discard(holding)
         self.watcher.forget(holding)
         holding.wake_waiters()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._engine.spec import LockSpec
 
-__all__ = ["Ballot", "Holding"]
+__all__ = ["Ballot", "Counted", "Holding"]
 
 
 class Ballot(Protocol):
@@ -21,6 +21,19 @@ class Ballot(Protocol):
 
     def held(self, holding: object, /) -> int:
         """How many nodes held it then, late answers included."""
+
+
+class Counted:
+    """What an ended holding keeps of its ballot: a batch would keep alive all that were renewed with it, and their batches."""
+
+    __slots__ = ("_nodes",)
+
+    def __init__(self, nodes: int) -> None:
+        self._nodes = nodes
+
+    def held(self, _holding: object) -> int:
+        """See `Ballot.held`."""
+        return self._nodes
 
 
 class Holding(LeaseState):

@@ -118,8 +118,7 @@ class Round:
         context = self._context
         self._slot = context.timeouts.add(self, self.started + context.patience)
         self._asked = len(indexes)
-        for index in indexes:
-            context.fleet.nodes[index].ask(self, index)
+        context.fleet.ask_some(self, indexes)
         if not indexes:
             self._decide()
 

@@ -236,7 +236,7 @@ class Lines:
         for other in self._by_arrival(line.keys):
             if other.contender is not None:
                 other.contender.wake(lead_first=True)
-            elif not self._standing_back(other):
+            else:
                 self._next(other, lead_first=True)
 
     def _go_on(self, holding: Holding, freed: _Line | None) -> None:
@@ -246,9 +246,9 @@ class Lines:
                 line.turns.follow(freed.turns)
             if line.contender is not None:
                 line.contender.wake(lead_first=False)
-            elif line is freed and place == 0:
+            elif line is freed and place == 0 and not self._standing_back(line):
                 self._hand_on(line, holding)
-            elif not self._standing_back(line):
+            else:
                 self._next(line)
 
     def _by_arrival(self, keys: tuple[bytes, ...]) -> list[_Line]:
@@ -261,7 +261,7 @@ class Lines:
         return bool(self._wide) and any(other.resting for other in self._touching(line.keys))
 
     def _next(self, line: _Line, lead_first: bool = False, unreachable: bool = False) -> None:
-        if line.open and line.queue:
+        if line.open and line.queue and not self._standing_back(line):
             line.contender, _ = line.queue.popitem(last=False)
             # Who waited for a holder has not waited for the nodes, though its own first attempt is still to be answered.
             line.contender.unreachable = unreachable

@@ -34,7 +34,7 @@ QUICK = 0.02
 """Seconds between an attempt and the next wake-up by which a hand-over inside another process is recognised."""
 
 IN_VAIN = 3
-"""Turns at which a contender asks all nodes though they refuse it, before it asks one, and all again each `LEAD_POLL`."""
+"""Turns without a grant after which a contender asks one node first and, each `LEAD_POLL`, all at once, whoever competes."""
 
 EXPIRY_MARGIN = 0.002
 """Seconds after the computed expiry at which to ask: servers round remaining times to milliseconds."""
@@ -121,16 +121,8 @@ class Waker:
             # Still asking, and what was freed may be freed behind our question: look again after the refusal.
             self._look_again = True
             return
-        now = self._context.clock()
         self._context.counters.wakeups_local += 1
-        # Who is refused again and again, everywhere, waits for something else: until a node grants it, one answer will do,
-        # and is believed for so long.
-        self._turns = 0 if self._splits else self._turns + 1
-        if self._turns > IN_VAIN and now - self._asked_all < LEAD_POLL:
-            lead_first = True
-        elif not lead_first:
-            self._asked_all = now
-        self._ask_in(0.0, lead_first=lead_first)
+        self._ask_in(0.0, lead_first=self._one_first(lead_first))
         self._tell("local")
 
     def changed(self, indexes: Iterable[int], *, told: bool) -> None:
@@ -191,9 +183,23 @@ class Waker:
         # Alone, one round trip is enough.
         rivals = self._outrun or delay > 0.0 or self._asker.crowded
         self.woken = True
-        self._ask_in(delay, lead_first=rivals)
+        self._ask_in(delay, lead_first=self._one_first(rivals))
         # Last: who is told may free what is waited for, and so wake this again.
         self._tell("told" if told else "local")
+
+    def _one_first(self, wanted: bool) -> bool:
+        """Whether to ask the lead first at this turn, as is `wanted` until a few were in vain.
+
+        Who is refused again and again, everywhere, waits for something else: until a node grants it, one answer will do, and is
+        believed for so long. Not for longer, whoever competes: what holds the lead's key may be dead.
+        """
+        now = self._context.clock()
+        self._turns = 0 if self._splits else self._turns + 1
+        if self._turns > IN_VAIN:
+            wanted = now - self._asked_all < LEAD_POLL
+        if not wanted:
+            self._asked_all = now
+        return wanted
 
     def _wait(self, remaining: Sequence[float | None], failed: int) -> None:
         """Until a wake-up, but not for ever: expiry and a slow look at all nodes are the safety net.

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import hiredis
 
 from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
+from aioredlock_ng._nodes.joint import Joint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -205,6 +206,9 @@ class Channel(asyncio.BufferedProtocol):
                     self._push(reply)
                 elif not waiting:
                     raise _ProtocolError("an answer that nobody asked for")
+                elif (kind is list or kind is Refusal) and isinstance(joint := waiting[0], Joint):
+                    waiting.popleft()
+                    self._one_by_one(joint, reply)
                 elif kind is not Refusal:
                     waiting.popleft().deliver(index, reply)
                 elif not self._refused(waiting.popleft(), reply):
@@ -214,10 +218,19 @@ class Channel(asyncio.BufferedProtocol):
         if self._drained is not None and not waiting and not self._drained.done():
             self._drained.set_result(None)
 
+    def _one_by_one(self, joint: Joint, reply: list[Reply] | Refusal) -> None:
+        """What was asked as one was answered one by one, or not: what a refusal is about is learned by asking alone."""
+        replies = reply if type(reply) is list else []
+        for sink, own in zip(joint.sinks, replies, strict=False):
+            sink.deliver(self._index, own)
+        for sink in joint.sinks[len(replies) :]:
+            if not self._ask_again(sink, sink.command.packed):
+                sink.deliver(self._index, Unsent("given up before it could be asked alone"))
+
     def _refused(self, sink: Sink, refusal: Refusal) -> bool:
         """The server answered with an error; False when that ends the connection."""
         words = str(refusal)
-        if self._ask_in_full(sink, words):
+        if words.startswith("NOSCRIPT") and self._ask_again(sink, sink.command.packed_in_full()):
             return True
         if sink.command.owed_until is not None:
             self._on_release_refused(sink.command)
@@ -228,19 +241,19 @@ class Channel(asyncio.BufferedProtocol):
             return False
         return True
 
-    def _ask_in_full(self, sink: Sink, words: str) -> bool:
-        """After NOSCRIPT: send the source, unless nobody would own what it sets.
+    def _ask_again(self, sink: Sink, packed: bytes) -> bool:
+        """Send what the server has not executed once more, unless nobody would own what it sets.
 
         An acquire that was given up has its release queued behind it already; sent again it would set a key after
         that release. A release is always worth sending again.
         """
-        if self._transport is None or not words.startswith("NOSCRIPT"):
-            return False
-        if not sink.stands() and sink.command.owed_until is None:
+        if self._transport is None:
             return False
         if sink.command.owed_until is not None:
             sink = Belated(sink.command, sink.started, self._on_push, sink)
-        self.ask_raw(sink.command.packed_in_full(), sink)
+        elif not sink.stands():
+            return False
+        self.ask_raw(packed, sink)
         return True
 
     def _push(self, message: list[Any]) -> None:
@@ -277,7 +290,8 @@ class Channel(asyncio.BufferedProtocol):
             transport.abort()
         waiting, self._waiting = self._waiting, deque()
         dropped = Dropped(reason)
-        self._on_close(reason, [sink.command for sink in waiting if sink.command.owed_until is not None])
+        asked = [own for sink in waiting for own in (sink.sinks if isinstance(sink, Joint) else (sink,))]
+        self._on_close(reason, [sink.command for sink in asked if sink.command.owed_until is not None])
         for sink in waiting:
             sink.deliver(self._index, dropped)
 

@@ -26,18 +26,28 @@ class Fleet:
         ask_present: Asks all others; no answer comes before it returns.
     """
 
-    __slots__ = ("absent", "ask_present", "nodes")
+    __slots__ = ("_present", "absent", "ask_present", "nodes")
 
     def __init__(self, nodes: Sequence[Node], outbox: Outbox | None = None) -> None:
         self.nodes = nodes
         self.ask_present: Callable[[Sink], None] = _nobody if outbox is None else outbox.ask_all
         self.absent = list(range(len(nodes)))
+        self._present: list[int] = []
 
     def ask(self, sink: Sink) -> None:
         """Ask every node; see `Node.ask`."""
         self.ask_present(sink)
         for index in self.absent:
             self.nodes[index].ask(sink, index)
+
+    def ask_some(self, sink: Sink, indexes: Sequence[int]) -> None:
+        """Ask the nodes at `indexes`, which are in their order; see `Node.ask`."""
+        # What a node that is down has not granted is released on the others: all who are there, and nobody else.
+        if indexes == self._present:
+            self.ask_present(sink)
+        else:
+            for index in indexes:
+                self.nodes[index].ask(sink, index)
 
     def lead(self, key: bytes) -> int | None:
         """The node that everybody who is about this key asks first: by the key, the first of those that answer."""
@@ -53,6 +63,7 @@ class Fleet:
             self.absent = [i for i in self.absent if i != index]
         else:
             self.absent = [*self.absent, index]
+        self._present = [i for i in range(len(self.nodes)) if i not in self.absent]
 
 
 def _nobody(_sink: Sink) -> None:

@@ -1,8 +1,10 @@
-"""What leaves in one loop tick leaves in one write per connection, and what goes to all nodes is joined once."""
+"""What leaves in one loop tick leaves in one write per connection, and what goes to all nodes is packed once."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
+
+from aioredlock_ng._nodes.joint import joined
 
 if TYPE_CHECKING:
     import asyncio
@@ -37,7 +39,7 @@ class Outbox:
     is handed to all.
     """
 
-    __slots__ = ("_live", "_packed", "_scheduled", "_single", "_sinks", "clock", "loop", "run_id")
+    __slots__ = ("_live", "_scheduled", "_single", "_sinks", "clock", "loop", "run_id")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float], run_id: bytes = b"") -> None:
         self.loop = loop
@@ -45,7 +47,6 @@ class Outbox:
         self.clock = clock
         self._live: list[Outlet] = []
         self._single: list[Outlet] = []
-        self._packed: list[bytes] = []
         self._sinks: list[Sink] = []
         self._scheduled = False
 
@@ -66,7 +67,6 @@ class Outbox:
             for channel in self._live:
                 channel.ask(sink)
             return
-        self._packed.append(sink.command.packed)
         self._sinks.append(sink)
         if not self._scheduled:
             self._schedule()
@@ -85,12 +85,17 @@ class Outbox:
 
     def spill(self) -> None:
         """Hand what was collected for all to each channel, as if it had been asked one by one."""
-        if self._packed:
-            packed, self._packed = self._packed, []
-            sinks, self._sinks = self._sinks, []
+        if self._sinks:
+            requests, packed = self._collected()
             for channel in self._live:
-                if channel.take(packed, sinks):
+                if channel.take(packed, requests):
                     self._single.append(channel)
+
+    def _collected(self) -> tuple[list[Sink], list[bytes]]:
+        """What is to go to all, and its bytes; it counts as gone."""
+        sinks, self._sinks = self._sinks, []
+        requests = joined(sinks)
+        return requests, [request.command.packed for request in requests]
 
     def _schedule(self) -> None:
         self._scheduled = True
@@ -99,13 +104,12 @@ class Outbox:
     def _flush(self) -> None:
         self._scheduled = False
         now = self.clock()
-        if self._packed:
-            packed, self._packed = self._packed, []
-            sinks, self._sinks = self._sinks, []
+        if self._sinks:
+            requests, packed = self._collected()
             pieces = self.pieces(packed)
             # A copy: a write that fails takes its channel out.
             for channel in tuple(self._live):
-                channel.write(pieces, sinks, now)
+                channel.write(pieces, requests, now)
         single, self._single = self._single, []
         for channel in single:
             channel.flush(now)

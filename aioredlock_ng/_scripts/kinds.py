@@ -54,15 +54,11 @@ class LockKind:
         if not self.fencing and not self.vouch:
             if len(keys) > 1:
                 return Command(self.acquire, keys, (token, ttl))
-            key = keys[0]
-            packed = self.acquire_one.fill(len(key), key, len(token), token, len(ttl), ttl)
-            return Command(self.acquire, None, (), None, packed)
+            return Command(self.acquire, None, (), None, self.acquire_one, (keys[0], token, ttl))
         word = b"%d" % fence if self.fencing else b""
         if len(keys) > 1:
             return Command(self.acquire, (*keys, MARKER_KEY, FENCES), (token, ttl, self.vouch, word, *slots))
-        key, slot = keys[0], slots[0]
-        packed = self.acquire_one.fill(len(key), key, len(token), token, len(ttl), ttl, len(word), word, len(slot), slot)
-        return Command(self.acquire, None, (), None, packed)
+        return Command(self.acquire, None, (), None, self.acquire_one, (keys[0], token, ttl, word, slots[0]))
 
     def confirming(self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], token: bytes, fence: int) -> Command:
         """The second round of an acquire: the same keys under a higher fence."""
@@ -97,15 +93,14 @@ class LockKind:
             return Command(self.release, (*keys, *label_keys), (token, len(keys)), owed_until)
         if len(keys) > 1:
             return Command(self.release, keys, (token,), owed_until)
-        key = keys[0]
-        packed = self.release_one.fill(len(key), key, len(token), token)
-        return Command(self.release, None, (), owed_until, packed)
+        return Command(self.release, None, (), owed_until, self.release_one, (keys[0], token))
 
 
 _PLAIN, _GUARDED, _RELEASE = Script("acquire"), Script("acquire_guarded"), Script("release")
 _EXTEND, _WATCH, _INSPECT = Script("extend"), Script("watch"), Script("inspect")
 _CONFIRM, _REPAIR = Script("confirm"), Script("repair")
-_RELEASE_ONE = Form(_RELEASE, 1, (None, None))
+_ACQUIRE_EACH, _RELEASE_EACH = Script("acquire_each"), Script("release_each")
+_RELEASE_ONE = Form(_RELEASE, 1, (None, None), _RELEASE_EACH)
 
 
 def _mutex(acquire: Script, acquire_one: Form, *, fencing: bool = False, vouch: bytes = b"") -> LockKind:
@@ -124,14 +119,14 @@ def _mutex(acquire: Script, acquire_one: Form, *, fencing: bool = False, vouch: 
     )
 
 
-MUTEX: Final = _mutex(_PLAIN, Form(_PLAIN, 1, (None, None, None)))
+MUTEX: Final = _mutex(_PLAIN, Form(_PLAIN, 1, (None, None, None), _ACQUIRE_EACH, (b"0", b"")))
 """One holder at a time: plain `SET NX PX`."""
 
 
 def guarded_mutex(*, fencing: bool, vouch: bytes) -> LockKind:
     """One holder at a time, with fences, or behind the recovery guard (`vouch` is its word), or both."""
     words = (None, MARKER_KEY, FENCES, None, None, vouch, None, None)
-    return _mutex(_GUARDED, Form(_GUARDED, 3, words), fencing=fencing, vouch=vouch)
+    return _mutex(_GUARDED, Form(_GUARDED, 3, words, _ACQUIRE_EACH, (b"2", vouch)), fencing=fencing, vouch=vouch)
 
 
 FORCE_RELEASE: Final = Script("force_release")
@@ -140,5 +135,8 @@ MARKER: Final = Script("marker")
 
 NOTE: Final = Script("note")
 
-SCRIPTS: Final = (_PLAIN, _GUARDED, _EXTEND, _WATCH, _RELEASE, _INSPECT, _CONFIRM, _REPAIR, FORCE_RELEASE, MARKER, NOTE)
+SCRIPTS: Final = (
+    *(_PLAIN, _GUARDED, _ACQUIRE_EACH, _EXTEND, _WATCH, _RELEASE, _RELEASE_EACH),
+    *(_INSPECT, _CONFIRM, _REPAIR, FORCE_RELEASE, MARKER, NOTE),
+)
 """Everything that a new connection loads."""

@@ -210,7 +210,7 @@ def simulated() -> Iterator[None]:
     gc.collect()
     gc.disable()
     try:
-        with surroundings():
+        with surroundings(joint=False):
             yield
     finally:
         gc.enable()

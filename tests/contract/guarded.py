@@ -52,6 +52,8 @@ def arguments(script: str) -> tuple[tuple[bytes, ...], tuple[Any, ...]]:
         "repair": ((b"a", MARKER_KEY, FENCES), (b"one", TTL, vouch, 1, b"a")),
         "marker": ((MARKER_KEY,), (b"read", b"", 0, vouch, b"")),
         "acquire": ((b"a",), (b"one", TTL)),
+        "acquire_each": ((b"a", b"b"), (0, b"", b"one", TTL, b"two", TTL)),
+        "release_each": ((b"a",), (b"one",)),
         "extend": ((b"a",), (TTL, b"one")),
         "release": ((b"a",), (b"one",)),
         "watch": ((b"a",), (b"one",)),

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng import LockLost, LockReleased, QuorumUnreachable
+from aioredlock_ng import Lease, LockLost, LockReleased, QuorumUnreachable
+from aioredlock_ng._engine.batch import Batch
+from aioredlock_ng._engine.holding import Holding
 from tests.support.rig import WAY
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from tests.support.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -70,6 +75,22 @@ async def test_keys_deleted_on_a_quorum_are_noticed_at_once(rig: Rig) -> None:
     await asyncio.sleep(1)
     rig.vacate(b"a", on=(0, 1))
     before = now()
+    await lease.wait_lost()
+    assert now() - before < 0.1
+    assert lease.lost
+
+
+@pytest.mark.parametrize("auto_extend", [True, False])
+async def test_a_lease_that_is_extended_early_is_watched_and_labelled_all_the_same(rig: Rig, auto_extend: bool) -> None:
+    process, other = await rig.process(ttl=30.0), await rig.process(ttl=30.0)
+    lease = await process.lock("a", auto_extend=auto_extend).acquire()
+    await asyncio.sleep(0.05)
+    await lease.extend()
+    await asyncio.sleep(1)
+    seen = await other.redlock.inspect("a")
+    assert seen.owner is not None
+    before = now()
+    rig.vacate(b"a", on=(0, 1))
     await lease.wait_lost()
     assert now() - before < 0.1
     assert lease.lost
@@ -235,6 +256,19 @@ async def test_a_shorter_ttl_counts_before_any_node_has_confirmed_it(rig: Rig) -
     assert lease.lost
 
 
+async def test_a_shorter_ttl_that_was_refused_is_tried_again_in_its_own_time(rig: Rig) -> None:
+    process = await rig.process(ttl=60.0)
+    lease = await process.lock("a").acquire()
+    await asyncio.sleep(1)
+    rig.refuse("LOADING Redis is loading the dataset in memory", 0, 1)
+    with pytest.raises(QuorumUnreachable):
+        await lease.extend(2.0)
+    rig.refuse(None, 0, 1)
+    assert lease.remaining() <= 2.0
+    await asyncio.sleep(0.2)
+    assert lease.remaining() > 2.0, "two seconds are left: 5 % of a minute would be too late"
+
+
 async def test_a_renewal_sent_before_a_shortening_does_not_take_it_back(rig: Rig) -> None:
     process = await rig.process(ttl=10.0)
     lease = await process.lock("a", auto_extend=False).acquire()
@@ -270,6 +304,36 @@ async def test_extends_at_the_same_time_all_succeed(rig: Rig) -> None:
     lease = await process.lock("a").acquire()
     await asyncio.gather(lease.extend(), lease.extend(), lease.extend())
     assert lease.valid
+
+
+@pytest.mark.parametrize("end", [Lease.release, Lease.abandon, lambda lease: lease.lose("told to")])
+async def test_leases_that_were_renewed_are_not_kept_when_they_are_over(
+    rig: Rig, end: Callable[[Lease], Awaitable[bool] | None]
+) -> None:
+    process = await rig.process()
+
+    def alive() -> int:
+        gc.collect()
+        return sum(isinstance(thing, (Batch, Holding)) for thing in gc.get_objects())
+
+    before = alive()
+    lasting = await process.lock("lasting").acquire()
+    earlier = await process.lock("first").acquire()
+    await earlier.extend()
+    for number in range(20):
+        lease = await process.lock(f"{number}").acquire()
+        process.redlock.engine().extender.renew([lasting._holding, earlier._holding, lease._holding], 30.0)
+        # Over while its second renewal is under way: what confirms the others says nothing of it any more.
+        ending = end(earlier)
+        if ending is not None:
+            await ending
+        assert earlier.nodes == (3, 3)
+        await asyncio.sleep(0.2)
+        earlier = lease
+    assert lasting.valid
+    assert lasting.nodes == earlier.nodes == (3, 3)
+    # Three holdings of the last batch, and that.
+    assert alive() - before <= 4
 
 
 async def test_verify_asks_the_nodes(rig: Rig) -> None:

@@ -60,6 +60,25 @@ async def test_a_newcomer_of_the_same_process_does_not_take_the_others_turn(rig:
     assert (await newcomer).valid
 
 
+async def test_who_gives_up_in_the_others_turn_does_not_pass_it_to_the_next_of_its_line(rig: Rig) -> None:
+    ours, theirs = await rig.process(), await rig.process()
+    lease = await ours.lock("a", "b").acquire()
+    first = asyncio.ensure_future(ours.lock("a", "c").acquire())
+    await asyncio.sleep(0)
+    second = asyncio.ensure_future(ours.lock("a", "c").acquire())
+    waiting = asyncio.ensure_future(theirs.lock("a").acquire())
+    await asyncio.sleep(0.5)
+    releasing = asyncio.ensure_future(lease.release())
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait([waiting, second], return_when=asyncio.FIRST_COMPLETED)
+    assert waiting.done()
+    assert not second.done()
+    assert await releasing
+    await (await waiting).release()
+    assert (await second).valid
+
+
 ONE, BOTH, ANOTHER = ("a",), ("a", "b"), ("a", "c")
 
 
@@ -144,6 +163,24 @@ async def test_a_dead_key_on_the_lead_does_not_keep_out_who_asked_in_vain(rig: R
     began = now()
     lease = await waiting
     assert now() - began < 0.2
+    await lease.release()
+    await busy
+
+
+@pytest.mark.parametrize("rig", [5], indirect=True)
+@pytest.mark.parametrize("hold", [0.02, 0.3])
+async def test_a_dead_key_on_the_lead_keeps_out_nobody_whose_turns_come_after_a_pause(rig: Rig, hold: float) -> None:
+    """After a long hold the process stands back, and then asks the lead first."""
+    process = await rig.process()
+    lead = process.redlock.engine().context.fleet.lead(b"a")
+    assert lead is not None
+    rig.occupy(b"b", on=[lead])
+    busy = asyncio.ensure_future(holds({"one": (process, ONE), "another": (process, ONE)}, hold, 6.0))
+    await asyncio.sleep(1.0)
+    began = now()
+    async with asyncio.timeout(10.0):
+        lease = await process.lock("a", "b").acquire()
+    assert now() - began < 6 * (hold + 0.01)
     await lease.release()
     await busy
 

@@ -114,7 +114,7 @@ _acquire_guarded = MemoryServer._acquire_guarded
 
 def _unguarded(self: MemoryServer, command: Command, by: Any) -> Any:
     token, ttl, _, *rest = command.args
-    return _acquire_guarded(self, Command(command.script, command.keys, (token, ttl, b"", *rest), None, b""), by)
+    return _acquire_guarded(self, Command(command.script, command.keys, (token, ttl, b"", *rest)), by)
 
 
 _take = guard.Guard._take

@@ -24,6 +24,7 @@ __all__ = ["Server"]
 _OK = b"+OK\r\n"
 _BY_SHA = {script.sha: script for script in SCRIPTS}
 _BY_SOURCE = {script.source: script for script in SCRIPTS}
+_BY_NAME = {script.name: script for script in SCRIPTS}
 _SETTING = frozenset({"acquire", "acquire_guarded", "repair"})
 
 
@@ -164,20 +165,45 @@ class Server:
     def _run(self, end: End, words: list[bytes]) -> bytes:
         named, count = words[1], int(words[2])
         script = _BY_SHA[named] if words[0] == b"EVALSHA" else _BY_SOURCE[named]
+        calls = _one_by_one(script.name, words[3 : 3 + count], words[3 + count :])
         if words[0] == b"EVALSHA" and named not in self._scripts:
             # Who has closed by then does not send it again.
-            self.late.update(words[3 + count : 4 + count])
+            self.late.update(args[0] for _, _, args in calls if args)
             return b"-NOSCRIPT No matching script. Please use EVAL.\r\n"
         self._scripts.add(script.sha)
-        command = Command(script, tuple(words[3 : 3 + count]), tuple(words[3 + count :]), None, b"")
-        if script.name in _SETTING:
-            self.owners[words[3 + count]] = end.owner
+        replies = [self._call(end, Command(_BY_NAME[name], tuple(keys), tuple(args))) for name, keys, args in calls]
+        if not script.name.endswith("_each"):
+            return encode(replies[0])
+        return encode(len(replies) if all(reply == 1 for reply in replies) else replies)
+
+    def _call(self, end: End, command: Command) -> Any:
+        name = command.script.name
+        if name in _SETTING:
+            token = command.args[0]
+            assert isinstance(token, bytes)
+            self.owners[token] = end.owner
             if end.late:
-                self.late.add(words[3 + count])
+                self.late.add(token)
         reply = self.memory.execute(command, end)
         self.voted |= self.trusted
-        self.world.log.append((self.world.now, self.name, end.owner, script.name, command.keys[:1], command.args[:1], reply))
-        return encode(reply)
+        self.world.log.append((self.world.now, self.name, end.owner, name, command.keys[:1], command.args[:1], reply))
+        return reply
+
+
+def _one_by_one(script: str, keys: list[bytes], args: list[bytes]) -> list[tuple[str, list[bytes], list[bytes]]]:
+    """The calls that one call of several is made of, as `*_each.lua` say; any other is one."""
+    if script == "release_each":
+        return [("release", [key], [token]) for key, token in zip(keys, args, strict=True)]
+    if script != "acquire_each":
+        return [(script, keys, args)]
+    own, vouch, *each = args
+    if own == b"0":
+        return [("acquire", [key], each[2 * i : 2 * i + 2]) for i, key in enumerate(keys)]
+    calls = []
+    for i, key in enumerate(keys[:-2]):
+        token, ttl, fence, slot = each[4 * i : 4 * i + 4]
+        calls.append(("acquire_guarded", [key, *keys[-2:]], [token, ttl, vouch, fence, slot]))
+    return calls
 
 
 class End:

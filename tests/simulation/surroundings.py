@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import aioredlock_ng.redlock as redlock_module
 from aioredlock_ng._engine import batch, engine, extender, waiting, watcher, wheel
+from aioredlock_ng._nodes import joint as joint_module
 from aioredlock_ng._nodes import memory_server, node
 from aioredlock_ng.events import NodeUp
 from tests.simulation.process import SimConnector
@@ -93,8 +94,8 @@ def _hear(event: Event) -> None:
 
 
 @contextmanager
-def surroundings() -> Iterator[None]:
-    """For the time of some runs."""
+def surroundings(*, joint: bool) -> Iterator[None]:
+    """For the time of some runs; `joint`: what can be sent with others is sent so even where it is alone."""
     adopt = extender.Extender.adopt
 
     def observed(self: extender.Extender, holding: Holding) -> None:
@@ -109,4 +110,6 @@ def surroundings() -> Iterator[None]:
         stack.enter_context(patch.object(redlock_module, "Connector", SimConnector))
         stack.enter_context(patch.object(redlock_module, "log_event", _hear))
         stack.enter_context(patch.object(extender.Extender, "adopt", observed))
+        if joint:
+            stack.enter_context(patch.object(joint_module, "LEAST", 1))
         yield

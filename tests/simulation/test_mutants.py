@@ -31,7 +31,7 @@ CAUGHT: Final = {
     "wakeups": (175, {"waiters"}),
     "handoff": (0, {"callbacks"}),
     "guard": (19, {"exclusion"}),
-    "founding": (1000, {"exclusion"}),
+    "founding": (300, {"exclusion"}),
     "owed": (1, {"leftovers"}),
     "timer": (2, {"told"}),
     "monotonic": (10, {"exclusion"}),

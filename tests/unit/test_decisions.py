@@ -124,6 +124,19 @@ def test_what_remains_after_the_end(phase: Phase, left: float) -> None:
     assert state.remaining(50.0) == 0.0
 
 
+def test_the_shortest_ttl_is_that_of_what_the_nodes_may_have_executed_last() -> None:
+    state = LeaseState(0.0, 10.0, 10.0, None)
+    assert state.shortest_ttl == 10.0
+    longer, shorter, last = Renewal(1.0, 30.0, 31.0), Renewal(2.0, 4.0, 6.0), Renewal(3.0, 8.0, 11.0)
+    for renewal, shortest in ((longer, 10.0), (shorter, 4.0), (last, 4.0)):
+        state.asked(renewal)
+        assert state.shortest_ttl == shortest
+    state.renewed(longer)
+    assert state.shortest_ttl == 4.0, "the shorter one may still be executed"
+    state.renewed(last)
+    assert state.shortest_ttl == 8.0
+
+
 @given(st.floats(1, 20), st.floats(1, 20))
 def test_a_lease_never_outlives_max_hold(deadline: float, ends_at: float) -> None:
     assert LeaseState(0.0, 10.0, deadline, ends_at).deadline == min(deadline, ends_at)

@@ -1,0 +1,56 @@
+-- Takes a key for each of several attempts, as acquire.lua or acquire_guarded.lua would do one after the other.
+-- KEYS     one per attempt; then, where those are guarded, the node's marker and the fence counters
+-- ARGV[1]  how many of KEYS are the latter
+-- ARGV[2]  'run_id:guard' as in acquire_guarded.lua; '' no guard
+-- ARGV[i]  from 3 on, per attempt: token, ttl in milliseconds; where they are guarded also: proposed fence ('' no fencing), slot
+-- Returns  the number of attempts when each is granted as asked; else an array of what the script for one returns; an empty
+--          array where anything is out of the ordinary, which it then leaves nothing of: to be asked one by one.
+-- SET comes first, and GET leaves what is refused tracked: see acquire_guarded.lua.
+local own, vouch = tonumber(ARGV[1]), ARGV[2]
+local n, words = #KEYS - own, own > 0 and 4 or 2
+local taken, answers, odd, granted = {}, {}, false, 0
+
+for i = 1, n do
+  local at = 3 + (i - 1) * words
+  local done = redis.pcall('SET', KEYS[i], ARGV[at], 'NX', 'PX', ARGV[at + 1])
+  if not done then
+    local holder, left = redis.pcall('GET', KEYS[i]), redis.pcall('PTTL', KEYS[i])
+    odd = odd or type(holder) == 'table' or type(left) == 'table'
+    answers[i] = {0, left}
+  elseif done.ok then
+    taken[#taken + 1] = i
+  else
+    odd = true
+  end
+  if odd then break end
+end
+local marker = vouch ~= '' and redis.pcall('GETEX', KEYS[n + 1])
+if vouch ~= '' and marker ~= vouch then
+  -- Another's, which waits for longer leases than ours.
+  local id, guard = string.match(type(marker) == 'string' and marker or '', '^(%w+):(%d+)$')
+  local process, wanted = string.match(vouch, '^(%w+):(%d+)$')
+  odd = odd or id ~= process or tonumber(guard) < tonumber(wanted)
+end
+
+for _, i in ipairs(taken) do
+  local at = 3 + (i - 1) * words
+  if odd then
+    redis.call('DEL', KEYS[i])
+  elseif own == 0 or ARGV[at + 2] == '' then
+    granted, answers[i] = granted + 1, 1
+  else
+    local stored = redis.pcall('ZADD', KEYS[n + 2], 'GT', 'CH', ARGV[at + 2], ARGV[at + 3])
+    if stored == 1 then
+      granted, answers[i] = granted + 1, 1
+    elseif stored == 0 then
+      answers[i] = {1, tonumber(redis.call('ZADD', KEYS[n + 2], 'INCR', 0, ARGV[at + 3]))}
+    else
+      for _, j in ipairs(taken) do redis.call('DEL', KEYS[j]) end
+      return {}
+    end
+  end
+end
+
+if odd then return {} end
+if granted == n then return n end
+return answers

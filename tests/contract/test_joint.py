@@ -1,0 +1,237 @@
+"""Calls sent as one: answered as they would be one by one, by every server version; nobody pays for another's trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioredlock_ng._core.votes import GRANTED, Unsent, is_held
+from aioredlock_ng._nodes.connect import Connector
+from aioredlock_ng._nodes.node import RedisNode
+from aioredlock_ng._nodes.outbox import Outbox
+from aioredlock_ng._scripts.kinds import FENCES, MARKER_KEY, MUTEX, LockKind
+from tests.contract.guarded import BOTH, FENCED, GUARD, GUARDED, RUN_ID, marker
+from tests.contract.suite import TTL, Listener, Sink, ask, refused
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from aioredlock_ng._scripts import Command
+    from tests.support.node_set import NodeSet
+
+pytestmark = pytest.mark.usefixtures("place")
+
+every_kind = pytest.mark.parametrize(
+    "kind", [MUTEX, FENCED, GUARDED, BOTH], ids=["plain", "fenced", "guarded", "fenced and guarded"]
+)
+
+
+class Place:
+    """One connection, and who is asked through it in one tick is asked together."""
+
+    def __init__(self, nodes: NodeSet) -> None:
+        self.server = nodes[0]
+        loop = asyncio.get_running_loop()
+        self.outbox = Outbox(loop, loop.time, RUN_ID)
+        self.node = RedisNode(Connector(self.server.url), self.outbox, 5.0)
+        self.heard = Listener()
+
+    async def command(self, *args: Any) -> bytes:
+        return await asyncio.to_thread(self.server.command, *map(str, args))
+
+    async def trust(self) -> None:
+        was, now, _ = await ask(self.node, marker())
+        await ask(self.node, marker(b"trusted", was, now))
+
+    def together(self, commands: Iterable[Command], *, given_up: Iterable[int] = ()) -> list[Sink]:
+        sinks = []
+        for index, command in enumerate(commands):
+            sink = Sink(stands=index not in set(given_up))
+            sink.asks(command)
+            self.outbox.ask_all(sink)
+            sinks.append(sink)
+        return sinks
+
+    async def calls(self) -> int:
+        """Scripts called since the last time this was asked."""
+        told = await self.command("INFO", "commandstats")
+        await self.command("CONFIG", "RESETSTAT")
+        lines = [line for line in told.decode().splitlines() if line.startswith("cmdstat_eval")]
+        return sum(int(line.partition("calls=")[2].partition(",")[0]) for line in lines)
+
+
+@pytest.fixture
+async def place(node_of_each_version: NodeSet) -> AsyncIterator[Place]:
+    node_of_each_version.wipe()
+    place = Place(node_of_each_version)
+    loop = asyncio.get_running_loop()
+    await place.node.open(0, place.heard, loop.time, 1.0)
+    yield place
+    await place.node.aclose(1.0)
+
+
+def acquire(token: bytes, key: bytes, fence: int = 1, kind: LockKind = MUTEX, slot: bytes = b"") -> Command:
+    return kind.acquiring((key,), (slot or key,), token, b"%d" % TTL, fence)
+
+
+def release(token: bytes, key: bytes) -> Command:
+    return MUTEX.releasing((key,), token, asyncio.get_running_loop().time() + 60)
+
+
+async def answers(sinks: list[Sink]) -> list[Any]:
+    return [await sink.reply() for sink in sinks]
+
+
+def likened(reply: Any) -> Any:
+    """What two runs have in common: not the milliseconds that a holder has left."""
+    return "held" if is_held(reply) else str(reply) if isinstance(reply, Exception) else reply
+
+
+@every_kind
+@pytest.mark.parametrize("seed", range(4))
+async def test_each_is_answered_as_if_it_had_been_asked_alone(place: Place, kind: LockKind, seed: int) -> None:
+    await place.trust()
+    rng = random.Random(seed)
+    tokens: dict[bytes, list[bytes]] = {}
+    for prefix in (b"together", b"alone"):
+        await place.command("HSET", (prefix + b"hash").decode(), "field", "1")
+    for number in range(40):
+        row: list[tuple[str, bytes, bytes, int]] = []
+        for at in range(rng.choice((1, 2, 3, 8, 80))):
+            key = b"k%d" % rng.randrange(12)
+            if rng.random() < 0.5 and tokens.get(key):
+                row.append(("release", rng.choice(tokens[key]), key, 0))
+            else:
+                row.append(("acquire", b"%d-%d" % (number, at), key, number * 100 + rng.randrange(150)))
+        for how, token, key, _ in row:
+            if how == "acquire":
+                tokens.setdefault(key, []).append(token)
+        if rng.random() < 0.3:
+            # What is asked again alone comes behind the rest.
+            row.sort(key=lambda one: one[0], reverse=True)
+            row.append(("acquire", b"%d" % number, b"hash", 1))
+
+        def commands(prefix: bytes, row: list[tuple[str, bytes, bytes, int]] = row) -> list[Command]:
+            slot = prefix + b"slot"
+            return [
+                acquire(token, prefix + key, fence, kind, slot) if how == "acquire" else release(token, prefix + key)
+                for how, token, key, fence in row
+            ]
+
+        together = await answers(place.together(commands(b"together")))
+        alone = [await ask(place.node, command) for command in commands(b"alone")]
+        assert list(map(likened, together)) == list(map(likened, alone))
+    for key in tokens:
+        assert await place.command("GET", f"together{key.decode()}") == await place.command("GET", f"alone{key.decode()}")
+    scores = [await place.command("ZSCORE", FENCES.decode(), f"{prefix}slot") for prefix in ("together", "alone")]
+    assert scores[0] == scores[1]
+
+
+@every_kind
+async def test_many_are_few_commands(place: Place, kind: LockKind) -> None:
+    await place.trust()
+    await place.calls()
+    names = [b"k%d" % index for index in range(64)]
+    assert await answers(place.together(acquire(b"one", name, 5, kind) for name in names)) == [GRANTED] * 64
+    assert await place.calls() == 2
+    assert await answers(place.together(release(b"one", name) for name in names)) == [1] * 64
+    assert await place.calls() == 2
+
+
+async def test_a_node_that_waits_for_longer_leases_than_ours_is_asked_together_too(place: Place) -> None:
+    await place.trust()
+    own = (await place.command("GET", MARKER_KEY.decode())).decode().partition(":")[0]
+    await place.command("SET", MARKER_KEY.decode(), f"{own}:{GUARD + 1}")
+    await place.calls()
+    assert await answers(place.together(acquire(b"one", name, 5, BOTH) for name in (b"a", b"b"))) == [1, 1]
+    assert await place.calls() == 1
+
+
+@pytest.mark.parametrize("found", ["", "another's", "too short"])
+async def test_a_node_that_is_not_trusted_grants_none_of_them(place: Place, found: str) -> None:
+    await place.trust()
+    own = (await place.command("GET", MARKER_KEY.decode())).decode().partition(":")[0]
+    await place.command("DEL", MARKER_KEY.decode())
+    if found:
+        await place.command("SET", MARKER_KEY.decode(), f"{own}:{GUARD - 1}" if found == "too short" else f"{'0' * 40}:{GUARD}")
+    assert await answers(place.together(acquire(b"one", name, 5, BOTH) for name in (b"a", b"b"))) == [[-1, -1]] * 2
+    assert await place.command("EXISTS", "a", "b") == b"0"
+
+
+async def test_a_node_that_is_nearly_trusted_becomes_so(place: Place) -> None:
+    await place.trust()
+    marker = (await place.command("GET", MARKER_KEY.decode())).decode()
+    await place.command("SET", MARKER_KEY.decode(), f"{marker}:1")
+    assert await answers(place.together(acquire(b"one", name, 5, BOTH) for name in (b"a", b"b"))) == [1, 1]
+    assert (await place.command("GET", MARKER_KEY.decode())).decode() == marker
+
+
+async def test_a_full_server_refuses_each_in_its_own_words_and_lets_go_of_what_it_has(place: Place) -> None:
+    assert await answers(place.together(acquire(b"one", name) for name in (b"a", b"b"))) == [1, 1]
+    await place.command("CONFIG", "SET", "maxmemory", "1")
+    try:
+        for reply in await answers(place.together(acquire(b"two", name) for name in (b"c", b"d"))):
+            assert isinstance(reply, Exception)
+            assert "OOM" in str(reply)
+        assert await answers(place.together(release(b"one", name) for name in (b"a", b"b"))) == [1, 1]
+    finally:
+        await place.command("CONFIG", "SET", "maxmemory", "0")
+    assert await place.command("EXISTS", "a", "b", "c", "d") == b"0"
+
+
+async def test_after_a_script_flush_each_is_asked_again_but_those_given_up(place: Place) -> None:
+    await place.command("SCRIPT", "FLUSH")
+    sinks = place.together((acquire(b"one", name) for name in (b"a", b"b", b"c")), given_up=[1])
+    first, second, third = await answers(sinks)
+    assert (first, third) == (1, 1)
+    assert isinstance(second, Unsent)
+    assert await place.command("EXISTS", "a", "c") == b"2"
+    assert await place.command("EXISTS", "b") == b"0"
+
+
+async def test_releases_after_a_script_flush_are_executed_and_told(place: Place) -> None:
+    """They come behind what was asked after them: whoever asked in between is told that the key is free."""
+    assert await answers(place.together(acquire(b"one", name) for name in (b"a", b"b"))) == [1, 1]
+    await place.command("SCRIPT", "FLUSH")
+    await place.command("SCRIPT", "LOAD", MUTEX.acquire.source.decode())
+    place.heard.forget()
+    sinks = place.together([release(b"one", b"a"), release(b"one", b"b"), acquire(b"two", b"a")], given_up=[0, 1])
+    first, second, third = await answers(sinks)
+    assert (first, second) == (1, 1)
+    assert is_held(third)
+    await place.heard.hears_of(b"a")
+    assert await place.command("EXISTS", "a", "b") == b"0"
+
+
+async def test_a_release_that_may_not_be_executed_is_owed_alone(place: Place) -> None:
+    """The server stopped writing: each hears so, and gets its release when the server writes again."""
+    assert await answers(place.together(acquire(b"one", name) for name in (b"a", b"b"))) == [1, 1]
+    await place.command("CONFIG", "SET", "min-replicas-to-write", "1")
+    try:
+        for reply in await answers(place.together([release(b"one", name) for name in (b"a", b"b")], given_up=[0, 1])):
+            assert refused(reply, "NOREPLICAS")
+        assert place.node.state().owed == 2
+    finally:
+        await place.command("CONFIG", "SET", "min-replicas-to-write", "0")
+    async with asyncio.timeout(5):
+        while await place.command("EXISTS", "a", "b") != b"0":
+            await asyncio.sleep(0.02)
+
+
+async def test_releases_under_way_when_the_connection_is_lost_are_owed_one_by_one(place: Place) -> None:
+    assert await answers(place.together(acquire(b"one", name) for name in (b"a", b"b"))) == [1, 1]
+    place.server.pause()
+    sinks = place.together([release(b"one", name) for name in (b"a", b"b")], given_up=[0, 1])
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert place.node._channel is not None
+    place.node._channel.close("cut")
+    assert place.node.state().owed == 2
+    place.server.resume()
+    assert all(isinstance(reply, Exception) for reply in await answers(sinks))
+    async with asyncio.timeout(5):
+        while await place.command("EXISTS", "a", "b") != b"0":
+            await asyncio.sleep(0.02)

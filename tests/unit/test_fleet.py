@@ -1,0 +1,66 @@
+"""Who is asked together and who alone; the order on each connection is the outbox's business."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from aioredlock_ng._nodes.fleet import Fleet
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aioredlock_ng._nodes.outbox import Outbox
+    from aioredlock_ng._nodes.port import Node, Sink
+
+SINK = cast("Sink", object())
+
+
+class Asked:
+    """An outbox and five nodes that note who was asked how."""
+
+    def __init__(self, present: Sequence[int]) -> None:
+        self.together = 0
+        self.alone: list[int] = []
+        self.fleet = Fleet([cast("Node", self)] * 5, cast("Outbox", self))
+        for index in present:
+            self.fleet.present(index, True)
+
+    def ask_all(self, _sink: Sink) -> None:
+        self.together += 1
+
+    def ask(self, _sink: Any, index: int) -> None:
+        self.alone.append(index)
+
+
+@pytest.mark.parametrize("present", [[0, 1, 2, 3, 4], [4, 2, 0, 1], [3]])
+def test_exactly_those_that_are_there_are_asked_together(present: list[int]) -> None:
+    asked = Asked(present)
+    asked.fleet.ask_some(SINK, sorted(present))
+    assert (asked.together, asked.alone) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("indexes", "why"),
+    [
+        ([0, 1, 2], "one that is there is not to be asked"),
+        ([0, 1, 2, 3, 4], "one is asked that is not there: what it is owed"),
+        ([0, 1, 2, 4], "both"),
+        ([], "nobody"),
+    ],
+)
+def test_others_are_asked_one_by_one(indexes: list[int], why: str) -> None:
+    asked = Asked([0, 1, 2, 3])
+    asked.fleet.ask_some(SINK, indexes)
+    assert (asked.together, asked.alone) == (0, indexes), why
+
+
+def test_who_is_there_is_known_after_one_has_left_and_come_back() -> None:
+    asked = Asked([0, 1, 2, 3, 4])
+    asked.fleet.present(2, False)
+    asked.fleet.ask_some(SINK, [0, 1, 3, 4])
+    asked.fleet.present(2, True)
+    asked.fleet.ask_some(SINK, [0, 1, 3, 4])
+    asked.fleet.ask_some(SINK, [0, 1, 2, 3, 4])
+    assert (asked.together, asked.alone) == (2, [0, 1, 3, 4])
