@@ -24,7 +24,7 @@ from aioredlock_ng._core.refusals import harmless
 from aioredlock_ng.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
 __all__ = ["ConnectFailed", "Connector", "Wire"]
 
@@ -168,7 +168,7 @@ class Connector:
 
         connection._connect = open_and_tell
         try:
-            await connection.connect()
+            await _cancellable(connection.connect())
             _watch_for_partitions(connection._writer.get_extra_info("socket"))
             wire = Wire(connection, protocol == 3)
         except BaseException:
@@ -180,6 +180,26 @@ class Connector:
         finally:
             del connection._connect
         return wire
+
+
+async def _cancellable(connecting: Awaitable[None]) -> None:
+    """Await what may swallow a cancellation, and be cancelled all the same; a task that is not would reconnect for ever.
+
+    On Python 3.11 redis-py's `wait_for` around a command to a Sentinel swallows one that comes when the command has just
+    been sent; a user's own connection class may do anything.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    before = task.cancelling()
+    failed: Exception | None = None
+    try:
+        await connecting
+    except Exception as error:
+        failed = error
+    if task.cancelling() > before:
+        raise asyncio.CancelledError
+    if failed is not None:
+        raise failed
 
 
 def _split(url: str) -> SplitResult:

@@ -112,8 +112,9 @@ class RedisNode:
                 self._use(None)
                 await channel.drain(within)
             if tasks:
-                # wait, not await: that would take a cancellation of this call for the task's own.
-                await asyncio.wait(tasks)
+                # wait, not await: that would take a cancellation of this call for the task's own. One that connects by a
+                # user's own class may take its time; it ends there.
+                await asyncio.wait(tasks, timeout=within)
             if channel is not None:
                 channel.close(_BY_US, goodbye=True)
                 await channel.gone(within)

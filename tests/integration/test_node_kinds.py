@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from redis.asyncio import Redis, Sentinel
+from redis.asyncio import ConnectionPool, Redis, Sentinel
+from redis.asyncio.connection import Connection
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import MasterNotFoundError
 from redis.backoff import ExponentialBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from aioredlock_ng import LockLost, LockNotAcquired, QuorumUnreachable, Redlock
@@ -415,6 +417,39 @@ async def test_a_sentinels_replica_is_no_node(sentinel_set: SentinelSet) -> None
         await client.aclose()
         for one in sentinel.sentinels:
             await one.aclose()
+
+
+@pytest.mark.parametrize("then", ["connected", "failed", "hung"])
+async def test_closing_ends_a_connection_being_made_that_swallows_its_cancellation(one_node: NodeSet, then: str) -> None:
+    """As redis-py's does on Python 3.11 where it asks a Sentinel: `aclose` waited for ever and the node was connected anew."""
+    attempts: list[Connection] = []
+    connecting, swallowed, closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    class Deaf(Connection):
+        async def connect(self) -> None:
+            attempts.append(self)
+            if len(attempts) == 2:
+                connecting.set()
+                try:
+                    await asyncio.sleep(60)
+                except asyncio.CancelledError:
+                    swallowed.set()
+                if then == "hung":
+                    await closed.wait()
+                if then == "connected":
+                    return await super().connect()
+            raise RedisConnectionError("not now")
+
+    client = Redis(connection_pool=ConnectionPool.from_url(one_node.urls[0], connection_class=Deaf))
+    others = asyncio.all_tasks()
+    async with Redlock([client], close_timeout=0.2 if then == "hung" else 30) as redlock:
+        await asyncio.wait_for(connecting.wait(), 30)
+        await asyncio.wait_for(redlock.aclose(), 20)
+    assert swallowed.is_set()
+    closed.set()
+    await eventually(lambda: asyncio.all_tasks() == others)
+    assert len(attempts) == 2
+    await client.aclose()
 
 
 async def test_a_set_of_all_kinds_together(
