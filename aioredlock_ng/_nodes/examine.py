@@ -190,6 +190,8 @@ class _Examination:
         await self._call(Command(MUTEX.extend, key, (self._ttl, token)))
         await self._call(Command(MUTEX.release, key, (token,)))
         await self._call(Command(MUTEX.acquire_one.each, key, (b"0", b"", token, self._ttl)))
+        if (hand_over := MUTEX.acquire_one.hand_over) is not None:
+            await self._call(Command(hand_over, key, (b"0", b"", token, token, self._ttl)))
         await self._call(Command(MUTEX.release_one.each, key, (token,)))
         await self._call(MUTEX.force_releasing(key, (), 0, (token,)))
         # Counters do not expire: none are made that could not be deleted.

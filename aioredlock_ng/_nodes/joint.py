@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._scripts import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.port import Sink
+    from aioredlock_ng._scripts import Form
+
+    _Fill = Callable[[Sequence[tuple[bytes, ...]]], bytes]
 
 __all__ = ["Joint", "joined"]
 
@@ -29,17 +32,16 @@ class Joint:
     """Who asked what is sent as one; a `Sink`.
 
     Args:
-        sinks: In the order in which they asked; their commands have one form.
+        sinks: In the order in which they asked.
+        packed: What does for all of them what their own commands would.
     """
 
     __slots__ = ("command", "sinks", "started")
 
-    def __init__(self, sinks: Sequence[Sink]) -> None:
+    def __init__(self, sinks: Sequence[Sink], packed: bytes) -> None:
         self.sinks = sinks
         self.started = sinks[0].started
-        form = sinks[0].command.form
-        assert form is not None
-        self.command = Request(form.fill_each([sink.command.blanks for sink in sinks]))
+        self.command = Request(packed)
 
     def stands(self) -> bool:
         """See `Sink.stands`."""
@@ -57,10 +59,44 @@ def joined(sinks: list[Sink]) -> list[Sink]:
     if len(sinks) < LEAST:
         return sinks
     requests: list[Sink] = []
-    for form, group in groupby(sinks, _form):
-        row = list(group)
-        if form is None or len(row) < LEAST:
+    for fill, row in _rows(sinks):
+        if fill is None or len(row) < LEAST:
             requests += row
-        else:
-            requests += [Joint(row[first : first + MOST]) for first in range(0, len(row), MOST)]
+            continue
+        for first in range(0, len(row), MOST):
+            part = row[first : first + MOST]
+            requests.append(Joint(part, fill([sink.command.blanks for sink in part])))
     return requests
+
+
+def _rows(sinks: list[Sink]) -> Iterator[tuple[_Fill | None, list[Sink]]]:
+    """The requests in rows that can be sent as one, and what packs each row; None: nothing does."""
+    rows = [(form, list(group)) for form, group in groupby(sinks, _form)]
+    rows.append((None, []))
+    handed: list[Sink] = []
+    taking: Form | None = None
+    for (form, row), (following, behind) in pairwise(rows):
+        over = [row.pop(), behind.pop(0)] if row and behind and _hands_over(row[-1], behind[0]) else []
+        # What stands before this hand-over, or one of another kind of lock, ends those before it.
+        if taking is not None and (row or (over and following is not taking)):
+            yield taking.fill_hand_overs, handed
+            handed, taking = [], None
+        if row:
+            yield form and form.fill_each, row
+        if over:
+            handed += over
+            taking = following
+    if taking is not None:
+        yield taking.fill_hand_overs, handed
+
+
+def _hands_over(release: Sink, acquire: Sink) -> bool:
+    """True when one script can do both: the key that the one gives up is all that the other takes."""
+    first, then = release.command, acquire.command
+    return (
+        first.owed_until is not None
+        and first.form is not None
+        and then.form is not None
+        and then.form.hand_over is not None
+        and first.blanks[0] == then.blanks[0]
+    )

@@ -39,21 +39,31 @@ class Form:
         words: The keys and arguments; None where it varies. The first is the key.
         each: See below.
         head: ARGV of that script that is there once.
+        hand_over: See below.
 
     Attributes:
         script: What is called.
         each: What does the same for several calls. Its KEYS: the key of each, then the other keys; ARGV: `head`, then what
             else varies of each.
+        hand_over: What does so for several keys that are released right before; the token that is released comes before
+            what varies. None: nothing does.
     """
 
-    __slots__ = ("_format", "_head", "_keys", "_words", "each", "script")
+    __slots__ = ("_format", "_head", "_keys", "_words", "each", "hand_over", "script")
 
     def __init__(
-        self, script: Script, keys: int, words: tuple[bytes | None, ...], each: Script, head: tuple[bytes, ...] = ()
+        self,
+        script: Script,
+        keys: int,
+        words: tuple[bytes | None, ...],
+        each: Script,
+        head: tuple[bytes, ...] = (),
+        hand_over: Script | None = None,
     ) -> None:
         self.script = script
         self._keys, self._words = keys, words
         self.each, self._head = each, head
+        self.hand_over = hand_over
         packed = _pack((b"EVALSHA", script.sha, keys, *(_BLANK if word is None else word for word in words)))
         blank = b"$%d\r\n%b\r\n" % (len(_BLANK), _BLANK)
         self._format = packed.replace(b"%", b"%%").replace(blank, b"$%d\r\n%b\r\n")
@@ -64,10 +74,17 @@ class Form:
 
     def fill_each(self, calls: Sequence[tuple[bytes, ...]]) -> bytes:
         """Pack several calls as one."""
+        return self._fill(self.each, [call[0] for call in calls], [word for call in calls for word in call[1:]])
+
+    def fill_hand_overs(self, calls: Sequence[tuple[bytes, ...]]) -> bytes:
+        """Pack several releases, each with the call behind it, as one; by turns."""
+        assert self.hand_over is not None
+        varying = [word for i in range(0, len(calls), 2) for word in (calls[i][1], *calls[i + 1][1:])]
+        return self._fill(self.hand_over, [call[0] for call in calls[::2]], varying)
+
+    def _fill(self, script: Script, keys: list[bytes], varying: list[bytes]) -> bytes:
         others = self._words[1 : self._keys]
-        keys = [call[0] for call in calls]
-        varying = [word for call in calls for word in call[1:]]
-        return _pack((b"EVALSHA", self.each.sha, len(keys) + len(others), *keys, *others, *self._head, *varying))
+        return _pack((b"EVALSHA", script.sha, len(keys) + len(others), *keys, *others, *self._head, *varying))
 
     def words(self, blanks: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
         """KEYS and ARGV of one call."""

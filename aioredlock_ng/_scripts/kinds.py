@@ -99,7 +99,7 @@ class LockKind:
 _PLAIN, _GUARDED, _RELEASE = Script("acquire"), Script("acquire_guarded"), Script("release")
 _EXTEND, _WATCH, _INSPECT = Script("extend"), Script("watch"), Script("inspect")
 _CONFIRM, _REPAIR = Script("confirm"), Script("repair")
-_ACQUIRE_EACH, _RELEASE_EACH = Script("acquire_each"), Script("release_each")
+_ACQUIRE_EACH, _RELEASE_EACH, _HAND_OVER_EACH = Script("acquire_each"), Script("release_each"), Script("hand_over_each")
 _RELEASE_ONE = Form(_RELEASE, 1, (None, None), _RELEASE_EACH)
 
 
@@ -119,14 +119,15 @@ def _mutex(acquire: Script, acquire_one: Form, *, fencing: bool = False, vouch: 
     )
 
 
-MUTEX: Final = _mutex(_PLAIN, Form(_PLAIN, 1, (None, None, None), _ACQUIRE_EACH, (b"0", b"")))
+MUTEX: Final = _mutex(_PLAIN, Form(_PLAIN, 1, (None, None, None), _ACQUIRE_EACH, (b"0", b""), _HAND_OVER_EACH))
 """One holder at a time: plain `SET NX PX`."""
 
 
 def guarded_mutex(*, fencing: bool, vouch: bytes) -> LockKind:
     """One holder at a time, with fences, or behind the recovery guard (`vouch` is its word), or both."""
     words = (None, MARKER_KEY, FENCES, None, None, vouch, None, None)
-    return _mutex(_GUARDED, Form(_GUARDED, 3, words, _ACQUIRE_EACH, (b"2", vouch)), fencing=fencing, vouch=vouch)
+    acquire_one = Form(_GUARDED, 3, words, _ACQUIRE_EACH, (b"2", vouch), _HAND_OVER_EACH)
+    return _mutex(_GUARDED, acquire_one, fencing=fencing, vouch=vouch)
 
 
 FORCE_RELEASE: Final = Script("force_release")
@@ -136,7 +137,7 @@ MARKER: Final = Script("marker")
 NOTE: Final = Script("note")
 
 SCRIPTS: Final = (
-    *(_PLAIN, _GUARDED, _ACQUIRE_EACH, _EXTEND, _WATCH, _RELEASE, _RELEASE_EACH),
+    *(_PLAIN, _GUARDED, _ACQUIRE_EACH, _EXTEND, _WATCH, _RELEASE, _RELEASE_EACH, _HAND_OVER_EACH),
     *(_INSPECT, _CONFIRM, _REPAIR, FORCE_RELEASE, MARKER, NOTE),
 )
 """Everything that a new connection loads."""

@@ -20,7 +20,11 @@ EPOCH = 1.7e9
 """What wall clocks show, in seconds, when a world begins."""
 
 _NAMES = {script.sha: script.name for script in SCRIPTS}
-_EACH = {"acquire_each": ("acquire_guarded", 2), "release_each": ("release", 0)}
+_EACH: dict[str, tuple[tuple[str, ...], int]] = {
+    "acquire_each": (("acquire_guarded",), 2),
+    "release_each": (("release",), 0),
+    "hand_over_each": (("release", "acquire_guarded"), 2),
+}
 """What several calls in one cost: as much as one by one, which is more than they do; and how many keys are none of theirs."""
 
 
@@ -90,13 +94,13 @@ class BusyServer(Server):
         """See `Server`; the reply waits for the server to be done."""
         reply = super().execute(end, words)
         script = _NAMES.get(words[1], "") if words[0] == b"EVALSHA" else ""
+        scripts, own = _EACH.get(script, ((script,), 0))
         calls = 1
         if script in _EACH:
-            script, own = _EACH[script]
             calls = int(words[2]) - own
         elif script in ("extend", "watch"):
             calls = int(words[2])
-        self._work(self._costs.get(script, 0.0) * calls)
+        self._work(sum(self._costs.get(script, 0.0) for script in scripts) * calls)
         return reply
 
     def push(self) -> None:

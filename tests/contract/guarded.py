@@ -54,6 +54,7 @@ def arguments(script: str) -> tuple[tuple[bytes, ...], tuple[Any, ...]]:
         "acquire": ((b"a",), (b"one", TTL)),
         "acquire_each": ((b"a", b"b"), (0, b"", b"one", TTL, b"two", TTL)),
         "release_each": ((b"a",), (b"one",)),
+        "hand_over_each": ((b"a",), (0, b"", b"one", b"two", TTL)),
         "extend": ((b"a",), (TTL, b"one")),
         "release": ((b"a",), (b"one",)),
         "watch": ((b"a",), (b"one",)),

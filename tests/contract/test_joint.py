@@ -85,6 +85,28 @@ async def answers(sinks: list[Sink]) -> list[Any]:
     return [await sink.reply() for sink in sinks]
 
 
+Row = list[tuple[str, bytes, bytes, int]]
+"""What to do, its token, its key, its fence."""
+
+
+def without_second_tries(row: Row, holders: dict[bytes, bytes]) -> Row:
+    """Leave out each acquire right behind a release of its key that finds it gone: both are asked again, behind the rest."""
+    kept: Row = []
+    in_vain = b""
+    for how, token, key, fence in row:
+        if how == "release":
+            in_vain = b"" if holders.get(key) == token else key
+            if not in_vain:
+                del holders[key]
+        elif key == in_vain:
+            continue
+        else:
+            holders.setdefault(key, token)
+            in_vain = b""
+        kept.append((how, token, key, fence))
+    return kept
+
+
 def likened(reply: Any) -> Any:
     """What two runs have in common: not the milliseconds that a holder has left."""
     return "held" if is_held(reply) else str(reply) if isinstance(reply, Exception) else reply
@@ -96,12 +118,15 @@ async def test_each_is_answered_as_if_it_had_been_asked_alone(place: Place, kind
     await place.trust()
     rng = random.Random(seed)
     tokens: dict[bytes, list[bytes]] = {}
+    holders: dict[bytes, bytes] = {}
     for prefix in (b"together", b"alone"):
         await place.command("HSET", (prefix + b"hash").decode(), "field", "1")
     for number in range(40):
-        row: list[tuple[str, bytes, bytes, int]] = []
+        row: Row = []
+        key = b"k0"
         for at in range(rng.choice((1, 2, 3, 8, 80))):
-            key = b"k%d" % rng.randrange(12)
+            if rng.random() < 0.7:
+                key = b"k%d" % rng.randrange(12)
             if rng.random() < 0.5 and tokens.get(key):
                 row.append(("release", rng.choice(tokens[key]), key, 0))
             else:
@@ -113,8 +138,9 @@ async def test_each_is_answered_as_if_it_had_been_asked_alone(place: Place, kind
             # What is asked again alone comes behind the rest.
             row.sort(key=lambda one: one[0], reverse=True)
             row.append(("acquire", b"%d" % number, b"hash", 1))
+        row = without_second_tries(row, holders)
 
-        def commands(prefix: bytes, row: list[tuple[str, bytes, bytes, int]] = row) -> list[Command]:
+        def commands(prefix: bytes, row: Row = row) -> list[Command]:
             slot = prefix + b"slot"
             return [
                 acquire(token, prefix + key, fence, kind, slot) if how == "acquire" else release(token, prefix + key)
@@ -235,3 +261,126 @@ async def test_releases_under_way_when_the_connection_is_lost_are_owed_one_by_on
     async with asyncio.timeout(5):
         while await place.command("EXISTS", "a", "b") != b"0":
             await asyncio.sleep(0.02)
+
+
+@every_kind
+async def test_a_release_and_the_acquire_behind_it_are_one_command(place: Place, kind: LockKind) -> None:
+    await place.trust()
+    names = [b"k%d" % index for index in range(20)]
+    assert await answers(place.together(acquire(b"one", name, 5, kind) for name in names)) == [GRANTED] * 20
+    await place.calls()
+    one = [release(b"one", b"k0"), acquire(b"two", b"k0", 6, kind)]
+    assert await answers(place.together(one)) == [1, GRANTED]
+    assert await place.calls() == 1
+    assert await place.command("GET", "k0") == b"two"
+    assert int(await place.command("PTTL", "k0")) > TTL / 2
+    # Two rows of hand-overs, with what stands between them and around.
+    row = [release(b"one", b"k1")]
+    for name in names[2:]:
+        row += [release(b"one", name), acquire(b"two", name, 6, kind)]
+    row += [acquire(b"two", b"k1", 6, kind)]
+    assert await answers(place.together(row)) == [1] * 38
+    assert await place.calls() == 4, "a release, 16 hand-overs, 2 of them, an acquire"
+    for name in names:
+        assert await place.command("GET", name.decode()) == b"two"
+
+
+async def test_a_hand_over_is_fenced(place: Place) -> None:
+    await place.trust()
+    assert await answers(place.together([acquire(b"one", b"a", 5, BOTH)])) == [1]
+    # Those that are not above the counter are told it, as ever, and keep the key.
+    row = [release(b"one", b"a"), acquire(b"two", b"a", 5, BOTH), release(b"two", b"a"), acquire(b"three", b"a", 6, BOTH)]
+    assert await answers(place.together(row)) == [1, [1, 5], 1, 1]
+    assert await place.command("GET", "a") == b"three"
+    assert await place.command("ZSCORE", FENCES.decode(), "a") == b"6"
+
+
+@pytest.mark.parametrize("found", ["gone", "another's", "of another type"])
+async def test_what_is_no_longer_held_is_not_handed_over(place: Place, found: str) -> None:
+    assert await answers(place.together(acquire(b"one", name) for name in (b"a", b"b", b"c"))) == [1, 1, 1]
+    await place.command("DEL", "b")
+    if found == "another's":
+        await place.command("SET", "b", "theirs")
+    elif found == "of another type":
+        await place.command("HSET", "b", "field", "1")
+    names = (b"a", b"b", b"c")
+    handed = [command for name in names for command in (release(b"one", name), acquire(b"two", name))]
+    said = list(map(likened, await answers(place.together(handed))))
+    assert [*said[:3], *said[4:]] == [1, 1, 0, 1, 1]
+    assert await place.command("GET", "a") == await place.command("GET", "c") == b"two"
+    if found == "gone":
+        assert said[3] == 1
+        assert await place.command("GET", "b") == b"two"
+    elif found == "another's":
+        assert said[3] == "held"
+        assert await place.command("GET", "b") == b"theirs"
+    else:
+        assert "WRONGTYPE" in str(said[3])
+        assert await place.command("TYPE", "b") == b"hash"
+
+
+async def test_a_node_that_is_not_trusted_gives_up_keys_and_takes_none(place: Place) -> None:
+    await place.trust()
+    assert await answers(place.together([acquire(b"one", b"a", 5, BOTH)])) == [1]
+    await place.command("DEL", MARKER_KEY.decode())
+    assert await answers(place.together([release(b"one", b"a"), acquire(b"two", b"a", 6, BOTH)])) == [1, [-1, -1]]
+    assert await place.command("EXISTS", "a") == b"0"
+
+
+async def test_counters_that_are_none_refuse_the_one_who_takes_and_not_the_one_who_gives(place: Place) -> None:
+    await place.trust()
+    assert await answers(place.together([acquire(b"one", b"a", 5, BOTH)])) == [1]
+    await place.command("SET", FENCES.decode(), "text")
+    first, second = await answers(place.together([release(b"one", b"a"), acquire(b"two", b"a", 6, BOTH)]))
+    assert first == 1
+    assert "WRONGTYPE" in str(second)
+    assert await place.command("EXISTS", "a") == b"0"
+
+
+async def test_a_full_server_hands_over(place: Place) -> None:
+    """It needs no more memory for that; one by one, it would refuse the second."""
+    assert await answers(place.together([acquire(b"one", b"a")])) == [1]
+    await place.command("CONFIG", "SET", "maxmemory", "1")
+    try:
+        assert await answers(place.together([release(b"one", b"a"), acquire(b"two", b"a")])) == [1, 1]
+    finally:
+        await place.command("CONFIG", "SET", "maxmemory", "0")
+    assert await place.command("GET", "a") == b"two"
+
+
+async def test_a_hand_over_that_was_not_executed_sets_nothing_for_who_gave_up(place: Place) -> None:
+    assert await answers(place.together([acquire(b"one", b"a")])) == [1]
+    await place.command("SCRIPT", "FLUSH")
+    place.heard.forget()
+    first, second = await answers(place.together([release(b"one", b"a"), acquire(b"two", b"a")], given_up=[0, 1]))
+    assert first == 1
+    assert isinstance(second, Unsent)
+    await place.heard.hears_of(b"a")
+    assert await place.command("EXISTS", "a") == b"0"
+
+
+async def test_a_hand_over_under_way_when_the_connection_is_lost_leaves_the_release_owed(place: Place) -> None:
+    assert await answers(place.together([acquire(b"one", b"a")])) == [1]
+    place.server.pause()
+    sinks = place.together([release(b"one", b"a"), acquire(b"two", b"a")], given_up=[0])
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert place.node._channel is not None
+    place.node._channel.close("cut")
+    assert place.node.state().owed == 1
+    place.server.resume()
+    assert all(isinstance(reply, Exception) for reply in await answers(sinks))
+
+
+async def test_who_waits_elsewhere_hears_of_a_hand_over(place: Place) -> None:
+    other = Listener()
+    node = RedisNode(Connector(place.server.url), Outbox(asyncio.get_running_loop(), place.outbox.clock, RUN_ID), 5.0)
+    await node.open(0, other, place.outbox.clock, 1.0)
+    try:
+        assert await answers(place.together([acquire(b"one", b"a")])) == [1]
+        assert is_held(await ask(node, acquire(b"theirs", b"a")))
+        other.forget()
+        assert await answers(place.together([release(b"one", b"a"), acquire(b"two", b"a")])) == [1, 1]
+        await other.hears_of(b"a")
+    finally:
+        await node.aclose(1.0)

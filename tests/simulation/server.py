@@ -171,10 +171,15 @@ class Server:
             self.late.update(args[0] for _, _, args in calls if args)
             return b"-NOSCRIPT No matching script. Please use EVAL.\r\n"
         self._scripts.add(script.sha)
-        replies = [self._call(end, Command(_BY_NAME[name], tuple(keys), tuple(args))) for name, keys, args in calls]
+        replies = []
+        for name, keys, args in calls:
+            reply = self._call(end, Command(_BY_NAME[name], tuple(keys), tuple(args)))
+            if script.name == "hand_over_each" and name == "release" and reply == 0:
+                break
+            replies.append(reply)
         if not script.name.endswith("_each"):
             return encode(replies[0])
-        return encode(len(replies) if all(reply == 1 for reply in replies) else replies)
+        return encode(len(calls) if replies == [1] * len(calls) else replies)
 
     def _call(self, end: End, command: Command) -> Any:
         name = command.script.name
@@ -194,15 +199,20 @@ def _one_by_one(script: str, keys: list[bytes], args: list[bytes]) -> list[tuple
     """The calls that one call of several is made of, as `*_each.lua` say; any other is one."""
     if script == "release_each":
         return [("release", [key], [token]) for key, token in zip(keys, args, strict=True)]
-    if script != "acquire_each":
+    handing = script == "hand_over_each"
+    if not handing and script != "acquire_each":
         return [(script, keys, args)]
     own, vouch, *each = args
-    if own == b"0":
-        return [("acquire", [key], each[2 * i : 2 * i + 2]) for i, key in enumerate(keys)]
     calls = []
-    for i, key in enumerate(keys[:-2]):
-        token, ttl, fence, slot = each[4 * i : 4 * i + 4]
-        calls.append(("acquire_guarded", [key, *keys[-2:]], [token, ttl, vouch, fence, slot]))
+    for key in keys[:-2] if own == b"2" else keys:
+        if handing:
+            calls.append(("release", [key], [each.pop(0)]))
+        token, ttl, *each = each
+        if own == b"2":
+            fence, slot, *each = each
+            calls.append(("acquire_guarded", [key, *keys[-2:]], [token, ttl, vouch, fence, slot]))
+        else:
+            calls.append(("acquire", [key], [token, ttl]))
     return calls
 
 

@@ -1,0 +1,61 @@
+"""What is sent as one: everything once, in the order in which it was asked."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aioredlock_ng._core.votes import GRANTED
+from aioredlock_ng._nodes.joint import LEAST, MOST, Joint, joined
+from aioredlock_ng._scripts import Request
+from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
+
+KINDS = [MUTEX, guarded_mutex(fencing=True, vouch=b"a:1")]
+
+
+class Asker:
+    def __init__(self, command: Request) -> None:
+        self.command = command
+        self.started = 0.0
+        self.heard: list[object] = []
+
+    def stands(self) -> bool:
+        return True
+
+    def deliver(self, index: int, reply: object) -> None:
+        self.heard.append(reply)
+
+
+def command(what: int, key: bytes, kind: int) -> Request:
+    match what:
+        case 0 | 1:
+            return KINDS[kind].acquiring((key,), (key,), b"token", b"1000", 1)
+        case 2 | 3:
+            return KINDS[kind].releasing((key,), b"token", 1.0)
+        case 4:
+            return KINDS[kind].releasing((key, b"other"), b"token", 1.0)
+    return Request(b"*1\r\n$4\r\nPING\r\n")
+
+
+asked = st.builds(command, st.integers(0, 5), st.sampled_from([b"a", b"b"]), st.integers(0, 1))
+
+
+@given(st.lists(asked, max_size=3 * MOST))
+def test_everything_is_asked_once_and_in_its_order(commands: list[Request]) -> None:
+    askers = [Asker(command) for command in commands]
+    requests = joined(list(askers))
+    flat = [asker for request in requests for asker in (request.sinks if isinstance(request, Joint) else [request])]
+    assert flat == askers
+    for request in requests:
+        assert request.command.packed.startswith(b"*")
+        if isinstance(request, Joint):
+            assert LEAST <= len(request.sinks) <= MOST
+        request.deliver(0, len(request.sinks) if isinstance(request, Joint) else GRANTED)
+    assert all(asker.heard == [GRANTED] for asker in askers)
+    # A release with the acquire of its key behind it never leaves as two commands.
+    for one, other in zip(requests, requests[1:], strict=False):
+        first = one.sinks[-1] if isinstance(one, Joint) else one
+        then = other.sinks[0] if isinstance(other, Joint) else other
+        gives = first.command.form is not None and first.command.owed_until is not None
+        takes = then.command.form is not None and then.command.owed_until is None
+        assert not (gives and takes and first.command.blanks[0] == then.command.blanks[0])
