@@ -228,6 +228,7 @@ class Lines:
     def _hand_on(self, line: _Line, holding: Holding) -> None:
         self._context.counters.handoffs += 1
         self._next(line)
+        self._context.fleet.hurry()
         if (tell := self._context.tell) is not None:
             tell(LockHandedOn(holding.spec.resource))
 

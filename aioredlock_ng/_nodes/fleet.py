@@ -24,13 +24,15 @@ class Fleet:
     Attributes:
         absent: Indexes of the nodes that must be asked by themselves now.
         ask_present: Asks all others; no answer comes before it returns.
+        hurry: What they were asked leaves now and not at the end of the tick.
     """
 
-    __slots__ = ("_present", "absent", "ask_present", "nodes")
+    __slots__ = ("_present", "absent", "ask_present", "hurry", "nodes")
 
     def __init__(self, nodes: Sequence[Node], outbox: Outbox | None = None) -> None:
         self.nodes = nodes
         self.ask_present: Callable[[Sink], None] = _nobody if outbox is None else outbox.ask_all
+        self.hurry: Callable[[], None] = _nothing if outbox is None else outbox.hurry
         self.absent = list(range(len(nodes)))
         self._present: list[int] = []
 
@@ -68,3 +70,7 @@ class Fleet:
 
 def _nobody(_sink: Sink) -> None:
     """Every node is asked by itself."""
+
+
+def _nothing() -> None:
+    """Nothing was collected."""

@@ -53,7 +53,7 @@ def run(settings: Settings) -> Outcome:
                 ]
                 if mine:
                     _summarise(outcome, client.name, hung, hold, mine)
-    outcome.notes.append("floor: no lock library, the same two scripts per hand-over and a queue; what this machine allows")
+    outcome.notes.append("floor: no lock library, an acquire and a release per hand-over and a queue; what this machine allows")
     outcome.notes.append("hand-off: from release() called to the next waiter running; commands: EVALSHA on all nodes together")
     outcome.notes.append("python-redis-lock: threads, one node only, in its own environment, SET and BLPOP counted as well")
     return outcome

@@ -384,3 +384,22 @@ async def test_who_waits_elsewhere_hears_of_a_hand_over(place: Place) -> None:
         await other.hears_of(b"a")
     finally:
         await node.aclose(1.0)
+
+
+async def test_what_is_hurried_leaves_first_and_what_comes_behind_it_in_the_tick_leaves_as_one(place: Place) -> None:
+    assert await answers(place.together([acquire(b"one", b"a")])) == [1]
+    await place.calls()
+    handed = place.together([release(b"one", b"a"), acquire(b"two", b"a")])
+    place.outbox.hurry()
+    assert place.node.state().pending == 1
+    behind = []
+    for name in (b"b", b"c"):
+        behind += place.together([acquire(b"one", name)])
+        place.outbox.hurry()
+    assert place.node.state().pending == 1, "hurried once in this tick"
+    assert await answers([*handed, *behind]) == [1] * 4
+    assert await place.calls() == 2
+    again = place.together([release(b"two", b"a")])
+    place.outbox.hurry()
+    assert place.node.state().pending == 1, "that was another tick"
+    assert await answers(again) == [1]

@@ -37,8 +37,8 @@ def test_the_command_runs_in_its_small_size(tmp_path: Path) -> None:
     assert (ours["sold"], ours["sold_out"], ours["entered"]) == (160, 40, 200)
     assert (ours["oversold"], ours["timeouts"], ours["refused"], ours["failed_requests"]) == (0, 0, 0, 0)
     assert ours["stock_commands"] == 360
-    # An acquire and a release on each of five nodes; a hand-over to the other process takes some more.
-    assert 10 * 200 * 0.9 <= ours["commands_sent"] <= 20 * 200
+    # One on each of five nodes inside a process; a turn of the other one takes some more.
+    assert 5 * 200 <= ours["commands_sent"] <= 20 * 200
     assert ours["commands_sent"] < ours["commands_all"]
     assert (ours["wire"], ours["in_both"]) == (["evalsha"], [])
     assert (endless["oversold"], endless["timeouts"], endless["sold_out"]) == (0, 0, 0)

@@ -30,6 +30,9 @@ class Asked:
     def ask_all(self, _sink: Sink) -> None:
         self.together += 1
 
+    def hurry(self) -> None:
+        """Not called by a fleet."""
+
     def ask(self, _sink: Any, index: int) -> None:
         self.alone.append(index)
 

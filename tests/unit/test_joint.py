@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,7 +55,7 @@ def test_everything_is_asked_once_and_in_its_order(commands: list[Request]) -> N
         request.deliver(0, len(request.sinks) if isinstance(request, Joint) else GRANTED)
     assert all(asker.heard == [GRANTED] for asker in askers)
     # A release with the acquire of its key behind it never leaves as two commands.
-    for one, other in zip(requests, requests[1:], strict=False):
+    for one, other in pairwise(requests):
         first = one.sinks[-1] if isinstance(one, Joint) else one
         then = other.sinks[0] if isinstance(other, Joint) else other
         gives = first.command.form is not None and first.command.owed_until is not None
