@@ -223,6 +223,9 @@ class Channel(asyncio.BufferedProtocol):
         replies = reply if type(reply) is list else []
         for sink, own in zip(joint.sinks, replies, strict=False):
             sink.deliver(self._index, own)
+        if type(reply) is Refusal and str(reply).startswith("NOSCRIPT"):
+            # None of them would ever go as one again: asked alone, they teach the server their own scripts.
+            self.ask_raw(joint.script.loading(), Joint((), joint.script, b"", joint.started))
         for sink in joint.sinks[len(replies) :]:
             if not self._ask_again(sink, sink.command.packed):
                 sink.deliver(self._index, Unsent("given up before it could be asked alone"))

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 from aioredlock_ng._scripts import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.port import Sink
-    from aioredlock_ng._scripts import Form
-
-    _Fill = Callable[[Sequence[tuple[bytes, ...]]], bytes]
+    from aioredlock_ng._scripts import Form, Script
 
 __all__ = ["Joint", "joined"]
 
@@ -32,15 +30,18 @@ class Joint:
     """Who asked what is sent as one; a `Sink`.
 
     Args:
-        sinks: In the order in which they asked.
-        packed: What does for all of them what their own commands would.
+        sinks: In the order in which they asked; nobody: for an answer that nobody wants.
+        script: What does for all of them what their own commands would.
+        packed: The call of it.
+        started: See `Sink`.
     """
 
-    __slots__ = ("command", "sinks", "started")
+    __slots__ = ("command", "script", "sinks", "started")
 
-    def __init__(self, sinks: Sequence[Sink], packed: bytes) -> None:
+    def __init__(self, sinks: Sequence[Sink], script: Script, packed: bytes, started: float) -> None:
         self.sinks = sinks
-        self.started = sinks[0].started
+        self.script = script
+        self.started = started
         self.command = Request(packed)
 
     def stands(self) -> bool:
@@ -59,18 +60,19 @@ def joined(sinks: list[Sink]) -> list[Sink]:
     if len(sinks) < LEAST:
         return sinks
     requests: list[Sink] = []
-    for fill, row in _rows(sinks):
-        if fill is None or len(row) < LEAST:
+    for form, script, row in _rows(sinks):
+        if form is None or script is None or len(row) < LEAST:
             requests += row
             continue
         for first in range(0, len(row), MOST):
             part = row[first : first + MOST]
-            requests.append(Joint(part, fill([sink.command.blanks for sink in part])))
+            packed = form.fill_all(script, [sink.command.blanks for sink in part])
+            requests.append(Joint(part, script, packed, part[0].started))
     return requests
 
 
-def _rows(sinks: list[Sink]) -> Iterator[tuple[_Fill | None, list[Sink]]]:
-    """The requests in rows that can be sent as one, and what packs each row; None: nothing does."""
+def _rows(sinks: list[Sink]) -> Iterator[tuple[Form | None, Script | None, list[Sink]]]:
+    """The requests in rows that can be sent as one, and how; None: they cannot."""
     rows = [(form, list(group)) for form, group in groupby(sinks, _form)]
     rows.append((None, []))
     handed: list[Sink] = []
@@ -79,15 +81,15 @@ def _rows(sinks: list[Sink]) -> Iterator[tuple[_Fill | None, list[Sink]]]:
         over = [row.pop(), behind.pop(0)] if row and behind and _hands_over(row[-1], behind[0]) else []
         # What stands before this hand-over, or one of another kind of lock, ends those before it.
         if taking is not None and (row or (over and following is not taking)):
-            yield taking.fill_hand_overs, handed
+            yield taking, taking.hand_over, handed
             handed, taking = [], None
         if row:
-            yield form and form.fill_each, row
+            yield form, form and form.each, row
         if over:
             handed += over
             taking = following
     if taking is not None:
-        yield taking.fill_hand_overs, handed
+        yield taking, taking.hand_over, handed
 
 
 def _hands_over(release: Sink, acquire: Sink) -> bool:

@@ -29,6 +29,13 @@ class Script:
         # Redis names scripts by SHA1 (EVALSHA); nothing here is secret.
         self.sha = sha1(self.source, usedforsecurity=False).hexdigest().encode()
 
+    def loading(self) -> bytes:
+        """Pack a call about no key, which does nothing: by that, a server that has forgotten the script learns it again.
+
+        For those about several calls. It needs no right but EVAL, where SCRIPT LOAD does.
+        """
+        return _pack((b"EVAL", self.source, 0, b"0", b""))
+
 
 class Form:
     """A call of a script about one key in which only some words vary, and the script that does the same for several keys.
@@ -72,18 +79,13 @@ class Form:
         """Pack one call, in which these words vary: by one formatting, a fifth of the time that words take."""
         return self._format % tuple([part for word in blanks for part in (len(word), word)])
 
-    def fill_each(self, calls: Sequence[tuple[bytes, ...]]) -> bytes:
-        """Pack several calls as one."""
-        return self._fill(self.each, [call[0] for call in calls], [word for call in calls for word in call[1:]])
-
-    def fill_hand_overs(self, calls: Sequence[tuple[bytes, ...]]) -> bytes:
-        """Pack several releases, each with the call behind it, as one; by turns."""
-        assert self.hand_over is not None
-        varying = [word for i in range(0, len(calls), 2) for word in (calls[i][1], *calls[i + 1][1:])]
-        return self._fill(self.hand_over, [call[0] for call in calls[::2]], varying)
-
-    def _fill(self, script: Script, keys: list[bytes], varying: list[bytes]) -> bytes:
+    def fill_all(self, script: Script, calls: Sequence[tuple[bytes, ...]]) -> bytes:
+        """Pack several calls as one of `each`; or, by turns, releases and the calls behind them as one of `hand_over`."""
+        if script is self.hand_over:
+            calls = [(taking[0], given[1], *taking[1:]) for given, taking in zip(calls[::2], calls[1::2], strict=True)]
         others = self._words[1 : self._keys]
+        keys = [call[0] for call in calls]
+        varying = [word for call in calls for word in call[1:]]
         return _pack((b"EVALSHA", script.sha, len(keys) + len(others), *keys, *others, *self._head, *varying))
 
     def words(self, blanks: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:

@@ -218,6 +218,32 @@ async def test_after_a_script_flush_each_is_asked_again_but_those_given_up(place
     assert await place.command("EXISTS", "b") == b"0"
 
 
+@every_kind
+async def test_after_a_script_flush_they_go_as_one_again(place: Place, kind: LockKind) -> None:
+    """Where a user may not load scripts, too."""
+    await place.trust()
+
+    async def all_kinds() -> int:
+        for commands in (
+            [acquire(b"one", b"a", 5, kind), acquire(b"one", b"b", 5, kind)],
+            [release(b"one", b"a"), release(b"one", b"b")],
+            [acquire(b"two", b"a", 6, kind)],
+            [release(b"two", b"a"), acquire(b"three", b"a", 7, kind)],
+        ):
+            assert await answers(place.together(commands)) == [1] * len(commands)
+        calls = await place.calls()
+        await place.command("DEL", FENCES.decode(), "a")
+        return calls
+
+    await place.command("SCRIPT", "FLUSH")
+    await place.command("ACL", "SETUSER", "default", "-script")
+    try:
+        assert await all_kinds() > 4
+        assert await all_kinds() == 4
+    finally:
+        await place.command("ACL", "SETUSER", "default", "+@all")
+
+
 async def test_releases_after_a_script_flush_are_executed_and_told(place: Place) -> None:
     """They come behind what was asked after them: whoever asked in between is told that the key is free."""
     assert await answers(place.together(acquire(b"one", name) for name in (b"a", b"b"))) == [1, 1]
