@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["Asker", "Waker"]
 
 TRACKED_POLL = 2.0
-"""Seconds between looks while the servers tell us about changes: only for messages that were lost."""
+"""Seconds to the first look while the servers tell us about changes, and half of those between later ones: only for messages
+that were lost. A holder's renewal is told like any change, and answered by a look of its own."""
 
 LEAD_POLL = 0.05
 """Seconds for which the refusal of a lead that was asked alone is believed: what holds its key may be dead, and only there."""
@@ -85,6 +86,7 @@ class Waker:
         "_gone",
         "_in_vain",
         "_look_again",
+        "_looked",
         "_note_at",
         "_outrun",
         "_splits",
@@ -101,7 +103,7 @@ class Waker:
         self._note_at = context.clock() + NOTE_AFTER
         self._asked_all = 0.0
         self._splits = self._failures = self._in_vain = self._turns = 0
-        self._look_again = self._outrun = self.woken = False
+        self._look_again = self._looked = self._outrun = self.woken = False
 
     def asked(self) -> None:
         """A new attempt begins."""
@@ -144,6 +146,10 @@ class Waker:
         self._failures = 0
         self._outrun = self._outrun or self.woken
         self._splits = self._splits + 1 if split else 0
+        now = self._context.clock()
+        if now >= self._note_at:
+            self._note_at = now + NOTE_EVERY
+            self._asker.still_waiting()
         self._wait(remaining, failed)
         if self._look_again:
             self._wake(told=False)
@@ -215,7 +221,7 @@ class Waker:
         if lead is not None:
             poll = LEAD_POLL
         elif sum(node.tracking for node in nodes) >= context.quorum:
-            poll = TRACKED_POLL
+            poll = 2 * TRACKED_POLL if self._looked else TRACKED_POLL
         else:
             poll = UNTRACKED_POLL
         poll *= 0.75 + context.draw() / 2
@@ -229,10 +235,7 @@ class Waker:
             self._context.counters.wakeups_expiry += 1
         else:
             self._context.counters.wakeups_fallback += 1
-        now = self._context.clock()
-        if not over and now >= self._note_at:
-            self._note_at = now + NOTE_EVERY
-            self._asker.still_waiting()
+            self._looked = True
         self._ask_again(lead_first=False)
         self._tell("expiry" if over else "look")
 
@@ -250,3 +253,4 @@ class Waker:
     def _ask_again(self, lead_first: bool) -> None:
         self._context.counters.looks += 1
         self._asker.attempt(lead_first=lead_first)
+        self._context.fleet.hurry()

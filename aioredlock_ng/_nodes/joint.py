@@ -59,6 +59,12 @@ def joined(sinks: list[Sink]) -> list[Sink]:
     """The same requests in the same order, as few as possible."""
     if len(sinks) < LEAST:
         return sinks
+    if len(sinks) == 2 and _hands_over(*sinks):
+        # All that there is to ask, where many want one lock.
+        given, taking = sinks[0].command, sinks[1].command
+        if taking.form is not None and taking.form.hand_over is not None:
+            packed = taking.form.fill_hand_over(given.blanks, taking.blanks)
+            return [Joint(sinks, taking.form.hand_over, packed, sinks[0].started)]
     requests: list[Sink] = []
     for form, script, row in _rows(sinks):
         if form is None or script is None or len(row) < LEAST:

@@ -55,8 +55,8 @@ AFTER_SUSPEND = 0.55
 PROMPT = 0.6
 """Seconds within which a free resource is taken by somebody who waits, besides some round trips."""
 
-SAFETY_NET = 2.5
-"""Seconds between looks of a waiter at the longest (`waker.TRACKED_POLL` with its jitter)."""
+SAFETY_NET = 5.0
+"""Seconds between looks of a waiter at the longest (twice `waker.TRACKED_POLL` with its jitter)."""
 
 
 @dataclass(slots=True)

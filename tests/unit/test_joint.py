@@ -61,3 +61,14 @@ def test_everything_is_asked_once_and_in_its_order(commands: list[Request]) -> N
         gives = first.command.form is not None and first.command.owed_until is not None
         takes = then.command.form is not None and then.command.owed_until is None
         assert not (gives and takes and first.command.blanks[0] == then.command.blanks[0])
+
+
+@given(st.binary(max_size=40), st.binary(max_size=40), st.binary(max_size=40), st.integers(0, 1))
+def test_one_hand_over_is_packed_as_several_are(key: bytes, given_up: bytes, token: bytes, kind: int) -> None:
+    release = KINDS[kind].releasing((key,), given_up, 1.0)
+    acquire = KINDS[kind].acquiring((key,), (b"7",), token, b"1000", 1)
+    form = acquire.form
+    assert form is not None
+    assert form.hand_over is not None
+    several = form.fill_all(form.hand_over, [release.blanks, acquire.blanks])
+    assert form.fill_hand_over(release.blanks, acquire.blanks) == several
