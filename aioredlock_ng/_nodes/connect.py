@@ -191,15 +191,14 @@ async def _cancellable(connecting: Awaitable[None]) -> None:
     task = asyncio.current_task()
     assert task is not None
     before = task.cancelling()
-    failed: Exception | None = None
     try:
         await connecting
-    except Exception as error:
-        failed = error
+    except Exception:
+        if task.cancelling() > before:
+            raise asyncio.CancelledError from None
+        raise
     if task.cancelling() > before:
         raise asyncio.CancelledError
-    if failed is not None:
-        raise failed
 
 
 def _split(url: str) -> SplitResult:

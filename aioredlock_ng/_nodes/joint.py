@@ -67,11 +67,14 @@ def joined(sinks: list[Sink]) -> list[Sink]:
             return [Joint(sinks, taking.form.hand_over, packed, sinks[0].started)]
     requests: list[Sink] = []
     for form, script, row in _rows(sinks):
-        if form is None or script is None or len(row) < LEAST:
+        if form is None or script is None:
             requests += row
             continue
         for first in range(0, len(row), MOST):
             part = row[first : first + MOST]
+            if len(part) < LEAST:
+                requests += part
+                continue
             packed = form.fill_all(script, [sink.command.blanks for sink in part])
             requests.append(Joint(part, script, packed, part[0].started))
     return requests

@@ -5,12 +5,13 @@
 -- ARGV[i]  from 3 on, per hand-over: token that is released; then, as in acquire_each.lua: token, ttl in milliseconds, and where
 --          they are guarded also: proposed fence ('' no fencing), slot
 -- Returns  twice the number of hand-overs when each key was released and is granted as asked; else an array of what the two
---          scripts return, by turns. It ends before the first call that is out of the ordinary, the release of a key that is
---          not held any more among them: that call and those behind it are to be asked one by one.
--- GETEX and not GET: see release.lua. SET takes no more memory than the server had: a full one hands over too.
+--          scripts return, by turns. It ends before the first call that meets an error, or at once where the node is not
+--          vouched for: that call and those behind it are to be asked one by one.
+-- GETEX and not GET, and GET for what is refused: see release.lua and acquire_guarded.lua. Unlike those it takes keys on a full
+-- server: in the place of what it frees, or of what was there.
 local own, vouch = tonumber(ARGV[1]), ARGV[2]
 local n, words = #KEYS - own, own > 0 and 5 or 3
-local answers, granted = {}, 0
+local answers, handed = {}, 0
 
 local marker = vouch ~= '' and redis.pcall('GETEX', KEYS[n + 1])
 if vouch ~= '' and marker ~= vouch then
@@ -22,20 +23,37 @@ end
 
 for i = 1, n do
   local at = 3 + (i - 1) * words
-  if redis.pcall('GETEX', KEYS[i]) ~= ARGV[at] then return answers end
-  if not redis.pcall('SET', KEYS[i], ARGV[at + 1], 'PX', ARGV[at + 2]).ok then return answers end
-  answers[2 * i - 1] = 1
-  local stored = 1
-  if own > 0 and ARGV[at + 3] ~= '' then stored = redis.pcall('ZADD', KEYS[n + 2], 'GT', 'CH', ARGV[at + 3], ARGV[at + 4]) end
-  if stored == 1 then
-    granted, answers[2 * i] = granted + 1, 1
-  elseif stored == 0 then
-    answers[2 * i] = {1, tonumber(redis.call('ZADD', KEYS[n + 2], 'INCR', 0, ARGV[at + 4]))}
+  local key, holder = KEYS[i], redis.pcall('GETEX', KEYS[i])
+  if type(holder) == 'table' then return answers end
+  local ours, taken = holder == ARGV[at], nil
+  if ours then
+    taken = redis.pcall('SET', key, ARGV[at + 1], 'PX', ARGV[at + 2])
+    if not taken.ok then return answers end
   else
-    redis.call('DEL', KEYS[i])
+    taken = redis.pcall('SET', key, ARGV[at + 1], 'NX', 'PX', ARGV[at + 2])
+  end
+  answers[2 * i - 1] = ours and 1 or 0
+
+  if not taken then
+    local theirs, left = redis.pcall('GET', key), redis.pcall('PTTL', key)
+    if type(theirs) == 'table' or type(left) == 'table' then return answers end
+    answers[2 * i] = {0, left}
+  elseif not taken.ok then
     return answers
+  else
+    local stored = 1
+    if own > 0 and ARGV[at + 3] ~= '' then stored = redis.pcall('ZADD', KEYS[n + 2], 'GT', 'CH', ARGV[at + 3], ARGV[at + 4]) end
+    if stored == 1 then
+      answers[2 * i] = 1
+      if ours then handed = handed + 1 end
+    elseif stored == 0 then
+      answers[2 * i] = {1, tonumber(redis.call('ZADD', KEYS[n + 2], 'INCR', 0, ARGV[at + 4]))}
+    else
+      redis.call('DEL', key)
+      return answers
+    end
   end
 end
 
-if granted == n then return 2 * n end
+if handed == n then return 2 * n end
 return answers

@@ -171,12 +171,9 @@ class Server:
             self.late.update(args[0] for _, _, args in calls if args)
             return b"-NOSCRIPT No matching script. Please use EVAL.\r\n"
         self._scripts.add(script.sha)
-        replies = []
-        for name, keys, args in calls:
-            reply = self._call(end, Command(_BY_NAME[name], tuple(keys), tuple(args)))
-            if script.name == "hand_over_each" and name == "release" and reply == 0:
-                break
-            replies.append(reply)
+        if script.name == "hand_over_each" and words[4 + count] and not self.trusted:
+            return encode([])
+        replies = [self._call(end, Command(_BY_NAME[name], tuple(keys), tuple(args))) for name, keys, args in calls]
         if not script.name.endswith("_each"):
             return encode(replies[0])
         return encode(len(calls) if replies == [1] * len(calls) else replies)
@@ -198,7 +195,7 @@ class Server:
 def _one_by_one(script: str, keys: list[bytes], args: list[bytes]) -> list[tuple[str, list[bytes], list[bytes]]]:
     """The calls that one call of several is made of, as `*_each.lua` say; any other is one."""
     if script == "release_each":
-        return [("release", [key], [token]) for key, token in zip(keys, args, strict=True)]
+        return [("release", [key], [token]) for key, token in zip(keys, args, strict=False)]
     handing = script == "hand_over_each"
     if not handing and script != "acquire_each":
         return [(script, keys, args)]

@@ -72,3 +72,12 @@ def test_one_hand_over_is_packed_as_several_are(key: bytes, given_up: bytes, tok
     assert form.hand_over is not None
     several = form.fill_all(form.hand_over, [release.blanks, acquire.blanks])
     assert form.fill_hand_over(release.blanks, acquire.blanks) == several
+
+
+def test_what_is_left_over_goes_alone() -> None:
+    acquires = [Asker(command(0, b"%d" % index, 0)) for index in range(MOST + 1)]
+    requests = joined(list(acquires))
+    assert [isinstance(request, Joint) for request in requests] == [True, False]
+    handed = [Asker(command(what, b"%d" % index, 0)) for index in range(MOST // 2 + 1) for what in (2, 0)]
+    requests = joined(list(handed))
+    assert [len(request.sinks) for request in requests if isinstance(request, Joint)] == [MOST, 2]
