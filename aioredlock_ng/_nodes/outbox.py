@@ -1,4 +1,4 @@
-"""What leaves in one loop tick leaves in one write per connection, and what goes to all nodes is packed once."""
+"""What leaves in one loop tick leaves in one write per connection (the first hand-over in its own), packed once for all nodes."""
 
 from __future__ import annotations
 
