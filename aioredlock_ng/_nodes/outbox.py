@@ -1,4 +1,4 @@
-"""What leaves in one loop tick leaves in one write per connection (the first hand-over in its own), packed once for all nodes."""
+"""What leaves in one tick leaves in one write per connection (the first hand-over in its own), packed once for all nodes."""
 
 from __future__ import annotations
 
