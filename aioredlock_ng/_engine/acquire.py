@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.tally import tally
 from aioredlock_ng._core.validity import deadline_of
-from aioredlock_ng._core.votes import GRANTED, counter_of, held_for, is_granted, is_held
+from aioredlock_ng._core.votes import GRANTED, Unsent, counter_of, held_for, is_granted, is_held
 from aioredlock_ng._engine.holding import Holding
 from aioredlock_ng._engine.refusal import not_acquired
 from aioredlock_ng._engine.round import Round
@@ -21,6 +21,7 @@ from aioredlock_ng.errors import AcquireTimeout, LockHeld, QuorumUnreachable
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.cleanup import Releases
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.extender import Extender
@@ -342,7 +343,7 @@ class Acquisition:
 
     def _error(self, kind: type[LockNotAcquired], why: str) -> LockNotAcquired:
         attempt = self.round
-        if attempt is not None and attempt.open and self._before is not None and not any(attempt.replies):
+        if attempt is not None and attempt.open and self._before is not None and not any(map(_is_news, attempt.replies)):
             # Just asked again: what the nodes said the last time tells more.
             attempt = self._before
         return not_acquired(kind, why, self._spec.resource, self._context, attempt, self.waited)
@@ -357,3 +358,8 @@ class Acquisition:
         if self._limit is not None:
             self._limit.cancel()
             self._limit = None
+
+
+def _is_news(reply: Reply) -> bool:
+    """True for an answer; that a node is down is said at once, each time."""
+    return reply is not None and type(reply) is not Unsent

@@ -277,3 +277,14 @@ async def test_after_a_total_outage_nodes_are_trusted_again(rig: Rig) -> None:
     rig.start(0, 1, 2)
     async with asyncio.timeout(GUARD + 5), process.lock("a"):
         assert states(process.redlock) == ["up"] * 3
+
+
+async def test_who_gives_up_just_when_it_asks_again_is_told_what_the_nodes_said_before(rig: Rig) -> None:
+    """One that is down says so at once, each time: that alone is no news."""
+    process = await rig.process(max_ttl=600.0, ttl=3.0)
+    rig.disconnect(2)
+    rig.servers[1].restart()
+    await asyncio.sleep(1)
+    for milliseconds in range(100, 400):
+        with pytest.raises(QuorumUnreachable, match="quarantined"):
+            await process.lock("a", blocking_timeout=milliseconds / 1000).acquire()
