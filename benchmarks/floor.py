@@ -2,7 +2,7 @@
 
 It sends the library's own scripts, one per lock, over one connection per node, reads with hiredis, and answers at
 quorum. It has no leases, no timeouts, no validity, no clean-up, no reconnecting, and does not look at an error twice.
-What it does have is every known trick for speed but one (the library asks for several locks in one command): commands
+What it does have is every known trick for speed but one (the library asks several things in one command): commands
 are packed once and the same bytes go to all nodes, what is asked for in one loop tick leaves in one write, a reply costs
 no task, future or timer, tokens come from a buffer.
 """

@@ -95,11 +95,7 @@ class BusyServer(Server):
         reply = super().execute(end, words)
         script = _NAMES.get(words[1], "") if words[0] == b"EVALSHA" else ""
         scripts, own = _EACH.get(script, ((script,), 0))
-        calls = 1
-        if script in _EACH:
-            calls = int(words[2]) - own
-        elif script in ("extend", "watch"):
-            calls = int(words[2])
+        calls = int(words[2]) - own if script in _EACH or script in ("extend", "watch") else 1
         self._work(sum(self._costs.get(script, 0.0) for script in scripts) * calls)
         return reply
 

@@ -55,6 +55,16 @@ class Place:
             sinks.append(sink)
         return sinks
 
+    async def cut(self, commands: Iterable[Command], *, given_up: Iterable[int]) -> list[Sink]:
+        """Ask in one tick, and lose the connection while the server has not answered."""
+        self.server.pause()
+        sinks = self.together(commands, given_up=given_up)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert self.node._channel is not None
+        self.node._channel.close("cut")
+        return sinks
+
     async def calls(self) -> int:
         """Scripts called since the last time this was asked."""
         told = await self.command("INFO", "commandstats")
@@ -251,12 +261,7 @@ async def test_a_release_that_may_not_be_executed_is_owed_alone(place: Place) ->
 
 async def test_releases_under_way_when_the_connection_is_lost_are_owed_one_by_one(place: Place) -> None:
     assert await answers(place.together(acquire(b"one", name) for name in (b"a", b"b"))) == [1, 1]
-    place.server.pause()
-    sinks = place.together([release(b"one", name) for name in (b"a", b"b")], given_up=[0, 1])
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert place.node._channel is not None
-    place.node._channel.close("cut")
+    sinks = await place.cut((release(b"one", name) for name in (b"a", b"b")), given_up=[0, 1])
     assert place.node.state().owed == 2
     place.server.resume()
     assert all(isinstance(reply, Exception) for reply in await answers(sinks))
@@ -365,12 +370,7 @@ async def test_a_hand_over_that_was_not_executed_sets_nothing_for_who_gave_up(pl
 
 async def test_a_hand_over_under_way_when_the_connection_is_lost_leaves_the_release_owed(place: Place) -> None:
     assert await answers(place.together([acquire(b"one", b"a")])) == [1]
-    place.server.pause()
-    sinks = place.together([release(b"one", b"a"), acquire(b"two", b"a")], given_up=[0])
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert place.node._channel is not None
-    place.node._channel.close("cut")
+    sinks = await place.cut([release(b"one", b"a"), acquire(b"two", b"a")], given_up=[0])
     assert place.node.state().owed == 1
     place.server.resume()
     assert all(isinstance(reply, Exception) for reply in await answers(sinks))
