@@ -124,17 +124,21 @@ class Acquisition:
         if any(holding.task is task and holding.remaining(now) > 0.0 for holding in holders):
             raise self._error(LockHeld, "this very task holds it in an enclosing `async with` and would wait for ever")
 
-    def attempt(self, *, lead_first: bool) -> None:
-        """Ask the nodes: all at once, or, where rivals would split the votes, one before the others."""
+    def attempt(self, *, lead_first: bool, first: Sequence[int] = ()) -> None:
+        """Ask the nodes: all at once, or, where rivals would split the votes or a refusal is likely, some before the others."""
         if self.future.cancelled():
             # Its caller was cancelled in this tick and is about to give up.
             return
         now = self._context.clock()
-        self.lead = lead = self._context.fleet.lead(self.keys[0]) if lead_first else None
-        if lead is None:
-            self._ask(now)
+        fleet = self._context.fleet
+        lead = fleet.lead(self.keys[0]) if lead_first else None
+        if lead is not None:
+            first = (lead,)
+        if 0 < len(first) < len(fleet.nodes):
+            self.lead = lead
+            self._begin(now, self._first_asked).ask_first(first)
         else:
-            self._begin(now, self._led).ask_lead(lead)
+            self._ask(now)
 
     @property
     def resource(self) -> str:
@@ -195,16 +199,15 @@ class Acquisition:
         attempt.token = token
         return attempt
 
-    def _led(self, attempt: Round) -> None:
-        """The lead has answered, or has not in time."""
-        assert self.lead is not None
-        reply = attempt.replies[self.lead]
+    def _first_asked(self, attempt: Round) -> None:
+        """The first have all said no, or one has not, or not in time."""
         if self.future.cancelled():
             self._decided(attempt)
             return
-        if is_held(reply):
+        asked = attempt.asked_replies()
+        if all(map(is_held, asked)):
             self._context.counters.refused += 1
-            self._wait([held_for(reply)])
+            self._wait([held_for(reply) for reply in asked])
         else:
             self.lead = None
             attempt.widen(self._decided)

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._engine.round import LEAD_SHARE
+from aioredlock_ng._engine.round import FIRST_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["force_release"]
 
-_LONGEST_ATTEMPT = 2 + LEAD_SHARE
+_LONGEST_ATTEMPT = 2 + FIRST_SHARE
 """Node timeouts: one node's share of it, then all nodes, then once more for the fence."""
 
 

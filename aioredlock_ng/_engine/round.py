@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._scripts import Command
 
-__all__ = ["LEAD_SHARE", "TIMEOUT_WIDTH", "Round"]
+__all__ = ["FIRST_SHARE", "TIMEOUT_WIDTH", "Round"]
 
 TIMEOUT_WIDTH = 0.005
 """Seconds by which a round's timeout may be late: one timer then serves all rounds of a slot."""
 
 
-LEAD_SHARE = 0.25
-"""Share of the node timeout that a lead node may take before the others are asked without its answer."""
+FIRST_SHARE = 0.25
+"""Share of the node timeout that the nodes asked first may take before the others are asked without their answer."""
 
 _STILL_ASKING = 1 << 30
 """Stands for the number of nodes while they are asked: were the round lost to those that are down (they answer at
 once), its release would be queued on the others before the acquire."""
 
-_NOT_ASKED = Unsent("not asked: another node was asked first")
+_NOT_ASKED = Unsent("not asked: others were asked first")
 
 
 class Round:
@@ -122,21 +122,26 @@ class Round:
         if not indexes:
             self._decide()
 
-    def ask_lead(self, lead: int) -> None:
-        """Ask one node, and decide by its answer alone; the others count as not asked until `widen`."""
+    def ask_first(self, first: Sequence[int]) -> None:
+        """Ask these nodes, and decide once one grants it or all have said no; the others count as not asked until `widen`."""
         self._wanted, self._quorum = self._quorum, 1
         self.replies = [_NOT_ASKED] * len(self.replies)
-        self.replies[lead] = None
-        at = self.started + self._context.options.node_timeout * LEAD_SHARE
+        for index in first:
+            self.replies[index] = None
+        at = self.started + self._context.options.node_timeout * FIRST_SHARE
         self._slot = self._context.timeouts.add(self, at)
-        self._asked = 1
-        self._context.fleet.nodes[lead].ask(self, lead)
+        self._asked = len(first)
+        self._context.fleet.ask_some(self, first)
+
+    def asked_replies(self) -> list[Reply]:
+        """What those said that were asked; None where nothing yet."""
+        return [reply for reply in self.replies if reply is not _NOT_ASKED]
 
     def widen(self, on_decided: Callable[[Round], None]) -> None:
-        """After the lead: ask all others the same, still one attempt. A lead that is silent may answer later."""
+        """After the first: ask all others the same, still one attempt. Who was silent may answer later."""
         self._quorum, self._asked, self.open = self._wanted, _STILL_ASKING, True
         self._on_decided = on_decided
-        at = self.started + self._context.options.node_timeout * LEAD_SHARE + self._context.patience
+        at = self.started + self._context.options.node_timeout * FIRST_SHARE + self._context.patience
         self._slot = self._context.timeouts.add(self, at)
         others = [index for index, reply in enumerate(self.replies) if reply is _NOT_ASKED]
         for index in others:

@@ -46,11 +46,13 @@ class Asker(Protocol):
 
     Attributes:
         round: Its latest attempt.
-        lead: The node that it asked alone; None: all were asked.
+        lead: The node that it asked alone; None: a quorum or more were asked.
+        keys: What it wants.
     """
 
     round: Round | None
     lead: int | None
+    keys: tuple[bytes, ...]
 
     @property
     def resource(self) -> str:
@@ -60,8 +62,8 @@ class Asker(Protocol):
     def crowded(self) -> bool:
         """True while other processes are likely to ask in the same instant."""
 
-    def attempt(self, *, lead_first: bool) -> None:
-        """Ask again."""
+    def attempt(self, *, lead_first: bool, first: Sequence[int] = ()) -> None:
+        """Ask again: the lead first, or those at `first`, or all at once."""
 
     def still_waiting(self) -> None:
         """It has waited for so long that people may want to know."""
@@ -75,7 +77,7 @@ class Waker:
         asker: Who is to ask again.
 
     Attributes:
-        woken: True once it asked because something had been freed.
+        woken: True when it last asked because something had been freed.
     """
 
     __slots__ = (
@@ -88,7 +90,6 @@ class Waker:
         "_look_again",
         "_looked",
         "_note_at",
-        "_outrun",
         "_splits",
         "_timer",
         "_turns",
@@ -103,7 +104,7 @@ class Waker:
         self._note_at = context.clock() + NOTE_AFTER
         self._asked_all = 0.0
         self._splits = self._failures = self._in_vain = self._turns = 0
-        self._look_again = self._looked = self._outrun = self.woken = False
+        self._look_again = self._looked = self.woken = False
 
     def asked(self) -> None:
         """A new attempt begins."""
@@ -144,7 +145,6 @@ class Waker:
             split: Whether this attempt had grants too. Where the lead alone refused it, somebody is ahead.
         """
         self._failures = 0
-        self._outrun = self._outrun or self.woken
         self._splits = self._splits + 1 if split else 0
         now = self._context.clock()
         if now >= self._note_at:
@@ -152,7 +152,7 @@ class Waker:
             self._asker.still_waiting()
         self._wait(remaining, failed)
         if self._look_again:
-            self._wake(told=False)
+            self._wake((), told=False)
         elif self._asker.round is not None:
             # An answer that comes after the decision may be the one that makes a free quorum.
             self._asker.round.on_late = self._look
@@ -168,12 +168,18 @@ class Waker:
         asker, gone = self._asker, self._gone
         if self._timer is None or asker.round is None or not gone:
             return
-        free = gone | {index for index, reply in enumerate(asker.round.replies) if is_granted(reply)}
+        free = self._free()
         if asker.lead in gone or len(free) >= self._context.quorum:
             self._gone = None
-            self._wake(told=told)
+            self._wake(free, told=told)
 
-    def _wake(self, *, told: bool) -> None:
+    def _free(self) -> list[int]:
+        """The nodes that have told of a change, and those whose grant was taken back: they have nothing more to tell."""
+        gone, attempt = self._gone or (), self._asker.round
+        replies = () if attempt is None else attempt.replies
+        return [index for index, reply in enumerate(replies) if index in gone or is_granted(reply)]
+
+    def _wake(self, free: Sequence[int], *, told: bool) -> None:
         """The resource may be free, as the servers told or this process knows: ask now, or soon where others were faster."""
         context, attempt = self._context, self._asker.round
         if attempt is None:
@@ -187,9 +193,15 @@ class Waker:
         if self._in_vain or self._splits:
             delay = max(wake_delay(self._in_vain, context.draw()), split_delay(self._splits, context.draw()))
         # Alone, one round trip is enough.
-        rivals = self._outrun or delay > 0.0 or self._asker.crowded
+        rivals = delay > 0.0 or self._asker.crowded
         self.woken = True
-        self._ask_in(delay, lead_first=self._one_first(rivals))
+        if self._one_first(rivals):
+            self._ask_in(delay, lead_first=True)
+        elif delay > 0.0 or len(free) < context.quorum:
+            self._ask_in(delay, lead_first=False)
+        else:
+            # A holder that renews is told like one that releases: where a quorum says no, the others need not be asked.
+            self._ask_again(lead_first=False, first=free)
         # Last: who is told may free what is waited for, and so wake this again.
         self._tell("told" if told else "local")
 
@@ -208,9 +220,9 @@ class Waker:
         return wanted
 
     def _wait(self, remaining: Sequence[float | None], failed: int) -> None:
-        """Until a wake-up, but not for ever: expiry and a slow look at all nodes are the safety net.
+        """Until a wake-up, but not for ever: expiry and a slow look are the safety net.
 
-        That look asks all nodes, for a key that stays on the lead alone must not stop a majority.
+        Where the lead alone was asked it is soon, and at all nodes: a key that stays on the lead must not stop a majority.
         """
         context, lead = self._context, self._asker.lead
         nodes = context.fleet.nodes
@@ -231,13 +243,24 @@ class Waker:
 
     def _unwoken(self, over: bool) -> None:
         """Nobody said anything, but the holder's time is over, or it is time for a slow look."""
+        self.woken = False
         if over:
             self._context.counters.wakeups_expiry += 1
         else:
             self._context.counters.wakeups_fallback += 1
             self._looked = True
-        self._ask_again(lead_first=False)
+        self._ask_again(lead_first=False, first=() if over or self._asker.lead is not None else self._enough())
         self._tell("expiry" if over else "look")
+
+    def _enough(self) -> list[int]:
+        """A quorum of nodes, those with nothing more to tell among them: of a resource that is free, one will grant it."""
+        context, some = self._context, dict.fromkeys(self._free())
+        lead = context.fleet.lead(self._asker.keys[0]) or 0
+        n = len(context.fleet.nodes)
+        for index in (*range(lead, n), *range(lead)):
+            if len(some) < context.quorum and context.fleet.nodes[index].ready:
+                some[index] = None
+        return sorted(some)
 
     def _tell(self, cause: Literal["told", "local", "expiry", "look"]) -> None:
         if (tell := self._context.tell) is not None:
@@ -250,7 +273,7 @@ class Waker:
         else:
             self._ask_again(lead_first)
 
-    def _ask_again(self, lead_first: bool) -> None:
+    def _ask_again(self, lead_first: bool, first: Sequence[int] = ()) -> None:
         self._context.counters.looks += 1
-        self._asker.attempt(lead_first=lead_first)
+        self._asker.attempt(lead_first=lead_first, first=first)
         self._context.fleet.hurry()

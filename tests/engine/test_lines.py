@@ -14,11 +14,14 @@ from aioredlock_ng._engine.acquire import Acquisition
 from aioredlock_ng._engine.holding import Holding
 from aioredlock_ng._engine.round import Round
 from aioredlock_ng._engine.waiting import ROOM
-from tests.support.rig import WAY, Rig
+from aioredlock_ng._scripts import Command
+from aioredlock_ng._scripts.kinds import NOTE
+from tests.support.rig import NODE_TIMEOUT, WAY, Rig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aioredlock_ng._nodes.port import Sink
     from tests.support.rig import Process
 
 pytestmark = pytest.mark.virtual_time
@@ -96,7 +99,7 @@ async def outrun(rig: Rig, process: Process) -> asyncio.Future[Lease]:
         await asyncio.sleep(1)
         rig.vacate(b"a")
         rig.occupy(b"a", ttl=60, value=b"somebody faster")
-    await asyncio.sleep(5)
+    await asyncio.sleep(0.5)
     return waiting
 
 
@@ -139,6 +142,86 @@ async def test_who_was_outrun_is_not_kept_out_by_a_dead_key_on_the_lead_while_th
         await asyncio.sleep(0.074)
     assert waiting.done()
     await waiting.result().release()
+
+
+async def long_waiter(rig: Rig, process: Process) -> asyncio.Future[Lease]:
+    """One that is refused everywhere, has told people that it waits, and whose first look is done."""
+    rig.occupy(b"a", ttl=600)
+    waiting = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(3)
+    return waiting
+
+
+def questions(process: Process) -> list[Command]:
+    """What the process asks from now on, node by node."""
+    asked: list[Command] = []
+    for node in process.nodes:
+
+        def ask(sink: Sink, index: int, ask: Callable[[Sink, int], None] = node.ask) -> None:
+            assert isinstance(sink.command, Command)
+            asked.append(sink.command)
+            ask(sink, index)
+
+        node.ask = ask  # type: ignore[method-assign]
+    return asked
+
+
+@pytest.mark.parametrize("rig", [5], indirect=True)
+async def test_a_holder_that_renews_costs_a_waiter_one_question_to_each_of_a_quorum(rig: Rig) -> None:
+    holder, waiter = await rig.process(), await rig.process()
+    lease = await holder.lock("a", ttl=9.0).acquire()
+    waiting = asyncio.ensure_future(waiter.lock("a").acquire())
+    await asyncio.sleep(4)
+    asked, before = questions(waiter), waiter.redlock.stats().wakeups
+    await asyncio.sleep(60)
+    wakeups = waiter.redlock.stats().wakeups - before
+    assert 19 <= wakeups <= 24
+    notes = [command for command in asked if command.script is NOTE]
+    assert len(asked) - len(notes) == 3 * wakeups
+    assert len(notes) <= 12
+    await lease.release()
+    await (await waiting).release()
+
+
+@pytest.mark.parametrize("rig", [5], indirect=True)
+@pytest.mark.parametrize("hung", range(5))
+async def test_who_has_asked_a_quorum_alone_is_told_of_a_release_by_what_is_left_of_it(rig: Rig, hung: int) -> None:
+    holder, waiter = await rig.process(), await rig.process()
+    lease = await holder.lock("a", ttl=9.0).acquire()
+    waiting = asyncio.ensure_future(waiter.lock("a").acquire())
+    await asyncio.sleep(8)
+    assert waiter.redlock.stats().wakeups == 2, "two renewals"
+    rig.hang(hung)
+    before = now()
+    await lease.release()
+    lease = await waiting
+    # Asked first may be the one that hangs: the others are asked a quarter of the node timeout later.
+    assert now() - before < NODE_TIMEOUT / 4 + 10 * WAY
+    rig.resume()
+    await lease.release()
+
+
+@pytest.mark.parametrize("rig", [5], indirect=True)
+async def test_a_slow_look_asks_a_quorum_and_forgets_nobody_with_nothing_more_to_tell(rig: Rig) -> None:
+    process = await rig.process()
+    waiting = await long_waiter(rig, process)
+    asked = questions(process)
+    await asyncio.sleep(40)
+    looks = len([command for command in asked if command.script is not NOTE])
+    assert 3 * 8 <= looks <= 3 * 13, "some four seconds apart"
+    lead = process.redlock.engine().context.fleet.lead(b"a")
+    assert lead is not None
+    _, second, third, *others = ((lead + i) % 5 for i in range(5))
+    rig.vacate(b"a", on=others)
+    await asyncio.sleep(20)
+    assert not waiting.done()
+    rig.hang(third)
+    before = now()
+    rig.vacate(b"a", on=[second])
+    lease = await waiting
+    assert now() - before < 0.2, "not by the next look"
+    rig.resume()
+    await lease.release()
 
 
 async def test_a_process_that_splits_votes_with_itself_goes_on_at_once(rig: Rig) -> None:

@@ -82,10 +82,10 @@ def _lead_is_proof(self: Acquisition, attempt: Any) -> None:
         self.lead = None
         self._decided(attempt)
     else:
-        _led(self, attempt)
+        _first_asked(self, attempt)
 
 
-_led = Acquisition._led
+_first_asked = Acquisition._first_asked
 
 
 def _store_maximum(self: MemoryServer, fence: int, slots: Any, granted: int) -> int:
@@ -160,7 +160,7 @@ def _mutants() -> Iterator[Mutant]:
     yield one("release", "a release deletes whoever's key", (MemoryServer, "_release", _delete_anybodys))
     yield one("repair", "a renewal sets a missing key again, and counts it", (MemoryServer, "_extend", _set_again))
     yield one("deadline", "a renewal's deadline counts from its reply", (LeaseState, "renewed", _renewed_from_reply))
-    yield one("wakeup", "after a wake-up the lead node's grant is proof enough", (Acquisition, "_led", _lead_is_proof))
+    yield one("wakeup", "after a wake-up the lead node's grant is proof enough", (Acquisition, "_first_asked", _lead_is_proof))
     yield one("fence", "fences are acknowledged by maximum", (MemoryServer, "_store", _store_maximum))
     yield one("extender", "a release stops the renewals of its resource", (lease_module.Lease, "release", _release_by_resource))
     yield one("late-grant", "a grant that comes after the refusal is ignored", (cleanup, "may_have_set", is_granted))

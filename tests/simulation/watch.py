@@ -411,7 +411,7 @@ class Watch:
                     or sum(key in keys for key in self._stuck) > self._plan.nodes - self._quorum
                 ):
                     excused.add(keys)
-        # A key that stays on the lead node alone is met by the slow look at all nodes.
+        # A key that stays on the lead node alone is met by the slow look.
         slow = {keys for keys in waited_for if not self._split.isdisjoint(keys) or any(key in keys for key in self._stuck)}
         words = self._stall.judge(now, self._bound, list(waited_for), excused | slow)
         words = words or self._net.judge(now, SAFETY_NET + 12 * self._round_trip, list(waited_for), excused)
