@@ -49,9 +49,12 @@ class Joint:
         return any(sink.stands() for sink in self.sinks)
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """See `Sink.deliver`. All of it: a number is that of the calls, each of which did what it was to do."""
+        """See `Sink.deliver`. All of it: a number is that of the calls, each of which did what it was to do.
+
+        The last first: of a hand-over, who takes runs before who gives.
+        """
         each = 1 if type(reply) is int else reply
-        for sink in self.sinks:
+        for sink in reversed(self.sinks):
             sink.deliver(index, each)
 
 

@@ -16,16 +16,18 @@ KINDS = [MUTEX, guarded_mutex(fencing=True, vouch=b"a:1")]
 
 
 class Asker:
-    def __init__(self, command: Request) -> None:
+    def __init__(self, command: Request, heard_by: list[Asker] | None = None) -> None:
         self.command = command
         self.started = 0.0
         self.heard: list[object] = []
+        self._heard_by = [] if heard_by is None else heard_by
 
     def stands(self) -> bool:
         return True
 
     def deliver(self, index: int, reply: object) -> None:
         self.heard.append(reply)
+        self._heard_by.append(self)
 
 
 def command(what: int, key: bytes, kind: int) -> Request:
@@ -72,6 +74,14 @@ def test_one_hand_over_is_packed_as_several_are(key: bytes, given_up: bytes, tok
     assert form.hand_over is not None
     several = form.fill_all(form.hand_over, [release.blanks, acquire.blanks])
     assert form.fill_hand_over(release.blanks, acquire.blanks) == several
+
+
+def test_who_takes_is_told_before_who_has_given() -> None:
+    order: list[Asker] = []
+    giving, taking = Asker(command(2, b"a", 0), order), Asker(command(0, b"a", 0), order)
+    (request,) = joined([giving, taking])
+    request.deliver(0, 2)
+    assert order == [taking, giving]
 
 
 def test_what_is_left_over_goes_alone() -> None:
