@@ -88,7 +88,7 @@ class Floor:
     """Five connections and what is waiting to be written to all of them."""
 
     def __init__(self, wires: Sequence[_Wire]) -> None:
-        self._wires = wires
+        self.wires = wires
         self._writes = [wire.transport.write for wire in wires if wire.transport is not None]
         self._pendings = [wire.pending for wire in wires]
         self._run_ids: list[bytes] = []
@@ -155,9 +155,18 @@ class Floor:
         words.extend(token for _, token in grants)
         self._send(_pack(tuple(words)), answered)
 
+    async def listen(self, wire: _Wire, protocol: asyncio.BufferedProtocol) -> None:
+        """Have the server tell of changes, and `protocol` read what it sends."""
+        assert wire.transport is not None
+        done: asyncio.Future[object] = self._loop.create_future()
+        wire.pending += [id, done.set_result]
+        wire.transport.set_protocol(protocol)
+        wire.transport.write(_pack(("HELLO", "3")) + _pack(("CLIENT", "TRACKING", "ON", "NOLOOP")))
+        await done
+
     def close(self) -> None:
         """Close the connections."""
-        for wire in self._wires:
+        for wire in self.wires:
             if wire.transport is not None:
                 wire.transport.close()
 
