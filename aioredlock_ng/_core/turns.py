@@ -11,8 +11,9 @@ from aioredlock_ng._core.backoff import WAKE_CAP
 
 __all__ = ["FIRST_BOUND", "LAST_BOUND", "STAND_BACK", "Turns"]
 
-FIRST_BOUND = 0.016
-"""Seconds of a run while others compete: some eighty hand-overs over loopback, so that a pause costs a tenth at most."""
+FIRST_BOUND = 0.032
+"""Seconds of a run while others compete: a hundred hand-overs over loopback or more, so that a pause and the way to another
+process cost a tenth at most."""
 
 LAST_BOUND = 0.25
 """Seconds of a run while nobody else seems to: what a newcomer waits at most, besides one hold, for its first turn."""

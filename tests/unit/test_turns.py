@@ -31,11 +31,11 @@ def run(turns: Turns, begin: float, holds: int, *, hold: float, trip: float) -> 
     ("hold", "trip", "holds", "pause"),
     [
         (0.0, 0.0003, 2, 0.0),
-        (0.0, 0.0003, 55, STAND_BACK),
-        (0.005, 0.0003, 4, STAND_BACK),
+        (0.0, 0.0003, 108, STAND_BACK),
+        (0.005, 0.0003, 7, STAND_BACK),
         (0.2, 0.0003, 1, 0.002),
         (3.0, 0.0003, 1, LONGEST_REST),
-        (0.0, 0.010, 3, 0.011),
+        (0.0, 0.010, 5, 0.011),
         (3.0, 0.080, 1, 0.081),
         (3.0, 2.0, 1, LONGEST_PAUSE),
     ],
@@ -68,12 +68,13 @@ def test_a_gap_in_which_others_can_ask_ends_a_run_and_a_long_round_trip_does_not
     trip: float, gap: float, stands_back: bool
 ) -> None:
     turns = Turns()
+    hold = FIRST_BOUND * 0.6
     now = 100.0 + trip
     turns.granted(now, 100.0)
-    assert turns.freed(now + 0.01) == 0.0
-    asked = now + 0.01 + gap
+    assert turns.freed(now + hold) == 0.0
+    asked = now + hold + gap
     turns.granted(asked + trip, asked)
-    assert (turns.freed(asked + trip + 0.01) > 0.0) is stands_back
+    assert (turns.freed(asked + trip + hold) > 0.0) is stands_back
 
 
 def test_the_bound_doubles_while_nobody_else_takes_it_and_is_small_again_after_a_refusal() -> None:
@@ -84,10 +85,10 @@ def test_the_bound_doubles_while_nobody_else_takes_it_and_is_small_again_after_a
             pause, now = run(turns, now, 1, hold=0.001, trip=0.0)
         bounds.append(now - begin)
         now += pause
-    assert bounds == pytest.approx([FIRST_BOUND, 0.032, 0.064, 0.128, LAST_BOUND, LAST_BOUND], abs=0.002)
+    assert bounds == pytest.approx([FIRST_BOUND, 0.064, 0.128, LAST_BOUND, LAST_BOUND, LAST_BOUND], abs=0.002)
     turns.refused(now, woken=True)
     turns.granted(now + 0.01, now)
     assert turns.freed(now + FIRST_BOUND / 2) == 0.0
-    assert turns.freed(now + 0.01 + FIRST_BOUND) > 0.0
+    assert turns.freed(now + 0.011 + FIRST_BOUND) > 0.0
     assert turns.crowded(now + MEMORY / 2)
     assert not turns.crowded(now + 2 * MEMORY)
