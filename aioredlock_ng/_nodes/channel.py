@@ -116,7 +116,8 @@ class Channel(asyncio.BufferedProtocol):
         finally:
             if not self._lost.done():
                 self._opened.abort()
-        await asyncio.wait([self._lost], timeout=within)
+        # Some ticks later.
+        await asyncio.wait([self._lost], timeout=1.0)
 
     def disown(self) -> None:
         """In a forked child: put a socket that is at its end in the place of the parent's.

@@ -107,6 +107,8 @@ class RedisNode:
         tasks = [task for task in (task, self._probe) if task is not None]
         for task in tasks:
             task.cancel()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + within
         try:
             if channel is not None:
                 self._use(None)
@@ -114,10 +116,10 @@ class RedisNode:
             if tasks:
                 # wait, not await: that would take a cancellation of this call for the task's own. One that connects by a
                 # user's own class may take its time; it ends there.
-                await asyncio.wait(tasks, timeout=within)
+                await asyncio.wait(tasks, timeout=until - loop.time())
             if channel is not None:
                 channel.close(_BY_US, goodbye=True)
-                await channel.gone(within)
+                await channel.gone(until - loop.time())
         finally:
             if channel is not None:
                 channel.close(_BY_US)

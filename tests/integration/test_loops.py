@@ -10,6 +10,7 @@ import socket
 import ssl
 import sys
 import threading
+import time
 import warnings
 from typing import TYPE_CHECKING
 
@@ -245,6 +246,24 @@ def test_a_loop_that_ends_while_a_tls_server_is_silent_in_mid_handshake_leaves_n
 
     with falls_silent(tls_files, at) as (url, heard), nothing_unclosed():
         run(loop_kind, main(url, heard))
+
+
+@pytest.mark.faults
+def test_close_timeout_is_for_all_that_a_hung_tls_server_owes_together(loop_kind: str, tls_server: LocalServer) -> None:
+    async def main() -> None:
+        redlock = await Redlock([tls_server.url], node_timeout=10, ttl=60, close_timeout=2).open()
+        lease = await redlock.lock("order").acquire()
+        tls_server.pause()
+        releasing = asyncio.create_task(lease.release())
+        began = time.monotonic()
+        # An answer first, then a goodbye.
+        await redlock.aclose()
+        assert time.monotonic() - began < 3.5
+        releasing.cancel()
+        await asyncio.wait([releasing])
+
+    with nothing_unclosed():
+        run(loop_kind, main())
 
 
 @pytest.mark.faults
