@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["force_release"]
 
 _LONGEST_ATTEMPT = 2 + FIRST_SHARE
-"""Node timeouts: one node's share of it, then all nodes, then once more for the fence."""
+"""Node timeouts: the share of those asked first, then all nodes, then once more for the fence."""
 
 
 async def force_release(

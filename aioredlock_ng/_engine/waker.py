@@ -195,13 +195,9 @@ class Waker:
         # Alone, one round trip is enough.
         rivals = delay > 0.0 or self._asker.crowded
         self.woken = True
-        if self._one_first(rivals):
-            self._ask_in(delay, lead_first=True)
-        elif delay > 0.0 or len(free) < context.quorum:
-            self._ask_in(delay, lead_first=False)
-        else:
-            # A holder that renews is told like one that releases: where a quorum says no, the others need not be asked.
-            self._ask_again(lead_first=False, first=free)
+        # A holder that renews is told like one that releases: where a quorum says no, the others need not be asked.
+        first = free if delay == 0.0 and len(free) >= context.quorum else ()
+        self._ask_in(delay, lead_first=self._one_first(rivals), first=first)
         # Last: who is told may free what is waited for, and so wake this again.
         self._tell("told" if told else "local")
 
@@ -254,24 +250,23 @@ class Waker:
 
     def _enough(self) -> list[int]:
         """A quorum of nodes, those with nothing more to tell among them: of a resource that is free, one will grant it."""
-        context, some = self._context, dict.fromkeys(self._free())
-        lead = context.fleet.lead(self._asker.keys[0]) or 0
-        n = len(context.fleet.nodes)
-        for index in (*range(lead, n), *range(lead)):
-            if len(some) < context.quorum and context.fleet.nodes[index].ready:
-                some[index] = None
+        some = set(self._free())
+        for index in self._context.fleet.in_turn(self._asker.keys[0]):
+            if len(some) >= self._context.quorum:
+                break
+            some.add(index)
         return sorted(some)
 
     def _tell(self, cause: Literal["told", "local", "expiry", "look"]) -> None:
         if (tell := self._context.tell) is not None:
             tell(WaiterWoken(self._asker.resource, cause))
 
-    def _ask_in(self, delay: float, *, lead_first: bool) -> None:
+    def _ask_in(self, delay: float, *, lead_first: bool, first: Sequence[int] = ()) -> None:
         self.stop()
         if delay > 0:
-            self._timer = self._context.loop.call_later(delay, self._ask_again, lead_first)
+            self._timer = self._context.loop.call_later(delay, self._ask_again, lead_first, first)
         else:
-            self._ask_again(lead_first)
+            self._ask_again(lead_first, first)
 
     def _ask_again(self, lead_first: bool, first: Sequence[int] = ()) -> None:
         self._context.counters.looks += 1

@@ -98,19 +98,20 @@ async def _deleted_by_redis_cli(wait: Wait, urls: list[str], samples: int, cli: 
     delays = []
     async with contextlib.AsyncExitStack() as stack:
         shells = [await _started(stack, cli, "-u", url) for url in urls]
+        minority, others = shells[: len(urls) // 2], shells[len(urls) // 2 :]
         for number in range(samples):
             name = f"deleted:{number}"
             for client in clients:
                 client.set(name, "somebody", px=60_000)
             waiting = await wait(name)
-            for shell in shells[: len(urls) // 2]:
+            for shell in minority:
                 await _answer(shell, f"DEL {name}")
             # From here on a majority may be free.
             began = time.perf_counter()
-            for shell in shells[len(urls) // 2 :]:
+            for shell in others:
                 _type(shell, f"DEL {name}")
             delays.append(await waiting - began)
-            for shell in shells[len(urls) // 2 :]:
+            for shell in others:
                 assert shell.stdout is not None
                 await shell.stdout.readline()
     for client in clients:

@@ -144,14 +144,6 @@ async def test_who_was_outrun_is_not_kept_out_by_a_dead_key_on_the_lead_while_th
     await waiting.result().release()
 
 
-async def long_waiter(rig: Rig, process: Process) -> asyncio.Future[Lease]:
-    """One that is refused everywhere, has told people that it waits, and whose first look is done."""
-    rig.occupy(b"a", ttl=600)
-    waiting = asyncio.ensure_future(process.lock("a").acquire())
-    await asyncio.sleep(3)
-    return waiting
-
-
 def questions(process: Process) -> list[Command]:
     """What the process asks from now on, node by node."""
     asked: list[Command] = []
@@ -204,7 +196,9 @@ async def test_who_has_asked_a_quorum_alone_is_told_of_a_release_by_what_is_left
 @pytest.mark.parametrize("rig", [5], indirect=True)
 async def test_a_slow_look_asks_a_quorum_and_forgets_nobody_with_nothing_more_to_tell(rig: Rig) -> None:
     process = await rig.process()
-    waiting = await long_waiter(rig, process)
+    rig.occupy(b"a", ttl=600)
+    waiting = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(3)
     asked = questions(process)
     await asyncio.sleep(40)
     looks = len([command for command in asked if command.script is not NOTE])
@@ -222,6 +216,35 @@ async def test_a_slow_look_asks_a_quorum_and_forgets_nobody_with_nothing_more_to
     assert now() - before < 0.2, "not by the next look"
     rig.resume()
     await lease.release()
+
+
+@pytest.mark.parametrize("rig", [5], indirect=True)
+@pytest.mark.parametrize("hung", [(), (1,), (4,)])
+@pytest.mark.parametrize("quarters", range(20))
+async def test_who_is_cancelled_while_it_asks_a_quorum_first_or_then_the_others_leaves_nothing(
+    rig: Rig, hung: tuple[int, ...], quarters: int
+) -> None:
+    process = await rig.process()
+    rig.occupy(b"a", ttl=600)
+    waiting = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(1)
+    asked = questions(process)
+    # These have told it, and are asked first.
+    rig.vacate(b"a", on=[0, 1, 2])
+    await asyncio.sleep(0)
+    assert len(asked) == 3
+    rig.vacate(b"a", on=[3, 4])
+    rig.hang(*hung)
+    await asyncio.sleep(quarters * WAY / 4)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    rig.resume()
+    await asyncio.sleep(0.5)
+    if not waiting.cancelled():
+        await waiting.result().release()
+        await asyncio.sleep(0.1)
+    assert rig.clean
+    assert process.redlock.stats().waiting == 0
 
 
 async def test_a_process_that_splits_votes_with_itself_goes_on_at_once(rig: Rig) -> None:

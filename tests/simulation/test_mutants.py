@@ -24,7 +24,7 @@ CAUGHT: Final = {
     "deadline": (90, {"exclusion"}),
     "wakeup": (0, {"exclusion", "fences"}),
     "fence": (0, {"fences"}),
-    "extender": (11, {"told", "minority"}),
+    "extender": (70, {"told"}),
     "late-grant": (0, {"leftovers"}),
     "unshielded": (100, {"leftovers"}),
     "cancelled": (5, {"leftovers", "minority", "waiters"}),
