@@ -103,7 +103,12 @@ class Options:
     @property
     def labelled(self) -> bool:
         """True where labels are written: they are wanted, and the library has keys of its own on every node anyway."""
-        return self.owner is not False and (self.fencing or self.recovery_guard is not None)
+        return self.owner is not False and self.own_keys
+
+    @property
+    def own_keys(self) -> bool:
+        """True where the library has keys of its own on every node."""
+        return self.fencing or self.recovery_guard is not None
 
     @property
     def guard_ms(self) -> int:

@@ -22,18 +22,16 @@ def split_delay(tries: int, draw: float) -> float:
     return window * draw
 
 
-WAKE_BASE = 0.00025
 WAKE_CAP = 0.001
 """Widest deliberate delay after a wake-up; `turns.STAND_BACK` must be longer."""
 
 
-def wake_delay(in_vain: int, draw: float) -> float:
-    """Seconds between a wake-up and asking, after `in_vain` wake-ups in quick succession that led to a refusal.
+def wake_delay(draw: float) -> float:
+    """Seconds between a wake-up and asking where the last ones, in quick succession, led to refusals.
 
-    A process that hands on within itself wakes the others with each hand-over. Asking each time would cost both more
-    than the hand-overs themselves; so they look now and then, spread out, until it stands back.
+    Asking each time would cost both more than the hand-overs themselves: those who are woken look now and then, spread out.
     """
-    return min(WAKE_CAP, WAKE_BASE * 2.0 ** min(in_vain, 8)) * draw if in_vain else 0.0
+    return WAKE_CAP * draw
 
 
 def unreachable_delay(tries: int, draw: float) -> float:

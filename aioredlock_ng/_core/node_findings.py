@@ -33,7 +33,9 @@ _OPTIONAL: Final = {
 }
 """Steps that the library or the doctor can do without, and what it is called when they are refused."""
 
-_ON_OWN_KEYS: Final = frozenset({"script acquire_guarded", "script confirm", "script repair", "script marker"})
+_ON_OWN_KEYS: Final = frozenset(
+    f"script {name}" for name in ("acquire_guarded", "confirm", "repair", "marker", "await_turn", "turn_over")
+)
 """Steps that touch the marker and the counters, and not only the lock's key."""
 
 

@@ -38,20 +38,24 @@ LONGEST_PAUSE = 0.25
 
 
 class Turns:
-    """One resource's grants to this process."""
+    """One resource's grants to this process.
 
-    __slots__ = ("_bound", "_freed_at", "_outrun_at", "_refused_at", "_rested", "_run_from", "_took")
+    Attributes:
+        freed_at: When it last gave the resource up; minus infinity after a refusal.
+    """
+
+    __slots__ = ("_bound", "_outrun_at", "_refused_at", "_rested", "_run_from", "_took", "freed_at")
 
     def __init__(self) -> None:
         self._bound = FIRST_BOUND
         self._rested = False
         self._took = 0.0
-        self._run_from = self._freed_at = self._refused_at = self._outrun_at = float("-inf")
+        self._run_from = self.freed_at = self._refused_at = self._outrun_at = float("-inf")
 
     def granted(self, now: float, asked: float) -> None:
         """This process got the resource, by an attempt that began at `asked`."""
         took = now - asked
-        if self._rested or asked - self._freed_at > self._others_need():
+        if self._rested or asked - self.freed_at > self._others_need():
             self._run_from = now
         else:
             # The quickest of a run tells what a round trip takes.
@@ -64,7 +68,7 @@ class Turns:
 
     def follow(self, others: Turns) -> None:
         """The process goes on with this resource where it ended with another one that shares names with it: one run."""
-        self._run_from, self._freed_at = others._run_from, others._freed_at
+        self._run_from, self.freed_at = others._run_from, others.freed_at
         self._took = others._took
 
     def refused(self, now: float, *, woken: bool) -> None:
@@ -74,7 +78,7 @@ class Turns:
             self._outrun_at = now
         self._bound = FIRST_BOUND
         self._rested = False
-        self._freed_at = float("-inf")
+        self.freed_at = float("-inf")
 
     def crowded(self, now: float) -> bool:
         """True while other processes are likely to ask in the very instant in which it is free."""
@@ -82,7 +86,7 @@ class Turns:
 
     def freed(self, now: float) -> float:
         """This process gave it up; seconds to stand back now, 0.0 to hand on."""
-        self._freed_at = now
+        self.freed_at = now
         run = now - self._run_from
         if run < self._bound:
             return 0.0

@@ -170,6 +170,11 @@ class Acquisition:
         if self.round is not None and self.round.replies[index] is not None:
             self._waking().changed((index,), told=True)
 
+    def turn_over(self) -> None:
+        """See `Contender.turn_over`."""
+        if self._waker is not None:
+            self._waker.turn_over()
+
     def freed(self, indexes: Sequence[int]) -> None:
         """See `Contender.freed`. Also by those that have not answered: what they will say was true before."""
         if self.round is not None:

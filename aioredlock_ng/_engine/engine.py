@@ -252,6 +252,7 @@ class Engine:
             else:
                 self.extender.release(holding)
         self.extender.close()
+        self.lines.close()
         within = self.context.options.close_timeout
         self._twins.stop()
         if self.guard is not None:

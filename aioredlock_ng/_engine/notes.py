@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.owners import waiting_key
+from aioredlock_ng._engine.hints import Hint
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import NOTE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.fleet import Fleet
 
 __all__ = ["NOTE_AFTER", "NOTE_EVERY", "Notes"]
@@ -42,24 +42,5 @@ class Notes:
 
     def waiting(self, keys: tuple[bytes, ...], count: int) -> None:
         """Note on one node that so many of this process wait for these keys; nothing is awaited."""
-        index = self._fleet.lead(keys[0])
-        if index is not None:
-            command = Command(NOTE, tuple(waiting_key(key, self._process) for key in keys), (count, _LIFE_MS))
-            self._fleet.nodes[index].ask(_Note(command, self._clock()), index)
-
-
-class _Note:
-    """See `Sink`: whoever writes it does not wait for an answer."""
-
-    __slots__ = ("command", "started")
-
-    def __init__(self, command: Command, started: float) -> None:
-        self.command = command
-        self.started = started
-
-    def stands(self) -> bool:
-        """See `Sink.stands`: to be sent again where the server did not know the script."""
-        return True
-
-    def deliver(self, index: int, reply: Reply) -> None:
-        """See `Sink.deliver`."""
+        command = Command(NOTE, tuple(waiting_key(key, self._process) for key in keys), (count, _LIFE_MS))
+        Hint(command, self._clock()).send(self._fleet, keys[0])

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
-from aioredlock_ng._core.turns import Turns
+from aioredlock_ng._core.keys import TURN_KEYS
+from aioredlock_ng._core.turns import STAND_BACK, Turns
+from aioredlock_ng._engine.hints import end_turn
 from aioredlock_ng.events import LockHandedOn
 
 if TYPE_CHECKING:
@@ -42,6 +44,9 @@ class Contender(Protocol):
     def changed(self, index: int) -> None:
         """Node `index` says that a wanted key changed."""
 
+    def turn_over(self) -> None:
+        """Another process says that it no longer hands the wanted key on within itself."""
+
     def freed(self, indexes: Sequence[int]) -> None:
         """On these nodes a wanted key is being given back by this process."""
 
@@ -58,7 +63,7 @@ class _Line:
     Most lines are for one acquisition that never waits: only those behind it need a queue.
     """
 
-    __slots__ = ("contender", "holder", "keys", "queue", "resting", "turns")
+    __slots__ = ("contender", "handed_on", "holder", "keys", "queue", "resting", "turns")
 
     def __init__(self, keys: tuple[bytes, ...]) -> None:
         self.keys = keys
@@ -66,6 +71,8 @@ class _Line:
         self.holder: Holding | None = None
         self.turns = Turns()
         self.resting = False
+        # Since others were last told that its turn is over.
+        self.handed_on = False
         # Has begun to ask, and goes on by itself.
         self.contender: Contender | None = None
 
@@ -158,6 +165,7 @@ class Lines:
                 # Nobody else of this process goes on in between either: it is the others' turn.
                 line.resting = True
                 self._context.loop.call_later(pause, self._rested, line)
+                self._end_turn(line)
                 return
             if self._wide:
                 self._go_on(holding, line)
@@ -166,6 +174,9 @@ class Lines:
                 line.contender.wake(lead_first=False)
             elif line.queue:
                 self._hand_on(line, holding)
+            elif line.handed_on or line.turns.crowded(now):
+                # Others may await the end of its turn, which this is unless its next one comes at once.
+                self._context.loop.call_later(0.0 if line.handed_on else STAND_BACK, self._left, line, now)
         elif self._wide:
             self._go_on(holding, None)
 
@@ -192,6 +203,9 @@ class Lines:
 
     def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
         """Node `index` says that `keys` changed, or that any may have (None)."""
+        for line in self._touching([key[len(TURN_KEYS) :] for key in keys or () if key.startswith(TURN_KEYS)]):
+            if line.contender is not None:
+                line.contender.turn_over()
         for line in list(self._lines.values()) if keys is None else self._touching(keys):
             if line.contender is not None:
                 line.contender.changed(index)
@@ -200,6 +214,13 @@ class Lines:
         """Everybody who contends or waits."""
         lines = self._lines.values()
         return [contender for line in lines for contender in (line.contender, *(line.queue or ())) if contender is not None]
+
+    def close(self) -> None:
+        """This process goes on with nothing: those who await the end of its turns need not wait for more."""
+        now = self._context.clock()
+        for line in self._lines.values():
+            if line.handed_on or line.turns.crowded(now):
+                self._end_turn(line)
 
     def _line(self, keys: tuple[bytes, ...]) -> _Line:
         line = self._lines.get(keys)
@@ -225,7 +246,17 @@ class Lines:
                         del self._wide[key]
         self._room = max(ROOM, 2 * self._size)
 
+    def _left(self, line: _Line, freed_at: float) -> None:
+        if line.idle and line.turns.freed_at == freed_at:
+            self._end_turn(line)
+
+    def _end_turn(self, line: _Line) -> None:
+        line.handed_on = False
+        if self._context.options.own_keys:
+            end_turn(self._context, line.keys)
+
     def _hand_on(self, line: _Line, holding: Holding) -> None:
+        line.handed_on = True
         self._context.counters.handoffs += 1
         self._next(line)
         self._context.fleet.hurry()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from aioredlock_ng._core.backoff import quorum_free_in, split_delay, unreachable_delay, wake_delay
 from aioredlock_ng._core.votes import is_granted
+from aioredlock_ng._engine.hints import AwaitedTurn
 from aioredlock_ng._engine.notes import NOTE_AFTER, NOTE_EVERY
 from aioredlock_ng.events import WaiterWoken
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable, Sequence
 
+    from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.round import Round
 
@@ -28,11 +30,18 @@ that were lost. A holder's renewal is told like any change, and answered by a lo
 LEAD_POLL = 0.05
 """Seconds for which the refusal of a lead that was asked alone is believed: what holds its key may be dead, and only there."""
 
+TURN_POLL = 0.1
+"""Seconds for which the end of another process's turn is awaited: three runs of hand-overs (`turns.FIRST_BOUND`). Who is told
+of none until then takes the holder for somebody who tells nobody, or for one that holds for long."""
+
 UNTRACKED_POLL = 0.1
 """Seconds between looks where they do not: a release before expiry can only be seen by asking."""
 
 QUICK = 0.02
 """Seconds between an attempt and the next wake-up by which a hand-over inside another process is recognised."""
+
+A_RUN = 2
+"""Such wake-ups in a row after which the end of the run is awaited instead of the next hand-over."""
 
 IN_VAIN = 3
 """Turns without a grant after which a contender asks one node first and, each `LEAD_POLL`, all at once, whoever competes."""
@@ -92,7 +101,9 @@ class Waker:
         "_note_at",
         "_splits",
         "_timer",
+        "_turn",
         "_turns",
+        "_turns_end",
         "woken",
     )
 
@@ -105,6 +116,8 @@ class Waker:
         self._asked_all = 0.0
         self._splits = self._failures = self._in_vain = self._turns = 0
         self._look_again = self._looked = self.woken = False
+        self._turn: AwaitedTurn | None = None
+        self._turns_end = context.options.own_keys
 
     def asked(self) -> None:
         """A new attempt begins."""
@@ -114,6 +127,7 @@ class Waker:
 
     def stop(self) -> None:
         """Wake nobody any more."""
+        self._turn = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -127,6 +141,13 @@ class Waker:
         self._context.counters.wakeups_local += 1
         self._ask_in(0.0, lead_first=self._one_first(lead_first))
         self._tell("local")
+
+    def turn_over(self) -> None:
+        """Another process's turn is over, if one is awaited: ask one node first, for others are told in this very moment."""
+        if self._turn is not None:
+            self._context.counters.wakeups += 1
+            self._ask_in(0.0, lead_first=self._one_first(True))
+            self._tell("told")
 
     def changed(self, indexes: Iterable[int], *, told: bool) -> None:
         """On these nodes a key was freed: ask once it is so many that a quorum may be free."""
@@ -184,22 +205,45 @@ class Waker:
         context, attempt = self._context, self._asker.round
         if attempt is None:
             return
+        self.woken = True
+        # A hand-over inside another process wakes us too: there are many then.
+        self._in_vain = self._in_vain + 1 if context.clock() - attempt.started < QUICK else 0
+        if self._in_vain >= A_RUN and told and self._turns_end and not self._splits:
+            self._await_turn()
+            return
         if told:
             context.counters.wakeups += 1
         else:
             context.counters.wakeups_local += 1
-        self._in_vain = self._in_vain + 1 if context.clock() - attempt.started < QUICK else 0
-        delay = 0.0
-        if self._in_vain or self._splits:
-            delay = max(wake_delay(self._in_vain, context.draw()), split_delay(self._splits, context.draw()))
+        delay = wake_delay(context.draw()) if self._in_vain else 0.0
+        if self._splits:
+            delay = max(delay, split_delay(self._splits, context.draw()))
         # Alone, one round trip is enough.
         rivals = delay > 0.0 or self._asker.crowded
-        self.woken = True
         # A holder that renews is told like one that releases: where a quorum says no, the others need not be asked.
         first = free if delay == 0.0 and len(free) >= context.quorum else ()
         self._ask_in(delay, lead_first=self._one_first(rivals), first=first)
         # Last: who is told may free what is waited for, and so wake this again.
         self._tell("told" if told else "local")
+
+    def _await_turn(self) -> None:
+        """Another process hands it on within itself: sleep until it says that its turn is over."""
+        context, key = self._context, self._asker.keys[0]
+        self.stop()
+        self._timer = context.loop.call_later(TURN_POLL * (0.75 + context.draw() / 2), self._unwoken, False)
+        self._turn = AwaitedTurn(key, context.clock(), self._awaited)
+        self._turn.send(context.fleet, key)
+
+    def _awaited(self, turn: AwaitedTurn, reply: Reply) -> None:
+        if self._turn is not turn or reply == AwaitedTurn.HELD:
+            return
+        if reply == AwaitedTurn.FREE:
+            # No hand-over but a release, which might be missed by asking for turns first.
+            self._in_vain = 0
+            self.turn_over()
+        else:
+            self._turns_end = False
+            self._ask_in(wake_delay(self._context.draw()), lead_first=self._one_first(True))
 
     def _one_first(self, wanted: bool) -> bool:
         """Whether to ask the lead first at this turn, as is `wanted` until a few were in vain.
@@ -239,6 +283,8 @@ class Waker:
 
     def _unwoken(self, over: bool) -> None:
         """Nobody said anything, but the holder's time is over, or it is time for a slow look."""
+        if self._turn is not None:
+            self._turns_end = False
         self.woken = False
         if over:
             self._context.counters.wakeups_expiry += 1

@@ -14,6 +14,7 @@ from hiredis import pack_command
 
 from aioredlock_ng._core.fencing import slot_of
 from aioredlock_ng._core.guard import read_marker, vouching
+from aioredlock_ng._core.keys import TURN_KEYS
 from aioredlock_ng._core.refusals import harmless, missing_right
 from aioredlock_ng._core.samples import TimeSample, clock_reading, round_trips
 from aioredlock_ng._core.server_info import facts_of, info_fields
@@ -22,7 +23,7 @@ from aioredlock_ng._core.votes import Refusal, acquire_vote, is_granted
 from aioredlock_ng._nodes.connect import ConnectFailed
 from aioredlock_ng._nodes.interview import Interview, NoAnswer
 from aioredlock_ng._scripts import Command, Request
-from aioredlock_ng._scripts.kinds import FENCES, MARKER, MARKER_KEY, MUTEX, SCRIPTS, guarded_mutex
+from aioredlock_ng._scripts.kinds import AWAIT_TURN, FENCES, MARKER, MARKER_KEY, MUTEX, SCRIPTS, TURN_OVER, guarded_mutex
 from aioredlock_ng.records import NodeFacts, Refused
 
 if TYPE_CHECKING:
@@ -224,6 +225,9 @@ class _Examination:
                 now = self._clock()
                 reading = read_marker(reply[0], reply[1], vouch, now, now)
                 self.facts.update(trust=reading.trust.value, ready_in=reading.left(now))
+        if fencing or guard:
+            await self._call(Command(AWAIT_TURN, (TURN_KEYS + key,), (key,)))
+            await self._call(Command(TURN_OVER, (TURN_KEYS + key,)))
 
     async def _cleared(self) -> bool:
         """Delete what there is."""

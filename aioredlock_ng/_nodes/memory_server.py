@@ -297,6 +297,16 @@ class MemoryServer:
             self.set(key, _bytes(count), int(life) / 1000, by)
         return 1
 
+    def _await_turn(self, command: Command, by: Connection) -> Reply:
+        self._track(command.keys[0], by)
+        return 0 if self.get(_bytes(command.args[0])) is None else 1
+
+    def _turn_over(self, command: Command, by: Connection) -> Reply:
+        (key,) = command.keys
+        self.set(key, b"", 0.001, by)
+        self.delete(key, by)
+        return 1
+
     def _force_release(self, command: Command, by: Connection) -> Reply:
         keys, last = command.keys, int(command.args[0]) + 1
         tokens = set(map(_bytes, command.args[1:last]))

@@ -7,7 +7,19 @@ from typing import Final
 
 from aioredlock_ng._scripts import Command, Form, Script
 
-__all__ = ["FENCES", "FORCE_RELEASE", "MARKER", "MARKER_KEY", "MUTEX", "NOTE", "SCRIPTS", "LockKind", "guarded_mutex"]
+__all__ = [
+    "AWAIT_TURN",
+    "FENCES",
+    "FORCE_RELEASE",
+    "MARKER",
+    "MARKER_KEY",
+    "MUTEX",
+    "NOTE",
+    "SCRIPTS",
+    "TURN_OVER",
+    "LockKind",
+    "guarded_mutex",
+]
 
 MARKER_KEY: Final = b"aioredlock_ng:marker"
 """Names the server process whose memory it vouches for; see marker.lua."""
@@ -136,8 +148,12 @@ MARKER: Final = Script("marker")
 
 NOTE: Final = Script("note")
 
+AWAIT_TURN: Final = Script("await_turn")
+
+TURN_OVER: Final = Script("turn_over")
+
 SCRIPTS: Final = (
     *(_PLAIN, _GUARDED, _ACQUIRE_EACH, _EXTEND, _WATCH, _RELEASE, _RELEASE_EACH, _HAND_OVER_EACH),
-    *(_INSPECT, _CONFIRM, _REPAIR, FORCE_RELEASE, MARKER, NOTE),
+    *(_INSPECT, _CONFIRM, _REPAIR, FORCE_RELEASE, MARKER, NOTE, AWAIT_TURN, TURN_OVER),
 )
 """Everything that a new connection loads."""

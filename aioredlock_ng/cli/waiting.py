@@ -122,6 +122,9 @@ class _Onlooker:
         """Node `index` says that the key changed."""
         self.changes.set()
 
+    def turn_over(self) -> None:
+        """It is told of every change as it is."""
+
     def freed(self, indexes: Sequence[int]) -> None:
         """Nobody in this process gives anything back."""
 

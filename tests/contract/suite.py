@@ -9,7 +9,7 @@ import pytest
 
 from aioredlock_ng._core.votes import Refusal, is_held
 from aioredlock_ng._scripts import Command
-from aioredlock_ng._scripts.kinds import MUTEX, NOTE
+from aioredlock_ng._scripts.kinds import AWAIT_TURN, MUTEX, NOTE, TURN_OVER
 from tests.contract.guarded import GuardedContract
 
 if TYPE_CHECKING:
@@ -223,6 +223,23 @@ class NodeContract(GuardedContract):
         assert await ask(node, Command(NOTE, (b"n:a", b"n:b"), (3, TTL))) == 1
         for left, count in await ask(node, MUTEX.inspecting((b"n:a", b"n:b"))):
             assert (count, TTL - WITHIN * 1000 < left <= TTL) == (b"3", True)
+
+    async def test_who_awaits_a_turn_is_told_of_its_end_and_of_no_hand_over(self, place: Place) -> None:
+        node, heard = await place.node()
+        other, _ = await place.node()
+        await_turn = Command(AWAIT_TURN, (b"turn:a",), (b"a",))
+        assert await ask(node, await_turn) == 0
+        assert await ask(other, acquire(b"one", b"a")) == 1
+        assert await ask(node, await_turn) == 1
+        heard.forget()
+        await place.put("a", "two", TTL)
+        await place.delete("a")
+        assert await ask(other, Command(TURN_OVER, (b"turn:a",))) == 1
+        async with asyncio.timeout(WITHIN):
+            assert await heard.told.get() == [b"turn:a"]
+        assert await ask(node, await_turn) == 0
+        ((left, value),) = await ask(node, MUTEX.inspecting((b"turn:a",)))
+        assert (left, value) == (-2, b"")
 
     async def test_force_release_deletes_the_keys_of_the_tokens_it_names(self, place: Place) -> None:
         node, _ = await place.node()

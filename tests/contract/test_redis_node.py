@@ -12,7 +12,7 @@ from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._nodes.outbox import Outbox
 from aioredlock_ng._scripts import Command
-from aioredlock_ng._scripts.kinds import MUTEX, SCRIPTS
+from aioredlock_ng._scripts.kinds import AWAIT_TURN, MUTEX, SCRIPTS, TURN_OVER
 from tests.contract import guarded
 from tests.contract.guarded import RUN_ID, arguments
 from tests.contract.suite import TTL, Listener, NodeContract, Sink, acquire, ask, refused, release
@@ -172,6 +172,17 @@ class TestRedisNode(NodeContract):
         await place.command("SET", "a", "another")
         assert await ask(node, acquire(b"one", b"a")) == [0, -1]
         assert await ask(node, acquire(b"one", b"b", b"a")) == [0, -1]
+
+    async def test_a_full_server_tells_that_a_turn_is_over(self, place: RedisPlace) -> None:
+        node, heard = await place.node()
+        assert await ask(node, Command(AWAIT_TURN, (b"turn:a",), (b"a",))) == 0
+        other, _ = await place.node()
+        await place.command("CONFIG", "SET", "maxmemory", "1")
+        try:
+            assert await ask(other, Command(TURN_OVER, (b"turn:a",))) == 1
+        finally:
+            await place.command("CONFIG", "SET", "maxmemory", "0")
+        await heard.hears_of(b"turn:a")
 
     async def test_the_key_is_what_other_libraries_write(self, place: RedisPlace) -> None:
         node, _ = await place.node()

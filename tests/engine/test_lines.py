@@ -14,14 +14,12 @@ from aioredlock_ng._engine.acquire import Acquisition
 from aioredlock_ng._engine.holding import Holding
 from aioredlock_ng._engine.round import Round
 from aioredlock_ng._engine.waiting import ROOM
-from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import NOTE
 from tests.support.rig import NODE_TIMEOUT, WAY, Rig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioredlock_ng._nodes.port import Sink
     from tests.support.rig import Process
 
 pytestmark = pytest.mark.virtual_time
@@ -144,27 +142,13 @@ async def test_who_was_outrun_is_not_kept_out_by_a_dead_key_on_the_lead_while_th
     await waiting.result().release()
 
 
-def questions(process: Process) -> list[Command]:
-    """What the process asks from now on, node by node."""
-    asked: list[Command] = []
-    for node in process.nodes:
-
-        def ask(sink: Sink, index: int, ask: Callable[[Sink, int], None] = node.ask) -> None:
-            assert isinstance(sink.command, Command)
-            asked.append(sink.command)
-            ask(sink, index)
-
-        node.ask = ask  # type: ignore[method-assign]
-    return asked
-
-
 @pytest.mark.parametrize("rig", [5], indirect=True)
 async def test_a_holder_that_renews_costs_a_waiter_one_question_to_each_of_a_quorum(rig: Rig) -> None:
     holder, waiter = await rig.process(), await rig.process()
     lease = await holder.lock("a", ttl=9.0).acquire()
     waiting = asyncio.ensure_future(waiter.lock("a").acquire())
     await asyncio.sleep(4)
-    asked, before = questions(waiter), waiter.redlock.stats().wakeups
+    asked, before = waiter.questions(), waiter.redlock.stats().wakeups
     await asyncio.sleep(60)
     wakeups = waiter.redlock.stats().wakeups - before
     assert 19 <= wakeups <= 24
@@ -199,7 +183,7 @@ async def test_a_slow_look_asks_a_quorum_and_forgets_nobody_with_nothing_more_to
     rig.occupy(b"a", ttl=600)
     waiting = asyncio.ensure_future(process.lock("a").acquire())
     await asyncio.sleep(3)
-    asked = questions(process)
+    asked = process.questions()
     await asyncio.sleep(40)
     looks = len([command for command in asked if command.script is not NOTE])
     assert 3 * 8 <= looks <= 3 * 13, "some four seconds apart"
@@ -228,7 +212,7 @@ async def test_who_is_cancelled_while_it_asks_a_quorum_first_or_then_the_others_
     rig.occupy(b"a", ttl=600)
     waiting = asyncio.ensure_future(process.lock("a").acquire())
     await asyncio.sleep(1)
-    asked = questions(process)
+    asked = process.questions()
     # These have told it, and are asked first.
     rig.vacate(b"a", on=[0, 1, 2])
     await asyncio.sleep(0)

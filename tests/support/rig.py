@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng import Redlock
 from aioredlock_ng._nodes.memory import MemoryNode, MemoryServer
+from aioredlock_ng._scripts import Command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
     from typing import Self
+
+    from aioredlock_ng._nodes.port import Sink
 
 __all__ = ["NODE_TIMEOUT", "WAY", "Process", "Rig"]
 
@@ -31,6 +34,19 @@ class Process:
         self.redlock = redlock
         self.nodes = nodes
         self.lock = redlock.lock
+
+    def questions(self) -> list[Command]:
+        """What it asks from now on, node by node."""
+        asked: list[Command] = []
+        for node in self.nodes:
+
+            def ask(sink: Sink, index: int, ask: Callable[[Sink, int], None] = node.ask) -> None:
+                assert isinstance(sink.command, Command)
+                asked.append(sink.command)
+                ask(sink, index)
+
+            node.ask = ask  # type: ignore[method-assign]
+        return asked
 
 
 class Rig:

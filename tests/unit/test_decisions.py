@@ -69,7 +69,7 @@ def test_a_quorum_is_free_as_soon_as_expiry_alone_allows(remaining: list[float |
 @given(st.integers(0, 10_000), draws)
 def test_delays_are_bounded_and_never_negative(tries: int, draw: float) -> None:
     assert 0 <= backoff.split_delay(tries, draw) <= backoff.SPLIT_CAP
-    assert 0 <= backoff.wake_delay(tries, draw) <= backoff.WAKE_CAP
+    assert 0 <= backoff.wake_delay(draw) <= backoff.WAKE_CAP
     assert 0.01 <= backoff.unreachable_delay(tries, draw) <= 1.0
     assert 0.025 <= backoff.reconnect_delay(tries, draw) <= 5.0
 
