@@ -174,7 +174,7 @@ class Lines:
                 line.contender.wake(lead_first=False)
             elif line.queue:
                 self._hand_on(line, holding)
-            elif line.handed_on or line.turns.crowded(now):
+            if line.idle and (line.handed_on or line.turns.crowded(now)):
                 # Others may await the end of its turn, which this is unless its next one comes at once.
                 self._context.loop.call_later(0.0 if line.handed_on else STAND_BACK, self._left, line, now)
         elif self._wide:

@@ -15,6 +15,7 @@ mpl.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.righ
 
 # Okabe and Ito's colours, which those who see no red or no green can tell apart.
 _OURS, _POLLS, _NONE = "#D55E00", "#0072B2", "#999999"
+_NO_SERVER = ("no lock", "asyncio.Lock")
 
 
 def main(source: Path, target: Path) -> None:
@@ -25,7 +26,7 @@ def main(source: Path, target: Path) -> None:
     turns = {name: [t for t in document["turns"] if (t["contestant"], t["sale"]) == (name, sale)] for name in names}
     figure = Figure(figsize=(11, 0.6 + 0.32 * len(names)), layout="constrained")
     left, middle, right = figure.subplots(1, 3, sharey=True)
-    colours = [_OURS if name.startswith("ours") else _NONE if name == "no lock" else _POLLS for name in names]
+    colours = [_OURS if name.startswith("ours") else _NONE if name.startswith(_NO_SERVER) else _POLLS for name in names]
     _bars(left, turns, colours, lambda turn: turn["sales_per_second"], "sales/s")
     _bars(middle, turns, colours, lambda turn: turn["wait"] and turn["wait"]["p99"], "p99 of a buyer's wait, s")
     _bars(right, turns, colours, lambda turn: _each(turn, "commands_sent"), "commands to lock servers per sale")

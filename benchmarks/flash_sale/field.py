@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from benchmarks.environments import ROOT, python_with
 
-__all__ = ["ALL", "OURS", "WEB", "Contestant", "named", "python", "variables"]
+__all__ = ["ALL", "ONE_BY_ONE", "OURS", "WEB", "Contestant", "named", "python", "variables"]
 
 # One web server for all: the fastest that uvicorn offers, so that it hides as little of the locks as can be.
 _SERVER: Final = ("fastapi==0.165.0", "uvicorn==0.54.0", "uvloop==0.23.0", "httptools==0.9.0", "hiredis==3.5.0")
@@ -30,6 +30,7 @@ class Contestant:
         nodes: How many lock servers it gets.
         settings: For `opened` of that module.
         polls: Whether those who wait ask again and again.
+        workers: How many processes the shop has at most; None: as many as the sale.
         requirements: Of its environment, beside the web server's.
     """
 
@@ -38,6 +39,7 @@ class Contestant:
     nodes: int
     settings: dict[str, Any] = field(default_factory=dict)
     polls: bool = True
+    workers: int | None = None
     requirements: tuple[str, ...] = WEB
 
     @property
@@ -67,10 +69,13 @@ def _getset(name: str, **waiting: Any) -> Contestant:
     return Contestant(f"GETSET, {name}", "classic", 1, {"kind": "getset", **waiting})
 
 
+ONE_BY_ONE: Final = Contestant("asyncio.Lock, 1 worker", "in_process", 0, polls=False, workers=1)
+
 OURS: Final = Contestant("ours, 5 nodes", "ours", 5, polls=False)
 
 ALL: Final = (
     Contestant("no lock", "nothing", 0, polls=False),
+    ONE_BY_ONE,
     _getset("no sleep"),
     _getset("2 s", delay=2.0),
     _getset("0.1 s", delay=0.1),

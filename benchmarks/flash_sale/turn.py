@@ -83,10 +83,11 @@ def _turn(stack: ExitStack, contestant: Contestant, sale: Sale, here: bool) -> d
         # While it starts, each worker uses its locks.
         watches = [watching.enter_context(Watch(node.socket_path)) for node in nodes]
         urls, shops, crowds = [node.url for node in nodes], python(contestant, here=here), python(ALL[0], here=here)
-        web = stack.enter_context(Web(contestant, urls, till.url, sale.workers, shops))
+        workers = min(sale.workers, contestant.workers or sale.workers)
+        web = stack.enter_context(Web(contestant, urls, till.url, workers, shops))
     warm = {"path": "/nothing", "requests": 10 * sale.buyers, "seconds": _WARM_SECONDS, "patience": _WARM_SECONDS}
     real = {"path": "/buy", "requests": sale.requests, "seconds": sale.seconds, "patience": sale.patience}
-    task = {"port": web.port, "workers": sale.workers, "connections": sale.buyers, "phases": [warm, real]}
+    task = {"port": web.port, "workers": workers, "connections": sale.buyers, "phases": [warm, real]}
     buyers = stack.enter_context(_Buyers([str(crowds), *_BUYERS], variables(), task))
     buyers.ready()
     buyers.phase(_WARM_SECONDS)

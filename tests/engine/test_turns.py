@@ -111,9 +111,13 @@ async def test_hand_overs_wake_a_waiter_elsewhere_a_few_times_however_many_they_
     await workers.end()
 
 
+@pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("count", [1, 2, 5])
-async def test_the_end_of_a_process_work_wakes_who_awaited_the_end_of_its_turn(rig: Rig, count: int) -> None:
+async def test_the_end_of_a_process_work_wakes_who_awaited_the_end_of_its_turn(rig: Rig, count: int, wide: bool) -> None:
     busy, other = await rig.process(), await rig.process()
+    if wide:
+        async with busy.lock("b", "c"):
+            pass
     workers = Workers(busy, count)
     await asyncio.sleep(0.1)
     asked, awaiting = other.questions(), 0

@@ -31,9 +31,9 @@ SMALL = ("--here", "--no-plots", "--rounds", "1", "--buyers", "8", "--requests",
 
 
 def test_the_command_runs_in_its_small_size(tmp_path: Path) -> None:
-    assert main([*SMALL, "--only", "no lock", "ours, 5 nodes", "--out", str(tmp_path)]) == 0
+    assert main([*SMALL, "--only", "no lock", "asyncio.Lock", "ours, 5 nodes", "--out", str(tmp_path)]) == 0
     document = json.loads((tmp_path / "flash_sale.json").read_text())
-    nobody, _, ours, endless = document["turns"]
+    nobody, _, alone, _, ours, endless = document["turns"]
     assert (ours["sold"], ours["sold_out"], ours["entered"]) == (160, 40, 200)
     assert (ours["oversold"], ours["timeouts"], ours["refused"], ours["failed_requests"]) == (0, 0, 0, 0)
     assert ours["stock_commands"] == 360
@@ -45,7 +45,9 @@ def test_the_command_runs_in_its_small_size(tmp_path: Path) -> None:
     assert endless["sold"] > 0
     assert nobody["sold"] + nobody["sold_out"] == 200
     assert nobody["commands_sent"] == 0
-    assert all(len(turn["shares"]) == 2 and sum(turn["shares"]) >= turn["sold"] for turn in document["turns"])
+    assert (alone["sold"], alone["oversold"], alone["commands_sent"]) == (160, 0, 0)
+    assert [len(turn["shares"]) for turn in document["turns"]] == [2, 2, 1, 1, 2, 2]
+    assert all(sum(turn["shares"]) >= turn["sold"] for turn in document["turns"])
     assert main([*SMALL, "--from-results", "--out", str(tmp_path)]) == 0
     rows = medians(document["turns"])
     parts = page.parts(document, rows, bars(rows))
