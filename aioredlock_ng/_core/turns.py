@@ -26,7 +26,7 @@ STAND_BACK = 0.0015
 """Seconds at least: a wake-up, its longest deliberate delay (`backoff.wake_delay`) and a round trip over loopback. Where that
 takes longer, so does the pause: others as far from the nodes hear of the release one round trip after it was sent."""
 
-REST_SHARE = 0.01
+REST_SHARE = 0.005
 """Share of the run that the pause lasts at least, up to `LONGEST_REST`: after long holds nobody misses it, and the others win
 by more than the moods of a busy machine."""
 

@@ -29,7 +29,7 @@ class Wheel(Generic[T]):
         fire: Called with the items of each slot that is due; owners may still discard from that set meanwhile.
     """
 
-    __slots__ = ("_armed_for", "_clock", "_fire", "_loop", "_slots", "_timer", "_width")
+    __slots__ = ("_armed_for", "_clock", "_fire", "_loop", "_move_from", "_slots", "_timer", "_width")
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Wheel(Generic[T]):
         self._fire = fire
         self._slots: dict[int, set[T]] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._armed_for = 0
+        self._armed_for = self._move_from = 0
 
     def add(self, item: T, at: float) -> set[T]:
         """Schedule `item`; returns the slot's set, from which the owner discards it to cancel."""
@@ -55,13 +55,17 @@ class Wheel(Generic[T]):
         return items
 
     def slot(self, at: float) -> set[T]:
-        """The set of what is due at `at`, to add to now: an empty one may be dropped in a later tick."""
+        """The set of what is due at `at`, to add to now: an empty one may be dropped when another is asked for."""
         slot = int(at / self._width)
         items = self._slots.get(slot)
         if items is None:
-            items = self._slots[slot] = set()
             if self._timer is None or slot < self._armed_for:
                 self._arm(slot)
+            elif slot >= self._move_from and not self._slots.get(self._armed_for):
+                # It would fire for nothing soon.
+                self._drop_empty()
+                self._arm(min([slot, *self._slots]))
+            items = self._slots[slot] = set()
         return items
 
     def stop(self) -> None:
@@ -71,11 +75,20 @@ class Wheel(Generic[T]):
             self._timer.cancel()
             self._timer = None
 
+    def _drop_empty(self) -> None:
+        """A slot whose items were all discarded is worth no timer.
+
+        Each one that fires makes the loop sleep anew, and up to a millisecond longer, for that is what epoll counts in.
+        """
+        self._slots = {slot: items for slot, items in self._slots.items() if items}
+
     def _arm(self, slot: int) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._armed_for = slot
         delay = min(MAX_SLEEP, max(0.0, slot * self._width - self._clock()))
+        # Not at each new slot: setting a timer takes a tenth of a hand-over's own work.
+        self._move_from = slot + int(delay / self._width / 2)
         self._timer = self._loop.call_later(delay, self._run)
 
     def _run(self) -> None:
@@ -83,9 +96,7 @@ class Wheel(Generic[T]):
         now = self._clock() + _EPSILON
         due = [slot for slot in self._slots if slot * self._width <= now]
         batches = [self._slots.pop(slot) for slot in due]
-        # A slot whose items were all discarded is worth no timer: each one that fires makes the loop sleep anew, and up to a
-        # millisecond longer, for that is what epoll counts in.
-        self._slots = {slot: items for slot, items in self._slots.items() if items}
+        self._drop_empty()
         if self._slots:
             self._arm(min(self._slots))
         for items in batches:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 
 import pytest
 
@@ -53,18 +54,53 @@ async def test_an_item_added_while_firing_is_handed_over_in_its_turn() -> None:
     assert len(fired) == 5
 
 
-async def test_items_that_come_and_go_wake_the_loop_once_per_span_and_not_once_per_slot() -> None:
+class Counting(Wheel[float]):
+    """Counts how often its timer wakes the loop, and how often it is set."""
+
+    woken = armed = 0
+
+    def _run(self) -> None:
+        self.woken += 1
+        super()._run()
+
+    def _arm(self, slot: int) -> None:
+        self.armed += 1
+        super()._arm(slot)
+
+
+async def test_items_that_come_and_go_never_wake_the_loop_and_seldom_set_the_timer() -> None:
     loop = asyncio.get_running_loop()
-    woken = 0
-
-    class Counting(Wheel[str]):
-        def _run(self) -> None:
-            nonlocal woken
-            woken += 1
-            super()._run()
-
     wheel = Counting(loop, loop.time, WIDTH, lambda due: None)
     for _ in range(1000):
-        wheel.add("answered at once", loop.time() + 0.1).discard("answered at once")
+        wheel.add(0.0, loop.time() + 0.1).discard(0.0)
         await asyncio.sleep(0.001)
-    assert woken <= 1.0 / (0.1 - WIDTH) + 1
+    assert wheel.woken == 0
+    assert wheel.armed <= 1.0 / 0.04 + 1, "twice per span would do"
+
+
+async def test_the_last_that_came_and_went_wakes_the_loop_once_and_no_more() -> None:
+    loop = asyncio.get_running_loop()
+    wheel = Counting(loop, loop.time, WIDTH, lambda due: None)
+    wheel.add(0.0, loop.time() + 0.1).discard(0.0)
+    await asyncio.sleep(10)
+    assert wheel.woken == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_what_stays_is_handed_over_in_time_whatever_comes_and_goes_around_it(seed: int) -> None:
+    loop, draw = asyncio.get_running_loop(), Random(seed)
+    fired: dict[float, float] = {}
+    wheel: Wheel[float] = Wheel(loop, loop.time, WIDTH, lambda due: fired.update(dict.fromkeys(due, loop.time())))
+    kept = set()
+    for _ in range(300):
+        instant = loop.time() + draw.choice((0.03, 0.1, 0.1, 0.3, 2.0)) * draw.random()
+        slot = wheel.add(instant, instant)
+        if draw.random() < 0.9:
+            slot.discard(instant)
+        else:
+            kept.add(instant)
+        await asyncio.sleep(draw.choice((0.0, 0.001, 0.01, 0.1)))
+    await asyncio.sleep(5)
+    assert fired.keys() == kept
+    for instant, at in fired.items():
+        assert instant - WIDTH - 1e-6 <= at <= instant + 1e-6
