@@ -102,7 +102,7 @@ class Waker:
         "_splits",
         "_timer",
         "_turn",
-        "_turns",
+        "_tries",
         "_turns_end",
         "woken",
     )
@@ -114,7 +114,7 @@ class Waker:
         self._gone: set[int] | None = None
         self._note_at = context.clock() + NOTE_AFTER
         self._asked_all = 0.0
-        self._splits = self._failures = self._in_vain = self._turns = 0
+        self._splits = self._failures = self._in_vain = self._tries = 0
         self._look_again = self._looked = self.woken = False
         self._turn: AwaitedTurn | None = None
         self._turns_end = context.options.own_keys
@@ -252,8 +252,8 @@ class Waker:
         believed for so long. Not for longer, whoever competes: what holds the lead's key may be dead.
         """
         now = self._context.clock()
-        self._turns = 0 if self._splits else self._turns + 1
-        if self._turns > IN_VAIN:
+        self._tries = 0 if self._splits else self._tries + 1
+        if self._tries > IN_VAIN:
             wanted = now - self._asked_all < LEAD_POLL
         if not wanted:
             self._asked_all = now
