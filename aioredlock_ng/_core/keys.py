@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from aioredlock_ng.errors import ConfigurationError
 
-__all__ = ["MAX_NAME", "MAX_NAMES", "OWN_KEYS", "TURN_KEYS", "KeyFormat", "resource_name"]
+__all__ = ["MAX_NAME", "MAX_NAMES", "OWN_KEYS", "PASSED_KEYS", "TURN_KEYS", "KeyFormat", "resource_name"]
 
 OWN_KEYS = b"aioredlock_ng:"
 """What the keys begin with that are no locks: the marker and the counters of every node."""
 
 TURN_KEYS = OWN_KEYS + b"turn:"
 """What the keys begin with that change when a process's turn with a lock is over; the lock's key follows."""
+
+PASSED_KEYS = OWN_KEYS + b"passed:"
+"""What the keys begin with that tell for how many turns of others somebody has waited; the lock's key follows."""
 
 MAX_NAME = 65_536
 """Bytes in a name. Redis takes 512 MB, but 10 MB cost 40 ms per node and command: surely a mistake."""

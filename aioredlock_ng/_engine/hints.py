@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.keys import TURN_KEYS
+from aioredlock_ng._core.keys import PASSED_KEYS, TURN_KEYS
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import AWAIT_TURN, TURN_OVER
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from aioredlock_ng._nodes.fleet import Fleet
 
 __all__ = ["AwaitedTurn", "Hint", "end_turn"]
+
+PASSED_MS = 100
+"""Milliseconds for which it is known how many turns somebody let pass: three runs of hand-overs (`turns.FIRST_BOUND`). By then
+who has had its turn, or is gone, stands in nobody's way."""
 
 
 class Hint:
@@ -50,16 +54,16 @@ class AwaitedTurn(Hint):
     Args:
         key: The lock's.
         now: The engine's clock.
-        on_reply: Takes this and the answer: `HELD`, or the lock is free, or it could not be asked.
+        passed: How many turns of others it will have let pass at the end of this one.
+        on_reply: Takes this and the answer: `FREE`, or the most that any process lets pass, or why it could not be asked.
     """
 
-    HELD = 1
     FREE = 0
 
     __slots__ = ("_on_reply",)
 
-    def __init__(self, key: bytes, now: float, on_reply: Callable[[AwaitedTurn, Reply], None]) -> None:
-        super().__init__(Command(AWAIT_TURN, (TURN_KEYS + key,), (key,)), now)
+    def __init__(self, key: bytes, now: float, passed: int, on_reply: Callable[[AwaitedTurn, Reply], None]) -> None:
+        super().__init__(Command(AWAIT_TURN, (TURN_KEYS + key,), (key, PASSED_KEYS + key, passed, PASSED_MS)), now)
         self._on_reply = on_reply
 
     def deliver(self, index: int, reply: Reply) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from aioredlock_ng._core.backoff import quorum_free_in, split_delay, unreachable_delay, wake_delay
+from aioredlock_ng._core.backoff import WAKE_CAP, quorum_free_in, split_delay, unreachable_delay, wake_delay
 from aioredlock_ng._core.votes import is_granted
 from aioredlock_ng._engine.hints import AwaitedTurn
 from aioredlock_ng._engine.notes import NOTE_AFTER, NOTE_EVERY
@@ -98,11 +98,13 @@ class Waker:
         "_in_vain",
         "_look_again",
         "_looked",
+        "_most_passed",
         "_note_at",
+        "_passed",
         "_splits",
         "_timer",
-        "_turn",
         "_tries",
+        "_turn",
         "_turns_end",
         "woken",
     )
@@ -115,6 +117,7 @@ class Waker:
         self._note_at = context.clock() + NOTE_AFTER
         self._asked_all = 0.0
         self._splits = self._failures = self._in_vain = self._tries = 0
+        self._passed = self._most_passed = 0
         self._look_again = self._looked = self.woken = False
         self._turn: AwaitedTurn | None = None
         self._turns_end = context.options.own_keys
@@ -143,11 +146,18 @@ class Waker:
         self._tell("local")
 
     def turn_over(self) -> None:
-        """Another process's turn is over, if one is awaited: ask one node first, for others are told in this very moment."""
-        if self._turn is not None:
-            self._context.counters.wakeups += 1
-            self._ask_in(0.0, lead_first=self._one_first(True))
-            self._tell("told")
+        """Another process's turn is over, if one is awaited: it is this one's, unless somebody has let more of them pass.
+
+        Then that one asks, and this only whether it has, a moment later.
+        """
+        if self._turn is None:
+            return
+        self._passed += 1
+        if self._passed >= self._most_passed:
+            self._ask_at_the_end()
+        else:
+            self.stop()
+            self._timer = self._context.loop.call_later(WAKE_CAP, self._await_turn)
 
     def changed(self, indexes: Iterable[int], *, told: bool) -> None:
         """On these nodes a key was freed: ask once it is so many that a quorum may be free."""
@@ -231,19 +241,27 @@ class Waker:
         context, key = self._context, self._asker.keys[0]
         self.stop()
         self._timer = context.loop.call_later(TURN_POLL * (0.75 + context.draw() / 2), self._unwoken, False)
-        self._turn = AwaitedTurn(key, context.clock(), self._awaited)
+        self._turn = AwaitedTurn(key, context.clock(), self._passed + 1, self._awaited)
         self._turn.send(context.fleet, key)
 
     def _awaited(self, turn: AwaitedTurn, reply: Reply) -> None:
-        if self._turn is not turn or reply == AwaitedTurn.HELD:
+        if self._turn is not turn:
             return
         if reply == AwaitedTurn.FREE:
             # No hand-over but a release, which might be missed by asking for turns first.
             self._in_vain = 0
-            self.turn_over()
+            self._ask_at_the_end()
+        elif type(reply) is int:
+            self._most_passed = reply
         else:
             self._turns_end = False
             self._ask_in(wake_delay(self._context.draw()), lead_first=self._one_first(True))
+
+    def _ask_at_the_end(self) -> None:
+        """One node first, for others are told in this very moment."""
+        self._context.counters.wakeups += 1
+        self._ask_in(0.0, lead_first=self._one_first(True))
+        self._tell("told")
 
     def _one_first(self, wanted: bool) -> bool:
         """Whether to ask the lead first at this turn, as is `wanted` until a few were in vain.

@@ -14,7 +14,7 @@ from hiredis import pack_command
 
 from aioredlock_ng._core.fencing import slot_of
 from aioredlock_ng._core.guard import read_marker, vouching
-from aioredlock_ng._core.keys import TURN_KEYS
+from aioredlock_ng._core.keys import PASSED_KEYS, TURN_KEYS
 from aioredlock_ng._core.refusals import harmless, missing_right
 from aioredlock_ng._core.samples import TimeSample, clock_reading, round_trips
 from aioredlock_ng._core.server_info import facts_of, info_fields
@@ -226,7 +226,7 @@ class _Examination:
                 reading = read_marker(reply[0], reply[1], vouch, now, now)
                 self.facts.update(trust=reading.trust.value, ready_in=reading.left(now))
         if fencing or guard:
-            await self._call(Command(AWAIT_TURN, (TURN_KEYS + key,), (key,)))
+            await self._call(Command(AWAIT_TURN, (TURN_KEYS + key,), (key, PASSED_KEYS + key, 1, 1)))
             await self._call(Command(TURN_OVER, (TURN_KEYS + key,)))
 
     async def _cleared(self) -> bool:

@@ -298,8 +298,14 @@ class MemoryServer:
         return 1
 
     def _await_turn(self, command: Command, by: Connection) -> Reply:
+        key, passed_key, passed, life = command.args
         self._track(command.keys[0], by)
-        return 0 if self.get(_bytes(command.args[0])) is None else 1
+        if self.get(_bytes(key)) is None:
+            return 0
+        most = int(self.get(_bytes(passed_key)) or 0)
+        if most <= int(passed):
+            self.set(_bytes(passed_key), _bytes(passed), int(life) / 1000, by)
+        return max(most, int(passed))
 
     def _turn_over(self, command: Command, by: Connection) -> Reply:
         (key,) = command.keys

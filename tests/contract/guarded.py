@@ -59,7 +59,7 @@ def arguments(script: str) -> tuple[tuple[bytes, ...], tuple[Any, ...]]:
         "release": ((b"a",), (b"one",)),
         "watch": ((b"a",), (b"one",)),
         "force_release": ((b"a",), (1, b"one")),
-        "await_turn": ((b"turn:a",), (b"a",)),
+        "await_turn": ((b"turn:a",), (b"a", b"passed:a", 1, 100)),
     }
     return both.get(script, ((b"a",), ()))
 

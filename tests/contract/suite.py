@@ -227,7 +227,7 @@ class NodeContract(GuardedContract):
     async def test_who_awaits_a_turn_is_told_of_its_end_and_of_no_hand_over(self, place: Place) -> None:
         node, heard = await place.node()
         other, _ = await place.node()
-        await_turn = Command(AWAIT_TURN, (b"turn:a",), (b"a",))
+        await_turn = Command(AWAIT_TURN, (b"turn:a",), (b"a", b"passed:a", 1, 100))
         assert await ask(node, await_turn) == 0
         assert await ask(other, acquire(b"one", b"a")) == 1
         assert await ask(node, await_turn) == 1
@@ -240,6 +240,27 @@ class NodeContract(GuardedContract):
         assert await ask(node, await_turn) == 0
         ((left, value),) = await ask(node, MUTEX.inspecting((b"turn:a",)))
         assert (left, value) == (-2, b"")
+
+    async def test_who_awaits_a_turn_learns_how_many_anybody_has_let_pass(self, place: Place) -> None:
+        node, heard = await place.node()
+        other, _ = await place.node()
+
+        def await_turn(passed: int, life: int = TTL) -> Command:
+            return Command(AWAIT_TURN, (b"turn:a",), (b"a", b"passed:a", passed, life))
+
+        assert await ask(node, await_turn(9)) == 0
+        assert await ask(other, acquire(b"one", b"a")) == 1
+        heard.forget()
+        assert [await ask(node, await_turn(passed)) for passed in (2, 1, 2)] == [2, 2, 2]
+        assert [await ask(other, await_turn(passed)) for passed in (1, 10, 9)] == [2, 10, 10]
+        # That is told to nobody: the first that it hears is the end.
+        assert await ask(other, Command(TURN_OVER, (b"turn:a",))) == 1
+        async with asyncio.timeout(WITHIN):
+            assert await heard.told.get() == [b"turn:a"]
+        await place.delete("passed:a")
+        assert await ask(node, await_turn(3, 1)) == 3
+        await asyncio.sleep(0.01)
+        assert await ask(node, await_turn(1)) == 1
 
     async def test_force_release_deletes_the_keys_of_the_tokens_it_names(self, place: Place) -> None:
         node, _ = await place.node()

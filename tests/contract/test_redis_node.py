@@ -175,10 +175,12 @@ class TestRedisNode(NodeContract):
 
     async def test_a_full_server_tells_that_a_turn_is_over(self, place: RedisPlace) -> None:
         node, heard = await place.node()
-        assert await ask(node, Command(AWAIT_TURN, (b"turn:a",), (b"a",))) == 0
         other, _ = await place.node()
+        await_turn = Command(AWAIT_TURN, (b"turn:a",), (b"a", b"passed:a", 1, 100))
+        await place.put("a", "one", TTL)
         await place.command("CONFIG", "SET", "maxmemory", "1")
         try:
+            assert await ask(node, await_turn) == 1
             assert await ask(other, Command(TURN_OVER, (b"turn:a",))) == 1
         finally:
             await place.command("CONFIG", "SET", "maxmemory", "0")

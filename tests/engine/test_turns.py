@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -11,8 +12,10 @@ import pytest
 
 from aioredlock_ng import AcquireTimeout, Lease
 from aioredlock_ng._core.backoff import WAKE_CAP
+from aioredlock_ng._core.keys import PASSED_KEYS, TURN_KEYS
 from aioredlock_ng._core.turns import FIRST_BOUND, STAND_BACK
 from aioredlock_ng._core.votes import Refusal
+from aioredlock_ng._engine.hints import PASSED_MS
 from aioredlock_ng._engine.waker import TURN_POLL
 from aioredlock_ng._nodes.memory_server import MemoryServer
 from aioredlock_ng._scripts.kinds import AWAIT_TURN, TURN_OVER
@@ -35,10 +38,11 @@ def now() -> float:
 
 
 class Workers:
-    """Tasks of one process that take a lock in turns, each for two milliseconds."""
+    """Tasks of one process that take a lock in turns, each for two milliseconds, and note it in `log`."""
 
-    def __init__(self, process: Process, count: int, name: str = "a") -> None:
+    def __init__(self, process: Process, count: int, name: str = "a", log: list[Workers] | None = None) -> None:
         self.turns = 0
+        self._log = [] if log is None else log
         self.freed_at = 0.0
         self._more = True
         self._tasks = [asyncio.ensure_future(self._work(process, name)) for _ in range(count)]
@@ -47,6 +51,7 @@ class Workers:
         while self._more:
             async with process.lock(name):
                 self.turns += 1
+                self._log.append(self)
                 await asyncio.sleep(0.002)
                 self.freed_at = now()
 
@@ -80,6 +85,23 @@ async def awaited(rig: Rig, process: Process) -> tuple[asyncio.Future[Lease], li
     assert asked.pop().script is AWAIT_TURN
     asked.clear()
     return waiting, asked
+
+
+async def let_pass(rig: Rig, asked: list[Command], turns: int) -> None:
+    """Somebody else is known to have let so many turns pass, from the next time that anybody awaits one."""
+    rig.servers[LEAD].set(PASSED_KEYS + b"a", b"%d" % turns, 10.0)
+    await end_turn(rig)
+    while not asked or asked[-1].script is not AWAIT_TURN:
+        rig.occupy(b"a")
+        await asyncio.sleep(0.004)
+    asked.clear()
+
+
+async def end_turn(rig: Rig) -> None:
+    """As a process that hands on does; returns when everybody is told."""
+    rig.servers[LEAD].set(TURN_KEYS + b"a", b"", 0.001)
+    rig.servers[LEAD].delete(TURN_KEYS + b"a")
+    await asyncio.sleep(1.5 * WAY)
 
 
 async def take(process: Process) -> float:
@@ -229,6 +251,54 @@ async def test_who_awaits_the_end_of_a_turn_sleeps_through_the_hand_overs(rig: R
     assert asked == []
     waiting.cancel()
     await asyncio.wait([waiting])
+
+
+@pytest.mark.parametrize("count", [3, 6])
+async def test_processes_get_their_turns_in_a_circle(rig: Rig, count: int) -> None:
+    log: list[Workers] = []
+    everybody = [Workers(await rig.process(), 3, log=log) for _ in range(count)]
+    await asyncio.sleep(2)
+    log.clear()
+    await asyncio.sleep(4)
+    turns = [workers for workers, _ in groupby(log)]
+    await asyncio.gather(*(workers.end() for workers in everybody))
+    assert len(turns) > 50
+    for first in range(len(turns) - count):
+        assert set(turns[first : first + count + 1]) == set(everybody)
+
+
+async def test_who_has_let_fewer_turns_pass_asks_only_whether_the_other_came(rig: Rig, awaiting: Any) -> None:
+    _, waiting, asked = awaiting
+    await let_pass(rig, asked, 5)
+    before = now()
+    await end_turn(rig)
+    rig.vacate(b"a", [LEAD])
+    await asyncio.sleep(WAKE_CAP)
+    assert [command.script.name for command in asked] == ["await_turn"]
+    rig.vacate(b"a")
+    lease = await waiting
+    # Nobody came, and it is told so.
+    assert now() - before < WAKE_CAP + 8 * WAY
+    await lease.release()
+
+
+async def test_who_has_let_as_many_pass_asks_for_the_lock_at_once(rig: Rig, awaiting: Any) -> None:
+    _, waiting, asked = awaiting
+    await let_pass(rig, asked, 2)
+    rig.vacate(b"a", [LEAD])
+    await end_turn(rig)
+    assert [command.script.name for command in asked] == ["acquire_guarded"]
+    rig.vacate(b"a")
+    await (await waiting).release()
+
+
+async def test_how_many_turns_somebody_lets_pass_is_soon_forgotten(rig: Rig, awaiting: Any) -> None:
+    _, waiting, _ = awaiting
+    assert rig.servers[LEAD].get(PASSED_KEYS + b"a") == b"1"
+    await asyncio.sleep(PASSED_MS / 1000)
+    assert rig.servers[LEAD].get(PASSED_KEYS + b"a") is None
+    rig.vacate(b"a")
+    await (await waiting).release()
 
 
 async def test_who_is_told_of_no_end_looks_all_the_same_and_no_longer_trusts_in_it(rig: Rig, awaiting: Any) -> None:
