@@ -33,6 +33,10 @@ by more than the moods of a busy machine."""
 LONGEST_REST = 0.005
 """Seconds, up to which that grows: who comes meanwhile finds the resource free and has to wait all the same."""
 
+FIRST_IN_VAIN = 3
+"""Turns of others at whose end a process may ask first before it goes to the end of the circle: who is too far from the nodes,
+or too slow, would keep the others waiting at each."""
+
 LONGEST_PAUSE = 0.25
 """Seconds at most, whatever a round trip seemed to take: an attempt may have waited for a slow node, or with its process."""
 
@@ -42,18 +46,34 @@ class Turns:
 
     Attributes:
         freed_at: When it last gave the resource up; minus infinity after a refusal.
+        most_passed: The most turns of others that any process lets pass, as far as is known.
+        passed: How many of them have ended since this process had one.
     """
 
-    __slots__ = ("_bound", "_outrun_at", "_refused_at", "_rested", "_run_from", "_took", "freed_at")
+    __slots__ = (
+        "_bound",
+        "_firsts",
+        "_outrun_at",
+        "_refused_at",
+        "_rested",
+        "_run_from",
+        "_took",
+        "_untold_at",
+        "freed_at",
+        "most_passed",
+        "passed",
+    )
 
     def __init__(self) -> None:
         self._bound = FIRST_BOUND
         self._rested = False
         self._took = 0.0
-        self._run_from = self.freed_at = self._refused_at = self._outrun_at = float("-inf")
+        self._firsts = self.passed = self.most_passed = 0
+        self._run_from = self.freed_at = self._refused_at = self._outrun_at = self._untold_at = float("-inf")
 
     def granted(self, now: float, asked: float) -> None:
         """This process got the resource, by an attempt that began at `asked`."""
+        self.passed = self._firsts = 0
         took = now - asked
         if self._rested or asked - self.freed_at > self._others_need():
             self._run_from = now
@@ -79,6 +99,24 @@ class Turns:
         self._bound = FIRST_BOUND
         self._rested = False
         self.freed_at = float("-inf")
+
+    def passes(self) -> bool:
+        """A turn of another process is over; False where nobody is known to have let more of them pass: ask first."""
+        self.passed += 1
+        if self.passed < self.most_passed:
+            return True
+        self._firsts += 1
+        if self._firsts == FIRST_IN_VAIN:
+            self.passed = self._firsts = 0
+        return False
+
+    def untold(self, now: float) -> None:
+        """The end of another process's turn was awaited, and nobody told it."""
+        self._untold_at = now
+
+    def told(self, now: float) -> bool:
+        """True while who has the resource is taken for one that tells the end of its turn."""
+        return now - self._untold_at > MEMORY
 
     def crowded(self, now: float) -> bool:
         """True while other processes are likely to ask in the very instant in which it is free."""

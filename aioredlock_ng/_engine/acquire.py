@@ -21,6 +21,7 @@ from aioredlock_ng.errors import AcquireTimeout, LockHeld, QuorumUnreachable
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from aioredlock_ng._core.turns import Turns
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.cleanup import Releases
     from aioredlock_ng._engine.context import Context
@@ -151,9 +152,9 @@ class Acquisition:
         return self._context.clock() - self.called_at
 
     @property
-    def crowded(self) -> bool:
-        """See `Asker.crowded`."""
-        return self._lines.crowded(self)
+    def turns(self) -> Turns:
+        """See `Asker.turns`."""
+        return self._lines.turns(self)
 
     def still_waiting(self) -> None:
         """See `Asker.still_waiting`."""

@@ -128,7 +128,7 @@ class Round:
         self.replies = [_NOT_ASKED] * len(self.replies)
         for index in first:
             self.replies[index] = None
-        at = self.started + self._context.options.node_timeout * FIRST_SHARE
+        at = self.started + self._context.options.node_timeout * FIRST_SHARE + TIMEOUT_WIDTH
         self._slot = self._context.timeouts.add(self, at)
         self._asked = len(first)
         self._context.fleet.ask_some(self, first)

@@ -135,10 +135,9 @@ class Lines:
         if line is not None and line.holder is None and not (self._wide and self.holders(contender.keys)):
             line.turns.refused(self._context.clock(), woken=woken)
 
-    def crowded(self, contender: Contender) -> bool:
-        """True while other processes are likely to ask in the same instant."""
-        line = self._lines.get(contender.keys)
-        return line is not None and line.turns.crowded(self._context.clock())
+    def turns(self, contender: Contender) -> Turns:
+        """Those of this process, of what it wants."""
+        return self._line(contender.keys).turns
 
     def leave(self, contender: Contender) -> None:
         """`contender` gave up, wherever it stands; the next one's turn comes in the next tick."""
@@ -150,7 +149,7 @@ class Lines:
         elif line.contender is contender:
             line.contender = None
             # Not at once: a thousand waiters that fail one after the other would be a thousand calls deep.
-            self._context.loop.call_soon(self._next, line, False, contender.unreachable)
+            self._context.loop.call_soon(self._given_up, line, contender.unreachable)
 
     def freed(self, holding: Holding, now: float) -> None:
         """A local holding is over: hand on within this tick, or stand back for other processes."""
@@ -174,8 +173,8 @@ class Lines:
                 line.contender.wake(lead_first=False)
             elif line.queue:
                 self._hand_on(line, holding)
-            if line.idle and (line.handed_on or line.turns.crowded(now)):
-                # Others may await the end of its turn, which this is unless its next one comes at once.
+            if line.idle and self._awaited(line, now):
+                # This is the end of its turn unless its next one comes at once.
                 self._context.loop.call_later(0.0 if line.handed_on else STAND_BACK, self._left, line, now)
         elif self._wide:
             self._go_on(holding, None)
@@ -219,7 +218,7 @@ class Lines:
         """This process goes on with nothing: those who await the end of its turns need not wait for more."""
         now = self._context.clock()
         for line in self._lines.values():
-            if line.handed_on or line.turns.crowded(now):
+            if self._awaited(line, now):
                 self._end_turn(line)
 
     def _line(self, keys: tuple[bytes, ...]) -> _Line:
@@ -245,6 +244,16 @@ class Lines:
                     if not self._wide[key]:
                         del self._wide[key]
         self._room = max(ROOM, 2 * self._size)
+
+    def _given_up(self, line: _Line, unreachable: bool) -> None:
+        self._next(line, False, unreachable)
+        # Who gave up may have been handed it, or taken it at once, and nobody follows.
+        if line.idle and line.turns.freed_at > float("-inf") and self._awaited(line, self._context.clock()):
+            self._end_turn(line)
+
+    def _awaited(self, line: _Line, now: float) -> bool:
+        """True when other processes may await the end of this one's turn."""
+        return line.handed_on or line.turns.crowded(now)
 
     def _left(self, line: _Line, freed_at: float) -> None:
         if line.idle and line.turns.freed_at == freed_at:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable, Sequence
 
+    from aioredlock_ng._core.turns import Turns
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.round import Round
@@ -68,8 +69,8 @@ class Asker(Protocol):
         """The lock's name."""
 
     @property
-    def crowded(self) -> bool:
-        """True while other processes are likely to ask in the same instant."""
+    def turns(self) -> Turns:
+        """Those of its process, of what it wants."""
 
     def attempt(self, *, lead_first: bool, first: Sequence[int] = ()) -> None:
         """Ask again: the lead first, or those at `first`, or all at once."""
@@ -98,14 +99,11 @@ class Waker:
         "_in_vain",
         "_look_again",
         "_looked",
-        "_most_passed",
         "_note_at",
-        "_passed",
         "_splits",
         "_timer",
         "_tries",
         "_turn",
-        "_turns_end",
         "woken",
     )
 
@@ -117,10 +115,8 @@ class Waker:
         self._note_at = context.clock() + NOTE_AFTER
         self._asked_all = 0.0
         self._splits = self._failures = self._in_vain = self._tries = 0
-        self._passed = self._most_passed = 0
         self._look_again = self._looked = self.woken = False
         self._turn: AwaitedTurn | None = None
-        self._turns_end = context.options.own_keys
 
     def asked(self) -> None:
         """A new attempt begins."""
@@ -146,18 +142,18 @@ class Waker:
         self._tell("local")
 
     def turn_over(self) -> None:
-        """Another process's turn is over, if one is awaited: it is this one's, unless somebody has let more of them pass.
+        """Another process's turn is over, if one is awaited: ask, unless another process has let more of them pass.
 
-        Then that one asks, and this only whether it has, a moment later.
+        Then that one asks, and this only whether it did, a moment later.
         """
         if self._turn is None:
             return
-        self._passed += 1
-        if self._passed >= self._most_passed:
-            self._ask_at_the_end()
-        else:
+        if self._asker.turns.passes():
             self.stop()
-            self._timer = self._context.loop.call_later(WAKE_CAP, self._await_turn)
+            delay = WAKE_CAP * (1 + self._context.draw()) / 2
+            self._timer = self._context.loop.call_later(delay, self._await_turn)
+        else:
+            self._ask_at_the_end()
 
     def changed(self, indexes: Iterable[int], *, told: bool) -> None:
         """On these nodes a key was freed: ask once it is so many that a quorum may be free."""
@@ -216,9 +212,10 @@ class Waker:
         if attempt is None:
             return
         self.woken = True
+        turns, now = self._asker.turns, context.clock()
         # A hand-over inside another process wakes us too: there are many then.
-        self._in_vain = self._in_vain + 1 if context.clock() - attempt.started < QUICK else 0
-        if self._in_vain >= A_RUN and told and self._turns_end and not self._splits:
+        self._in_vain = self._in_vain + 1 if now - attempt.started < QUICK else 0
+        if self._in_vain >= A_RUN and told and not self._splits and context.options.own_keys and turns.told(now):
             self._await_turn()
             return
         if told:
@@ -229,7 +226,7 @@ class Waker:
         if self._splits:
             delay = max(delay, split_delay(self._splits, context.draw()))
         # Alone, one round trip is enough.
-        rivals = delay > 0.0 or self._asker.crowded
+        rivals = delay > 0.0 or turns.crowded(now)
         # A holder that renews is told like one that releases: where a quorum says no, the others need not be asked.
         first = free if delay == 0.0 and len(free) >= context.quorum else ()
         self._ask_in(delay, lead_first=self._one_first(rivals), first=first)
@@ -241,7 +238,7 @@ class Waker:
         context, key = self._context, self._asker.keys[0]
         self.stop()
         self._timer = context.loop.call_later(TURN_POLL * (0.75 + context.draw() / 2), self._unwoken, False)
-        self._turn = AwaitedTurn(key, context.clock(), self._passed + 1, self._awaited)
+        self._turn = AwaitedTurn(key, context.clock(), self._asker.turns.passed + 1, self._awaited)
         self._turn.send(context.fleet, key)
 
     def _awaited(self, turn: AwaitedTurn, reply: Reply) -> None:
@@ -252,15 +249,15 @@ class Waker:
             self._in_vain = 0
             self._ask_at_the_end()
         elif type(reply) is int:
-            self._most_passed = reply
+            self._asker.turns.most_passed = reply
         else:
-            self._turns_end = False
-            self._ask_in(wake_delay(self._context.draw()), lead_first=self._one_first(True))
+            self._asker.turns.untold(self._context.clock())
+            self._ask_at_the_end(wake_delay(self._context.draw()))
 
-    def _ask_at_the_end(self) -> None:
+    def _ask_at_the_end(self, delay: float = 0.0) -> None:
         """One node first, for others are told in this very moment."""
         self._context.counters.wakeups += 1
-        self._ask_in(0.0, lead_first=self._one_first(True))
+        self._ask_in(delay, lead_first=self._one_first(True))
         self._tell("told")
 
     def _one_first(self, wanted: bool) -> bool:
@@ -302,7 +299,7 @@ class Waker:
     def _unwoken(self, over: bool) -> None:
         """Nobody said anything, but the holder's time is over, or it is time for a slow look."""
         if self._turn is not None:
-            self._turns_end = False
+            self._asker.turns.untold(self._context.clock())
         self.woken = False
         if over:
             self._context.counters.wakeups_expiry += 1

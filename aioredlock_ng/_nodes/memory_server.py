@@ -302,7 +302,8 @@ class MemoryServer:
         self._track(command.keys[0], by)
         if self.get(_bytes(key)) is None:
             return 0
-        most = int(self.get(_bytes(passed_key)) or 0)
+        said = self.get(_bytes(passed_key)) or b""
+        most = int(said) if said.isdigit() else 0
         if most <= int(passed):
             self.set(_bytes(passed_key), _bytes(passed), int(life) / 1000, by)
         return max(most, int(passed))

@@ -40,8 +40,16 @@ def now() -> float:
 class Workers:
     """Tasks of one process that take a lock in turns, each for two milliseconds, and note it in `log`."""
 
-    def __init__(self, process: Process, count: int, name: str = "a", log: list[Workers] | None = None) -> None:
-        self.turns = 0
+    def __init__(
+        self,
+        process: Process,
+        count: int,
+        name: str = "a",
+        log: list[Workers] | None = None,
+        blocking_timeout: float | None = None,
+    ) -> None:
+        self.turns = self.gave_up = 0
+        self._blocking_timeout = blocking_timeout
         self._log = [] if log is None else log
         self.freed_at = 0.0
         self._more = True
@@ -49,11 +57,14 @@ class Workers:
 
     async def _work(self, process: Process, name: str) -> None:
         while self._more:
-            async with process.lock(name):
-                self.turns += 1
-                self._log.append(self)
-                await asyncio.sleep(0.002)
-                self.freed_at = now()
+            try:
+                async with process.lock(name, blocking_timeout=self._blocking_timeout):
+                    self.turns += 1
+                    self._log.append(self)
+                    await asyncio.sleep(0.002)
+                    self.freed_at = now()
+            except AcquireTimeout:
+                self.gave_up += 1
 
     async def end(self) -> None:
         self._more = False
@@ -267,6 +278,17 @@ async def test_processes_get_their_turns_in_a_circle(rig: Rig, count: int) -> No
         assert set(turns[first : first + count + 1]) == set(everybody)
 
 
+async def test_a_process_whose_waiters_give_up_keeps_its_place_in_the_circle(rig: Rig) -> None:
+    log: list[Workers] = []
+    rig.ways[:] = [WAY / 5] * len(rig.servers)
+    everybody = [Workers(await rig.process(), 3, log=log) for _ in range(4)]
+    impatient = Workers(await rig.process(), 3, log=log, blocking_timeout=0.06)
+    await asyncio.sleep(6)
+    assert impatient.gave_up > 20
+    await asyncio.gather(*(workers.end() for workers in (*everybody, impatient)))
+    assert impatient.turns > 0.7 * len(log) / 5
+
+
 async def test_who_has_let_fewer_turns_pass_asks_only_whether_the_other_came(rig: Rig, awaiting: Any) -> None:
     _, waiting, asked = awaiting
     await let_pass(rig, asked, 5)
@@ -299,6 +321,38 @@ async def test_how_many_turns_somebody_lets_pass_is_soon_forgotten(rig: Rig, awa
     assert rig.servers[LEAD].get(PASSED_KEYS + b"a") is None
     rig.vacate(b"a")
     await (await waiting).release()
+
+
+async def test_a_foreign_value_in_the_place_of_how_many_turns_are_let_pass_is_none(rig: Rig) -> None:
+    process = await rig.process()
+    rig.servers[LEAD].set(PASSED_KEYS + b"a", b"1.5", 10.0)
+    waiting, _ = await awaited(rig, process)
+    await asyncio.sleep(2 * WAY)
+    assert rig.servers[LEAD].get(PASSED_KEYS + b"a") == b"1"
+    rig.vacate(b"a")
+    await (await waiting).release()
+
+
+@pytest.mark.parametrize("timeout", [None, 0.005])
+async def test_who_gives_up_amid_its_hand_over_as_the_last_in_line_ends_the_turn(rig: Rig, timeout: float | None) -> None:
+    busy, other = await rig.process(), await rig.process()
+    waiting, _ = await awaited(rig, other)
+    rig.vacate(b"a")
+    first = await busy.lock("a").acquire()
+    second = asyncio.ensure_future(busy.lock("a", blocking_timeout=timeout).acquire())
+    await asyncio.sleep(0.004)
+    release = asyncio.ensure_future(first.release())
+    await asyncio.sleep(WAY / 2)
+    if timeout is None:
+        second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
+    before = now()
+    lease = await waiting
+    assert now() - before < 10 * WAY
+    await lease.release()
+    await release
+    await asyncio.sleep(0.1)
+    assert rig.clean
 
 
 async def test_who_is_told_of_no_end_looks_all_the_same_and_no_longer_trusts_in_it(rig: Rig, awaiting: Any) -> None:

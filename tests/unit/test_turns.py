@@ -6,6 +6,7 @@ import pytest
 
 from aioredlock_ng._core.turns import (
     FIRST_BOUND,
+    FIRST_IN_VAIN,
     LAST_BOUND,
     LONGEST_PAUSE,
     LONGEST_REST,
@@ -93,3 +94,31 @@ def test_the_bound_doubles_while_nobody_else_takes_it_and_is_small_again_after_a
     assert turns.freed(now + 0.011 + FIRST_BOUND) > 0.0
     assert turns.crowded(now + MEMORY / 2)
     assert not turns.crowded(now + 2 * MEMORY)
+
+
+def test_who_has_let_the_most_turns_pass_asks_first() -> None:
+    turns = Turns()
+    turns.most_passed = 3
+    assert [turns.passes() for _ in range(4)] == [True, True, False, False]
+    turns.granted(1.0, 1.0)
+    assert turns.passed == 0
+    assert turns.passes()
+
+
+def test_who_asked_first_in_vain_goes_to_the_end_of_the_circle() -> None:
+    turns = Turns()
+    turns.most_passed = 5
+    assert [turns.passes() for _ in range(4)] == [True] * 4
+    assert [turns.passes() for _ in range(FIRST_IN_VAIN)] == [False] * FIRST_IN_VAIN
+    assert [turns.passes() for _ in range(4)] == [True] * 4
+    turns.granted(1.0, 1.0)
+    turns.most_passed = 1
+    assert [turns.passes() for _ in range(2)] == [False] * 2
+
+
+def test_where_no_end_was_told_none_is_awaited_for_a_while() -> None:
+    turns = Turns()
+    assert turns.told(1.0)
+    turns.untold(1.0)
+    assert not turns.told(1.0 + MEMORY / 2)
+    assert turns.told(1.0 + 2 * MEMORY)
