@@ -115,8 +115,11 @@ class Turns:
         self._untold_at = now
 
     def told(self, now: float) -> bool:
-        """True while who has the resource is taken for one that tells the end of its turn."""
-        return now - self._untold_at > MEMORY
+        """True while who has the resource is taken for one that tells the end of its turn.
+
+        What was not told may be the end of a long run, of a process that knew of no others; by then that is over.
+        """
+        return now - self._untold_at > LAST_BOUND
 
     def crowded(self, now: float) -> bool:
         """True while other processes are likely to ask in the very instant in which it is free."""

@@ -120,5 +120,5 @@ def test_where_no_end_was_told_none_is_awaited_for_a_while() -> None:
     turns = Turns()
     assert turns.told(1.0)
     turns.untold(1.0)
-    assert not turns.told(1.0 + MEMORY / 2)
-    assert turns.told(1.0 + 2 * MEMORY)
+    assert not turns.told(1.0 + LAST_BOUND / 2)
+    assert turns.told(1.0 + 2 * LAST_BOUND)
