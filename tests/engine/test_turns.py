@@ -458,3 +458,20 @@ async def test_who_wants_more_names_gets_them_from_a_process_that_hands_one_on(r
         async with other.lock("a", "b"):
             assert now() - before < 1
     await workers.end()
+
+
+async def test_who_is_asked_first_has_its_share_of_the_node_timeout_in_full(rig: Rig) -> None:
+    """A quarter of it, however the instant lies between those at which timeouts are looked at."""
+    rig.ways[:] = [0.0022] * len(rig.servers)
+    process = await rig.process(node_timeout=0.02)
+    rig.occupy(b"a")
+    waiting = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(0.1)
+    asked = process.questions()
+    for _ in range(20):
+        rig.occupy(b"a")
+        await asyncio.sleep(0.0313)
+    # A majority each time, and nobody else.
+    assert len(asked) == 20 * 2
+    rig.vacate(b"a")
+    await (await waiting).release()
