@@ -211,12 +211,17 @@ class NodeDegraded:
 
 @dataclass(frozen=True, slots=True)
 class LeaseLost:
-    """A lease ended without being released."""
+    """A lease ended without being released.
+
+    `cause`: `gone` (a quorum no longer holds its key), `unrenewed` (its deadline passed), or as the application wanted it:
+    `max_hold`, `closed` (its `Redlock`).
+    """
 
     resource: str
     token_prefix: str
     reason: str
     held_for: float
+    cause: str = "gone"
 
 
 @dataclass(frozen=True, slots=True)

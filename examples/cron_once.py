@@ -12,7 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
-from aioredlock_ng import LockHeld, Redlock
+from aioredlock_ng import AcquireTimeout, Redlock
 
 KEEP = 45.0
 """Seconds that a run stays taken after it was done; at most the `max_ttl` of the manager."""
@@ -24,7 +24,8 @@ LATE = 15.0
 async def once(redlock: Redlock, job: str, slot: datetime, do: Callable[[], Awaitable[None]]) -> bool:
     """Do the run of `job` that is due at `slot`, unless another host does it or did; True when it was done here."""
     try:
-        async with redlock.lock(f"cron:{job}:{slot:%Y-%m-%dT%H:%M:%S}", blocking_timeout=0) as lease:
+        # All hosts come in the same instant: with no time to wait, the votes may be split so that nobody gets it.
+        async with redlock.lock(f"cron:{job}:{slot:%Y-%m-%dT%H:%M:%S}", blocking_timeout=1) as lease:
             # Under the lock: nobody begins later than this, however long it took to get here.
             if not 0 <= (now() - slot).total_seconds() <= LATE:
                 return False
@@ -33,7 +34,7 @@ async def once(redlock: Redlock, job: str, slot: datetime, do: Callable[[], Awai
             # this is not reached, the lock is given back, and a host that comes a little later tries again.
             await lease.extend(ttl=KEEP)
             lease.abandon()
-    except LockHeld:
+    except AcquireTimeout:
         return False
     return True
 

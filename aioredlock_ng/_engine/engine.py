@@ -15,7 +15,7 @@ from aioredlock_ng._core.votes import GRANTED, acquire_vote
 from aioredlock_ng._engine.acquire import Acquisition
 from aioredlock_ng._engine.cleanup import Releases, outlast_cancellation
 from aioredlock_ng._engine.context import Context, Expiring
-from aioredlock_ng._engine.extender import Extender
+from aioredlock_ng._engine.extender import CLOSED, Extender
 from aioredlock_ng._engine.forks import lets_go_in_children
 from aioredlock_ng._engine.guard import Guard
 from aioredlock_ng._engine.labels import Labels
@@ -248,7 +248,7 @@ class Engine:
             contender.give_up(RedlockClosed("the Redlock was closed while this acquisition waited"))
         for holding in list(self.extender.holdings):
             if holding.task is not None:
-                self.extender.lose(holding, "its Redlock was closed")
+                self.extender.lose(holding, CLOSED)
             else:
                 self.extender.release(holding)
         self.extender.close()

@@ -28,10 +28,16 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.round import Round
     from aioredlock_ng._engine.waiting import Lines
 
-__all__ = ["Extender"]
+__all__ = ["CLOSED", "Extender"]
 
 RENEW_WIDTH = 0.02
 """Seconds of renewals that leave together."""
+
+CLOSED = "its Redlock was closed"
+_UNRENEWED = "its deadline passed before a quorum renewed it"
+_MAX_HOLD = "held longer than max_hold"
+_CAUSES = {CLOSED: "closed", _UNRENEWED: "unrenewed", _MAX_HOLD: "max_hold"}
+"""`LeaseLost.cause` by the reason; any other says that the key is gone."""
 
 
 class Extender:
@@ -107,7 +113,8 @@ class Extender:
         context, resource = self._context, holding.spec.resource
         held_for = context.clock() - holding.since
         if holding.phase is Phase.LOST:
-            context.emit(LeaseLost(resource, holding.token_prefix, holding.reason, held_for))
+            cause = _CAUSES.get(holding.reason, "gone")
+            context.emit(LeaseLost(resource, holding.token_prefix, holding.reason, held_for, cause))
         elif context.tell is not None:
             context.tell(LeaseAbandoned(resource, holding.token_prefix, held_for))
 
@@ -304,7 +311,3 @@ class Extender:
         self.holdings.discard(holding)
         self.watcher.forget(holding)
         holding.wake_waiters()
-
-
-_UNRENEWED = "its deadline passed before a quorum renewed it"
-_MAX_HOLD = "held longer than max_hold"

@@ -10,7 +10,7 @@ from starlette.routing import Mount, WebSocketRoute
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["Served", "calls_of", "served"]
+__all__ = ["Served", "dependencies_of", "served"]
 
 
 class Served(NamedTuple):
@@ -40,8 +40,8 @@ def served(app: FastAPI, outer: frozenset[str] = frozenset()) -> Iterator[Served
             yield Served(app, route, variables, isinstance(original, WebSocketRoute))
 
 
-def calls_of(dependant: Any) -> Iterator[object]:
-    """What FastAPI calls for a route's dependencies, and for theirs."""
+def dependencies_of(dependant: Any) -> Iterator[Any]:
+    """A route's dependencies, and theirs, as FastAPI has them: each has `call` and `scope`."""
     for inner in dependant.dependencies:
-        yield inner.call
-        yield from calls_of(inner)
+        yield inner
+        yield from dependencies_of(inner)

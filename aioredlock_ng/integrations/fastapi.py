@@ -21,7 +21,7 @@ from aioredlock_ng import ConfigurationError, Lease, LockLost, LockNotAcquired, 
 
 from ._parameters import Parameters
 from ._policy import UNAVAILABLE, Policy
-from ._routes import calls_of, served
+from ._routes import dependencies_of, served
 from ._template import UnusableValue
 
 __all__ = ["LockDependency", "LockUnavailable", "check_locks", "get_redlock", "lock_for", "redlock_lifespan"]
@@ -169,7 +169,8 @@ def lock_for(
 
     `Annotated[Lease, Depends(lock_for("order:{order_id}"), scope="function")]`, or in `dependencies=[...]`. With
     `scope="function"` it is held until the endpoint has returned, and free before the response is sent; without, it is
-    held until the response, be it a stream, and its background tasks are done.
+    held until the response, be it a stream, and its background tasks are done. An endpoint that yields is such a stream:
+    its body runs while the response is sent, and `check_locks` refuses `scope="function"` for it.
 
     A lock that is lost cancels the endpoint, which is answered by 503. Once a response has begun nothing can be answered:
     the connection is closed before its end, and the server logs the error. A `def` endpoint runs in a thread, which nothing
@@ -209,13 +210,18 @@ def check_locks(app: FastAPI, redlock: Redlock | None = None) -> None:
         ConfigurationError: A lock names what its route does not have, or an option is unusable; says which, where, and why.
     """
     for place, route, variables, websocket in served(app):
-        for lock in calls_of(route.dependant):
-            if not isinstance(lock, LockDependency):
+        for dependency in dependencies_of(route.dependant):
+            if not isinstance(lock := dependency.call, LockDependency):
                 continue
             try:
                 if websocket:
                     raise ConfigurationError(
                         "a WebSocket cannot be answered; use `async with redlock.lock(...)` in the endpoint"
+                    )
+                if dependency.scope == "function" and _yields(route.endpoint):
+                    raise ConfigurationError(
+                        'an endpoint that yields runs while its response is sent, and scope="function" gives the lock back before'
+                        " that: leave the scope out"
                     )
                 lock.check(route.endpoint, variables, redlock)
             except ConfigurationError as error:
@@ -223,6 +229,11 @@ def check_locks(app: FastAPI, redlock: Redlock | None = None) -> None:
             if lock.responses.keys() - route.responses.keys():
                 route.responses.update({**lock.responses, **route.responses})
                 place.openapi_schema = None  # made before, it lacks them
+
+
+def _yields(endpoint: Callable[..., Any]) -> bool:
+    plain = inspect.unwrap(endpoint)
+    return inspect.isasyncgenfunction(plain) or inspect.isgeneratorfunction(plain)
 
 
 def _parameter(name: str, declared: Any) -> inspect.Parameter:

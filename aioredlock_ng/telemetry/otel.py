@@ -98,7 +98,7 @@ class OpenTelemetrySink:
             LeaseReleased: self._ended,
             LeaseAbandoned: self._ended,
             LeaseLost: self._lose,
-            LossFound: lambda _: self._lost.add(1),
+            LossFound: lambda _: self._lost.add(1, {_PREFIX + "cause": "gone"}),
             LeasesRenewed: self._renew,
             RenewalFailed: lambda _: self._unrenewed.add(1),
             LockHandedOn: lambda _: self._handoffs.add(1),
@@ -165,7 +165,7 @@ class OpenTelemetrySink:
         self._held.add(-1)
 
     def _lose(self, event: LeaseLost) -> None:
-        self._lost.add(1)
+        self._lost.add(1, {_PREFIX + "cause": event.cause})
         self._ended(event)
 
     def _renew(self, event: LeasesRenewed) -> None:

@@ -50,6 +50,7 @@ _M = TypeVar("_M", Counter, Gauge, Histogram)
 
 _ERRORS = ("LockHeld", "AcquireTimeout", "QuorumUnreachable", "RedlockClosed")
 _CAUSES = ("told", "local", "expiry", "look")
+_LOSSES = ("gone", "unrenewed", "max_hold", "closed")
 
 
 class PrometheusSink(Collector):
@@ -78,7 +79,8 @@ class PrometheusSink(Collector):
         self._failures = {error: failures.labels(error) for error in _ERRORS}
         self._cancellations = self._counter("acquire_cancellations", "Callers that were cancelled while they waited.")
         self._hold = self._histogram("lease_hold_seconds", "From the beginning of a lease to its end, however it ends.", HOLDS)
-        self._lost = self._counter("leases_lost", "Leases that ended without being released, or were gone when they were.")
+        lost = self._counter("leases_lost", "Leases that ended without being released, or were gone when they were.", "cause")
+        self._lost = {cause: lost.labels(cause) for cause in _LOSSES}
         self._held = self._gauge("leases_held", "Leases held now.", "livesum")
         self._round = self._histogram(
             "renewal_round_seconds", "One question that renewed leases, to the deciding answer.", ROUNDS
@@ -103,7 +105,7 @@ class PrometheusSink(Collector):
             LeaseReleased: self._ended,
             LeaseAbandoned: self._ended,
             LeaseLost: self._lose,
-            LossFound: lambda _: self._lost.inc(),
+            LossFound: lambda _: self._lost["gone"].inc(),
             LeasesRenewed: self._renew,
             RenewalFailed: lambda _: self._unrenewed.inc(),
             LockHandedOn: lambda _: self._handoffs.inc(),
@@ -148,7 +150,7 @@ class PrometheusSink(Collector):
         self._held.dec()
 
     def _lose(self, event: LeaseLost) -> None:
-        self._lost.inc()
+        self._lost[event.cause].inc()
         self._ended(event)
 
     def _renew(self, event: LeasesRenewed) -> None:

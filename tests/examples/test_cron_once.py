@@ -126,6 +126,16 @@ async def test_every_slot_is_done_while_a_host_is_in_time(monkeypatch: pytest.Mo
 
 
 @pytest.mark.virtual_time
+async def test_a_slot_is_done_though_all_hosts_come_at_once_each_nearest_to_another_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, draw = World(monkeypatch), random.Random(14)
+    async with Rig() as rig, asyncio.TaskGroup() as hosts:
+        for zone in range(3):
+            redlock = (await rig.process(near=zone)).redlock
+            hosts.create_task(world.host(redlock, 0, 50, draw, delay=0))
+    assert world.done == {TEN + number * MINUTE: 1 for number in range(2, 52)}
+
+
+@pytest.mark.virtual_time
 async def test_further_apart_than_that_a_slot_is_done_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     world, draw = World(monkeypatch), random.Random(13)
     async with Rig() as rig, asyncio.TaskGroup() as hosts:

@@ -1,13 +1,15 @@
 """What a FastAPI route's lock is named by: one value, one lock, whatever the client writes; mistakes are told at start."""
 
+import functools
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
 import pytest
 from fastapi import APIRouter, Body, Depends, FastAPI, Header, Path, Query, Request
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from aioredlock_ng import ConfigurationError, Lease, Redlock
@@ -187,6 +189,30 @@ def test_a_lock_around_a_websocket_is_told_at_start() -> None:
 
     with pytest.raises(ConfigurationError, match=r"/edit/\{name\}: .*a WebSocket cannot be answered"):
         check_locks(app)
+
+
+@pytest.mark.parametrize("scope", ["function", None])
+@pytest.mark.parametrize("kind", ["async", "def", "wrapped"])
+def test_a_lock_that_ends_before_a_yielding_endpoint_begins_is_told_at_start(kind: str, scope: Any) -> None:
+    async def lines(name: str) -> AsyncIterator[str]:
+        yield name
+
+    def sync_lines(name: str) -> Iterator[str]:
+        yield name
+
+    @functools.wraps(lines)
+    def wrapped(*args: Any, **kwargs: Any) -> AsyncIterator[str]:
+        return lines(*args, **kwargs)
+
+    app = FastAPI()
+    lock = Depends(lock_for("export:{name}"), scope=scope)
+    endpoint: Any = {"async": lines, "def": sync_lines, "wrapped": wrapped}[kind]
+    app.get("/export/{name}", dependencies=[lock], response_class=StreamingResponse)(endpoint)
+    if scope is None:
+        check_locks(app)
+    else:
+        with pytest.raises(ConfigurationError, match=r"/export/\{name\}: lock_for.*yields .* leave the scope out"):
+            check_locks(app)
 
 
 def route(path: str, lock: LockDependency, endpoint: Callable[..., Any], method: str = "POST") -> FastAPI:

@@ -138,8 +138,26 @@ async def test_a_loss_behind_middleware_is_answered_by_503(
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
 
 
+async def test_an_endpoint_that_yields_runs_within_the_lock(nodes: NodeSet) -> None:
+    app, seen = FastAPI(lifespan=redlock_lifespan()), list[set[str]]()
+
+    @app.get("/export/{name}", dependencies=[Depends(lock_for("export:{name}"))])
+    async def export(name: str) -> AsyncIterator[str]:
+        seen.append(held(nodes))
+        yield name
+        seen.append(held(nodes))
+
+    async with fastapi_client(app) as client:
+        assert (await client.get("/export/a")).text == '"a"\n'
+        assert seen == [{"export:a"}] * 2
+        await eventually(lambda: nodes.keys() == [set()] * 3, within=PATIENCE)
+
+
 @both_scopes
-async def test_a_client_that_leaves_a_stream_gives_the_lock_back(nodes: NodeSet, scope: Any) -> None:
+@middlewares
+async def test_a_client_that_leaves_a_stream_gives_the_lock_back(
+    nodes: NodeSet, scope: Any, dispatches: tuple[Dispatch, ...]
+) -> None:
     app = FastAPI(lifespan=redlock_lifespan())
 
     @app.get("/stream/{name}", dependencies=[Depends(lock_for("stream:{name}"), scope=scope)])
@@ -150,7 +168,7 @@ async def test_a_client_that_leaves_a_stream_gives_the_lock_back(nodes: NodeSet,
 
         return StreamingResponse(lines())
 
-    async with fastapi_client(app) as client:
+    async with fastapi_client(wrapped(app, *dispatches)) as client:
         async with client.stream("GET", "/stream/a") as response:
             assert await anext(response.aiter_bytes()) == b"one\n"
             assert held(nodes) == ({"stream:a"} if scope == "request" else set())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aioredlock_ng import LockNotAcquired, Redlock, RedlockClosed
+from aioredlock_ng import LockLost, LockNotAcquired, Redlock, RedlockClosed
 from aioredlock_ng.events import (
     AcquireFailed,
     NodeAnswers,
@@ -40,7 +40,7 @@ async def test_a_scrape_shows_what_happened(three_nodes: NodeSet, registry: Coll
     assert seen.value("acquire_failures_total", error="QuorumUnreachable") == 0
     assert seen.value("acquire_cancellations_total") == stats.cancelled == 1
     assert seen.value("lease_hold_seconds_count") == stats.acquired
-    assert seen.value("leases_lost_total") == stats.lost == 1
+    assert seen.value("leases_lost_total", cause="gone") == stats.lost == 1
     assert seen.value("leases_held") == stats.held == 0
     assert seen.value("leases_renewed_total") == stats.renewals >= seen.value("renewal_round_seconds_count") >= 1
     assert seen.value("handoffs_total") == stats.handoffs >= 1
@@ -76,8 +76,27 @@ async def test_failed_renewals_and_losses_are_counted(rig: Rig, registry: Collec
     await lease.wait_lost()
     seen = exposed(registry)
     assert seen.value("renewal_failures_total") >= 1
-    assert seen.value("leases_lost_total") == 1
+    assert seen.value("leases_lost_total", cause="unrenewed") == 1
     assert seen.value("leases_held") == 0
+
+
+@pytest.mark.virtual_time
+async def test_an_end_that_the_application_wanted_is_counted_apart(rig: Rig, registry: CollectorRegistry) -> None:
+    process = await rig.process(sinks=[PrometheusSink(registry)])
+    with pytest.raises(LockLost, match="max_hold"):
+        async with process.lock("a", max_hold=2):
+            await asyncio.sleep(3)
+    with pytest.raises(LockLost, match="closed"):
+        async with process.lock("a"):
+            await process.redlock.aclose()
+            await asyncio.sleep(1)
+    seen = exposed(registry)
+    assert {cause: seen.value("leases_lost_total", cause=cause) for cause in ("gone", "unrenewed", "max_hold", "closed")} == {
+        "gone": 0,
+        "unrenewed": 0,
+        "max_hold": 1,
+        "closed": 1,
+    }
 
 
 @pytest.mark.virtual_time
@@ -157,7 +176,7 @@ def test_an_alert_can_count_from_nought(registry: CollectorRegistry) -> None:
     seen = exposed(registry)
     for error in kinds_of(LockNotAcquired):
         assert seen.value("acquire_failures_total", error=error) == 0
-    assert seen.value("leases_lost_total") == 0
+    assert {seen.value("leases_lost_total", cause=cause) for cause in ("gone", "unrenewed", "max_hold", "closed")} == {0}
     assert seen.value("node_outages_total", node="n") == seen.value("node_quarantines_total", node="n") == 0
 
 

@@ -35,7 +35,8 @@ def test_the_rules_fire_and_stay_silent_as_their_scenarios_say() -> None:
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("increase(aioredlock_ng_leases_lost_total[5m])) > 0", "increase(aioredlock_ng_leases_lost_total[5m])) > 1.5"),
+        ("[5m])) > 0\n", "[5m])) > 1.5\n"),
+        ('cause!~"max_hold|closed"', 'cause!~"max_hold"'),
         ('state!="up"', 'state="down"'),
         ("for: 5m", "for: 15m"),
         ("> 0.05", "> 0.5"),

@@ -25,7 +25,7 @@ def test_a_second_sink_in_one_registry_is_refused_and_says_what_to_do(registry: 
     with pytest.raises(ConfigurationError, match="give the sink that made them to every Redlock"):
         PrometheusSink(registry)
     first(LeaseLost("a", "abc123", "", 1.0))
-    assert exposed(registry).value("leases_lost_total") == 1
+    assert exposed(registry).value("leases_lost_total", cause="gone") == 1
     PrometheusSink(CollectorRegistry())
 
 
