@@ -303,7 +303,8 @@ class Redlock:
             ConfigurationError, RedlockClosed: As everywhere.
         """
         key = self._keys.key(name)
-        labels = (owner_key(key),) if self._options.labelled else ()
+        # Its holder may write labels though this manager does not.
+        labels = (owner_key(key),) if self._options.owner is not False else ()
         plain = self._kind.inspecting((key,))
         # A user that may not read labels is still told who has the lock.
         replies = await self._poll(name, self._kind.inspecting((key,), labels) if labels else plain, plain)
@@ -334,9 +335,8 @@ class Redlock:
         # The servers tell everybody but us (NOLOOP): a holder or a waiter of our own must not be the last to know.
         changed: Iterable[int] = range(len(self._nodes))
         try:
-            only = None if token is None else token.encode()
             ask = partial(self._poll, name, mistyped=True)
-            replies = await force_release(engine.context, ask, self._kind, key, slot_of(key), only)
+            replies = await force_release(engine.context, ask, self._kind, key, slot_of(key), token)
             changed = [index for index, reply in enumerate(replies) if type(reply) is int and reply]
         finally:
             for index in changed:

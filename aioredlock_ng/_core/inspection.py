@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._core.votes import Reply
 
-__all__ = ["lock_info"]
+__all__ = ["lock_info", "token_text"]
 
 
 def lock_info(resource: str, addresses: Sequence[str], replies: Sequence[Reply]) -> LockInfo:
@@ -41,7 +41,12 @@ def _answer(address: str, reply: Reply) -> NodeAnswer:
     remaining, token = reply[0][:2]
     if remaining == -2:
         return NodeAnswer(address, None, None)
-    return NodeAnswer(address, token.decode("utf-8", "backslashreplace"), remaining / 1000 if remaining >= 0 else None)
+    return NodeAnswer(address, token_text(token), remaining / 1000 if remaining >= 0 else None)
+
+
+def token_text(token: bytes) -> str:
+    """A key's value for people; what other software wrote may be no text."""
+    return token.decode("utf-8", "backslashreplace")
 
 
 def _life(reply: Reply) -> float:

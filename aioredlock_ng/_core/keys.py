@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from aioredlock_ng.errors import ConfigurationError
 
 __all__ = ["MAX_NAME", "MAX_NAMES", "OWN_KEYS", "PASSED_KEYS", "TURN_KEYS", "KeyFormat", "resource_name"]
@@ -65,9 +67,22 @@ class KeyFormat:
             )
         return key
 
+    def matching(self, pattern: str | bytes) -> bytes:
+        """For SCAN: the keys of names that match a pattern; what stands around `{name}` is meant as it is written.
+
+        Raises:
+            ConfigurationError: As `key`.
+        """
+        inner = self.key(pattern)[len(self._prefix) :].removesuffix(self._suffix)
+        return _plain(self._prefix) + inner + _plain(self._suffix)
+
     def name(self, key: bytes) -> str:
         """The name of a key that is in this format, for people."""
         return key[len(self._prefix) : len(key) - len(self._suffix)].decode("utf-8", "backslashreplace")
+
+
+def _plain(text: bytes) -> bytes:
+    return re.sub(rb"[\\*?\[]", rb"\\\g<0>", text)
 
 
 def resource_name(names: tuple[str | bytes, ...]) -> str:

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from aioredlock_ng._core.inspection import token_text
 from aioredlock_ng._engine.round import FIRST_SHARE
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ async def force_release(
     kind: LockKind,
     key: bytes,
     slot: bytes,
-    only: bytes | None = None,
+    only: str | None = None,
 ) -> list[Reply]:
     """Delete a lock's key by the token of who holds it.
 
@@ -44,7 +45,7 @@ async def force_release(
         kind: Which scripts.
         key: The lock's key.
         slot: Its fence counter.
-        only: The token that may be deleted; None: whatever is there.
+        only: The token that may be deleted, as a `LockInfo` has it; None: whatever is there.
 
     Returns:
         What each node answered: how many keys it deleted.
@@ -58,10 +59,10 @@ async def force_release(
         await asyncio.sleep(_LONGEST_ATTEMPT * context.patience)
         tokens = seen.keys() & set(_tokens(await ask(look)))
     if only is not None:
-        if only not in tokens:
+        tokens = {token for token in tokens if token_text(token) == only}
+        if not tokens:
             # Not even the counters are raised: whoever came after may need to repair its keys.
             return [0] * len(context.fleet.nodes)
-        tokens = {only}
     fence = context.fences.propose(context.wall_us())
     return await ask(kind.force_releasing((key,), (slot,), fence, tuple(tokens)))
 

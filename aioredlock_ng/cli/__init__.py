@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         SystemExit: Always, with the command's exit status; 2 when the packages of the extra are not installed.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] != ["run"]:
+        _mend_streams()
     child: list[str] = []
     if words[:1] == ["run"] and "--" in words:
         # The parser would take the first "--" away, and nobody could tell the names from the command behind them.
@@ -44,3 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         raise SystemExit(2) from None
     app(words, prog_name="aioredlock-ng", obj=child)
+
+
+def _mend_streams() -> None:
+    """A stream that was closed from the start is None; and a lock's name may be more than a terminal's encoding can show."""
+    for name in ("stdin", "stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper) and name != "stdin":
+            stream.reconfigure(errors="backslashreplace")

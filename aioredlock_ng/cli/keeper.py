@@ -220,7 +220,12 @@ class Keeper:
         self._terminal.take()
         # Stopped, it does no harm, and has its SIGTERM and its grace when it goes on.
         self._child.allow(math.inf)
-        os.killpg(0, signal.SIGSTOP)
+        # Who gave the terminal away gets the whole job's Control-Z, and passes it on; otherwise all have had their own, or it
+        # was meant for us alone.
+        if given:
+            os.killpg(0, signal.SIGSTOP)
+        else:
+            os.kill(os.getpid(), signal.SIGSTOP)
         self._tell_guardian()
         if given:
             self._terminal.give(self._child.pid)

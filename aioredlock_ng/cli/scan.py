@@ -54,7 +54,7 @@ class Scan:
     def __init__(self, redlock: Redlock, key_format: KeyFormat, pattern: str | bytes, *, every: bool = False) -> None:
         self._redlock = redlock
         self._format = key_format
-        self._match = key_format.key(pattern)
+        self._match = key_format.matching(pattern)
         self._every = every
         self.silent: dict[str, str] = {}
 

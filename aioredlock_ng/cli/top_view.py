@@ -87,7 +87,9 @@ def draw(frame: Frame, height: int | None) -> Group:
     for state, trip, lane in zip(frame.nodes, frame.round_trips, frame.lanes, strict=True):
         words = state.state if not state.reason else f"{state.state}: {safe(state.reason)}"
         took = "-" if trip is None else f"{trip * 1000:.1f} ms"
-        nodes.add_row(state.address, Text(words, style=_STYLES.get(state.state, "red")), took, lane.text(), state.server)
+        style = _STYLES.get(state.state, "red")
+        # Not as plain words: rich takes an IPv6 address in brackets for a style.
+        nodes.add_row(Text(safe(state.address)), Text(words, style=style), took, lane.text(), Text(safe(state.server)))
     columns = "lock", "holder", "owner", "fence", "nodes", "on", "remaining", "waiting", "seen for"
     locks = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
     # Around each table are two empty lines and its head of two, and the last line tells what does not fit.

@@ -144,7 +144,10 @@ def _database(value: Any) -> int:
     try:
         return int(value)
     except (TypeError, ValueError):
-        raise ConfigurationError(f"database {value!r} is no number; write 0 to 15") from None
+        # Not quoted: of a URL it may be a password with a "/" in it.
+        raise ConfigurationError(
+            "the database of a connection is no number; write 0 to 15, and in a URL percent-encode a '/' of the password"
+        ) from None
 
 
 def _context(given: Any) -> ssl.SSLContext | None:

@@ -86,7 +86,8 @@ class Aioredlock:
             resource: Its name, or a number, which is its key on the nodes.
             lock_timeout: Seconds that it lives; None: `internal_lock_timeout`, renewed until it is released.
             lock_identifier: What `lock.id` shall be; known to this manager only, for `get_lock` and for asking again:
-                the nodes hold a token that is fresh for every attempt.
+                the nodes hold a token that is fresh for every attempt. A lock that was not renewed stays so: it is asked
+                for again with a `lock_timeout`.
 
         Raises:
             LockAcquiringError: Another has it.
@@ -99,6 +100,11 @@ class Aioredlock:
             _positive("lock_timeout", lock_timeout)
         held = self._locks.get(resource)
         if lock_identifier and held is not None and held.id == lock_identifier and held.valid:
+            if lock_timeout is None and held.lock_timeout is not None:
+                raise ValueError(
+                    f"the lock {resource!r} was acquired with lock_timeout={held.lock_timeout:g} and is not renewed by itself;"
+                    " ask for it again with a lock_timeout"
+                )
             await self.extend(held, lock_timeout)
             return Lock(self, resource, lock_identifier, lock_timeout).leased(held.lease)
         redlock = await self._access.redlock()

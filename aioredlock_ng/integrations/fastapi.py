@@ -220,8 +220,8 @@ def check_locks(app: FastAPI, redlock: Redlock | None = None) -> None:
                     )
                 if dependency.scope == "function" and _yields(route.endpoint):
                     raise ConfigurationError(
-                        'an endpoint that yields runs while its response is sent, and scope="function" gives the lock back before'
-                        " that: leave the scope out"
+                        "an endpoint that yields runs while its response is sent, before which"
+                        ' scope="function" gives the lock back: leave the scope out'
                     )
                 lock.check(route.endpoint, variables, redlock)
             except ConfigurationError as error:

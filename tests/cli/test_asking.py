@@ -59,6 +59,22 @@ async def test_inspect_ls_and_top_tell_who_the_holder_says_it_is(cli: Cli) -> No
         assert re.fullmatch(r"[^:]+:\d+:\w+", label)
 
 
+async def test_inspect_tells_the_owner_to_a_command_line_without_fencing_too(cli: Cli) -> None:
+    cli.env["AIOREDLOCK_NG_FENCING"] = "false"
+    with cli.holding("order:42", "--owner", "the nightly import"):
+        await eventually(lambda: json.loads(cli("inspect", "order:42", "--json").stdout)["owner"] is not None, PATIENCE)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_of_another_encoding_shows_what_it_can(cli: Cli, encoding: str) -> None:
+    cli.env["PYTHONIOENCODING"] = encoding
+    with cli.holding("größe ✓"):
+        for words in (("inspect", "größe ✓"), ("ls",)):
+            told = cli(*words, encoding=encoding)
+            assert (told.returncode, told.stderr) == (0, "")
+            assert "\\u2713" in told.stdout
+
+
 def test_inspect_writes_nothing(cli: Cli, three_nodes: NodeSet) -> None:
     three_nodes.wipe()
     answer = cli("inspect", "x")
@@ -102,6 +118,18 @@ async def test_ls_lists_locks_and_nothing_else(cli: Cli, three_nodes: NodeSet) -
         assert only.split("\t")[:2] == ["order:1", "3/3"]
         assert "no expiry" in cli("ls", "--all", "no*").stdout
     assert cli("ls", "order:*").stdout == ""
+
+
+async def test_ls_takes_a_key_format_as_it_is_written(cli: Cli, three_nodes: NodeSet) -> None:
+    async with (
+        Redlock(three_nodes.urls, node_timeout=1.0, key_format="lock[a*]:{name}?") as redlock,
+        redlock.lock("order:1"),
+        redlock.lock("order:2"),
+        redlock.lock("job:1"),
+    ):
+        three_nodes[0].command("SET", "locka:order:3!", "another", "PX", "60000")
+        told = json.loads(cli("ls", "order:*", "--json", "--key-format", "lock[a*]:{name}?").stdout)
+        assert [lock["resource"] for lock in told] == ["order:1", "order:2"]
 
 
 async def test_ls_finds_every_one_of_many(cli: Cli, three_nodes: NodeSet) -> None:
@@ -185,6 +213,24 @@ def test_release_takes_a_lock_away(cli: Cli, three_nodes: NodeSet) -> None:
     again = cli("release", "x", "--force", "--yes", "--json")
     assert again.returncode == 0
     assert json.loads(again.stdout) == {"resource": "x", "deleted": 0, "total": 3}
+
+
+def test_release_takes_a_value_of_other_software_that_is_no_text(cli: Cli, three_nodes: NodeSet) -> None:
+    for node in three_nodes:
+        node.command("SET", "x", b"\xff\xfe", "PX", "60000")
+    answer = cli("release", "x", "--force", input="y\n")
+    assert (answer.returncode, answer.stdout) == (0, "x: deleted on 3 of 3 nodes\n")
+    assert three_nodes.keys() == [set(), set(), set()]
+
+
+@pytest.mark.parametrize("closed", ["<&-", "2>&-", ">&-"])
+def test_release_with_a_stream_that_is_closed_is_as_good_as_told_no(cli: Cli, three_nodes: NodeSet, closed: str) -> None:
+    with cli.holding("x"):
+        words = ["sh", "-c", f'exec "$@" {closed}', "sh", *cli.words("release", "x", "--force")]
+        done = subprocess.run(words, env=cli.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "Traceback" not in done.stderr
+        assert three_nodes.keys() == [{"x"}] * 3
 
 
 def test_release_leaves_alone_who_came_while_it_asked(cli: Cli, three_nodes: NodeSet) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -43,6 +44,29 @@ def test_signals_are_passed_on(cli: Cli) -> None:
             process.send_signal(signal.Signals[name])
             assert line(process) == name
         assert process.wait(PATIENCE) == 3
+
+
+# Stops the command line as `kill -TSTP` does, and goes on itself.
+SUPERVISOR = """
+import os, signal, subprocess, sys
+process = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE)
+process.stdout.readline()
+process.send_signal(signal.SIGTSTP)
+print(os.WIFSTOPPED(os.waitpid(process.pid, os.WUNTRACED)[1]), flush=True)
+process.send_signal(signal.SIGCONT)
+process.send_signal(signal.SIGTERM)
+print(process.wait(), flush=True)
+"""
+
+
+def test_stopped_by_a_supervisor_it_stops_nobody_else_of_that_group(cli: Cli) -> None:
+    words = [*python(SUPERVISOR), *cli.words("run", "x", "--", "sh", "-c", "echo ready; exec sleep 1000")]
+    with subprocess.Popen(words, env=cli.env, stdout=subprocess.PIPE, text=True, start_new_session=True) as supervisor:
+        try:
+            assert supervisor.communicate(timeout=PATIENCE)[0] == "True\n143\n"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(supervisor.pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])

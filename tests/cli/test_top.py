@@ -50,6 +50,12 @@ async def test_who_waits_is_counted(cli: Cli, three_nodes: NodeSet) -> None:
             await asyncio.wait(waiting)
 
 
+def test_addresses_are_shown_as_they_are() -> None:
+    nodes = tuple(NodeState(address, "up") for address in ("[fd00::1]:6379", "[fe80::2]:6379"))
+    shown = rendered(Frame(nodes, (None,) * 2, (Lane(),) * 2, (), ""), 24)
+    assert all(node.address in "\n".join(shown) for node in nodes)
+
+
 def test_frame_after_frame_as_lines_of_json(cli: Cli) -> None:
     with cli.holding("x"), cli.started("top", "--json", "--interval", "0.1") as process:
         first, second = json.loads(line(process)), json.loads(line(process))

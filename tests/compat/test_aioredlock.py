@@ -308,6 +308,8 @@ async def test_an_identifier_finds_its_lock_again(three_nodes: NodeSet, manager_
     assert 15 <= again.lock_timeout <= 20
     asked = await manager.lock("order", lock_timeout=40, lock_identifier="worker-7")
     assert int(three_nodes[0].command("PTTL", "order")) > 30_000
+    with pytest.raises(ValueError, match=r"lock_timeout=20 .* ask for it again with a lock_timeout"):
+        await manager.lock("order", lock_identifier="worker-7")
     for wrong in ("worker-8", ""):
         with pytest.raises(LockAcquiringError):
             await manager.get_lock("order", wrong)

@@ -229,7 +229,10 @@ Pool = type("Redis", (), {"__module__": "aioredis.commands"})
         (["redis://:word@localhost:x"], "no URL of a Redis server"),
         (["redis://:ä：word@localhost"], "no URL of a Redis server"),  # noqa: RUF001
         (["redis://:[word@x]@localhost"], "no URL of a Redis server"),
-        (["redis://localhost/word"], "database 'word' is no number"),
+        (["redis://localhost/word"], "the database of a connection is no number"),
+        (["redis://:/word@localhost:6379"], "percent-encode a '/' of the password"),
+        (["redis://:1/word@localhost:6379"], "percent-encode a '/' of the password"),
+        ([{"host": "localhost", "db": "word"}], "the database of a connection is no number"),
         ([{"host": "localhost", "nothing": 1}], "unknown settings.*nothing"),
         ([{"host": "localhost", "ssl": "yes"}], "'ssl' must be"),
         (["unix:///run/redis.sock?ssl=true"], "TLS over a Unix socket"),

@@ -126,7 +126,7 @@ async def test_every_slot_is_done_while_a_host_is_in_time(monkeypatch: pytest.Mo
 
 
 @pytest.mark.virtual_time
-async def test_a_slot_is_done_though_all_hosts_come_at_once_each_nearest_to_another_node(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slot_is_done_though_all_hosts_come_at_once_each_near_another_node(monkeypatch: pytest.MonkeyPatch) -> None:
     world, draw = World(monkeypatch), random.Random(14)
     async with Rig() as rig, asyncio.TaskGroup() as hosts:
         for zone in range(3):

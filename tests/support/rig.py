@@ -72,7 +72,8 @@ class Rig:
 
     def new_process(self, *, near: int | None = None, **options: Any) -> Process:
         """Make one more manager, not yet open; `near`: see `process`."""
-        nodes = [MemoryNode(server, lambda i=i: self.ways[i] / (5 if i == near else 1)) for i, server in enumerate(self.servers)]  # type: ignore[misc]
+        shares = [5 if index == near else 1 for index in range(len(self.servers))]
+        nodes = [MemoryNode(server, lambda i=i: self.ways[i] / shares[i]) for i, server in enumerate(self.servers)]  # type: ignore[misc]
         for index in self._hung:
             nodes[index].hang()
         clock = asyncio.get_running_loop().time

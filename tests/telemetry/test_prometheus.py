@@ -82,14 +82,15 @@ async def test_failed_renewals_and_losses_are_counted(rig: Rig, registry: Collec
 
 @pytest.mark.virtual_time
 async def test_an_end_that_the_application_wanted_is_counted_apart(rig: Rig, registry: CollectorRegistry) -> None:
-    process = await rig.process(sinks=[PrometheusSink(registry)])
+    process, closing = await rig.process(sinks=[PrometheusSink(registry)]), list[asyncio.Task[None]]()
     with pytest.raises(LockLost, match="max_hold"):
         async with process.lock("a", max_hold=2):
             await asyncio.sleep(3)
+    asyncio.get_running_loop().call_later(1, lambda: closing.append(asyncio.ensure_future(process.redlock.aclose())))
     with pytest.raises(LockLost, match="closed"):
         async with process.lock("a"):
-            await process.redlock.aclose()
-            await asyncio.sleep(1)
+            await asyncio.sleep(3)
+    await closing[0]
     seen = exposed(registry)
     assert {cause: seen.value("leases_lost_total", cause=cause) for cause in ("gone", "unrenewed", "max_hold", "closed")} == {
         "gone": 0,
