@@ -89,7 +89,9 @@ class Turns:
     def follow(self, others: Turns) -> None:
         """The process goes on with this resource where it ended with another one that shares names with it: one run."""
         self._run_from, self.freed_at = others._run_from, others.freed_at
-        self._took = others._took
+        self._took, self._rested, self._bound = others._took, others._rested, others._bound
+        self._refused_at = max(self._refused_at, others._refused_at)
+        self._outrun_at = max(self._outrun_at, others._outrun_at)
 
     def refused(self, now: float, *, woken: bool) -> None:
         """Another process holds it; `woken`: it had been told that it was free, and somebody else was faster."""

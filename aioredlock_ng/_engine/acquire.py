@@ -235,7 +235,7 @@ class Acquisition:
         second, self._second = self._second, None
         if attempt is not None and (attempt.open or (second is not None and second.open)):
             attempt.open = False
-            self._undo(attempt, unread=True)
+            self._undo(attempt)
         self._lines.leave(self)
         if future.done():
             return
@@ -248,7 +248,7 @@ class Acquisition:
         context, spec = self._context, self._spec
         if self.future.cancelled():
             # The caller was cancelled earlier in this tick, and has not come round to `give_up` yet.
-            self._undo(attempt, unread=True)
+            self._undo(attempt)
             self.give_up(None)
             return
         life = spec.life
@@ -304,10 +304,10 @@ class Acquisition:
         # Where nobody who had granted said no, a quorum was there and is not now, and no holder stands in the way.
         self._decided(attempt, "" if said_no else "granted, but no quorum answered to its fence")
 
-    def _undo(self, attempt: Round, *, unread: bool = False) -> None:
-        """Release what nodes granted; `unread`: those that have not answered are likely to have."""
+    def _undo(self, attempt: Round) -> None:
+        """Release what nodes granted, those that have not answered included."""
         self._releases.send(self._spec, attempt.token, attempt.replies, self._spec.life.ttl, self._context.clock())
-        freed = [i for i, reply in enumerate(attempt.replies) if is_granted(reply) or (unread and reply is None)]
+        freed = [i for i, reply in enumerate(attempt.replies) if reply is None or is_granted(reply)]
         if freed:
             self._lines.undone(self, freed)
 

@@ -60,10 +60,11 @@ class AwaitedTurn(Hint):
 
     FREE = 0
 
-    __slots__ = ("_on_reply",)
+    __slots__ = ("_on_reply", "key")
 
     def __init__(self, key: bytes, now: float, passed: int, on_reply: Callable[[AwaitedTurn, Reply], None]) -> None:
         super().__init__(Command(AWAIT_TURN, (TURN_KEYS + key,), (key, PASSED_KEYS + key, passed, PASSED_MS)), now)
+        self.key = key
         self._on_reply = on_reply
 
     def deliver(self, index: int, reply: Reply) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
 from aioredlock_ng._core.keys import TURN_KEYS
@@ -100,6 +101,8 @@ class Lines:
         self._lines: dict[tuple[bytes, ...], _Line] = {}
         # Those of several keys, by each of them.
         self._wide: dict[bytes, dict[_Line, None]] = {}
+        # By a key that several lines may want: the turns of the one that was freed last.
+        self._last: dict[bytes, Turns] = {}
         self._size = 0
         self._room = ROOM
 
@@ -124,6 +127,8 @@ class Lines:
         """`contender` got the resource, in line or past it."""
         line = self._line(contender.keys)
         line.holder = holding
+        if self._wide:
+            self._go_on_from(line)
         line.turns.granted(now, holding.since)
         if line.contender is contender:
             line.contender = None
@@ -134,6 +139,8 @@ class Lines:
         # A line of this process that shares names is no rival process.
         if line is not None and line.holder is None and not (self._wide and self.holders(contender.keys)):
             line.turns.refused(self._context.clock(), woken=woken)
+            for key in contender.keys if self._wide else ():
+                self._last.pop(key, None)
 
     def turns(self, contender: Contender) -> Turns:
         """Those of this process, of what it wants."""
@@ -160,6 +167,8 @@ class Lines:
             if line.resting:
                 # Somebody went past the line in the others' turn, which is not over.
                 return
+            if self._wide:
+                self._last.update(dict.fromkeys(keys, line.turns))
             if pause := line.turns.freed(now):
                 # Nobody else of this process goes on in between either: it is the others' turn.
                 line.resting = True
@@ -235,6 +244,7 @@ class Lines:
 
     def _sweep(self) -> None:
         """Idle lines are kept, for they know whose turn it was, until there are too many."""
+        self._last.clear()
         for line in [line for line in self._lines.values() if line.idle]:
             del self._lines[line.keys]
             self._size -= len(line.keys)
@@ -291,6 +301,12 @@ class Lines:
                 self._hand_on(line, holding)
             else:
                 self._next(line)
+
+    def _go_on_from(self, line: _Line) -> None:
+        """A run goes on though each of its holds had other names beside the shared one."""
+        last = max((self._last[key] for key in line.keys if key in self._last), key=attrgetter("freed_at"), default=None)
+        if last is not None and last.freed_at > line.turns.freed_at:
+            line.turns.follow(last)
 
     def _by_arrival(self, keys: tuple[bytes, ...]) -> list[_Line]:
         """The lines that somebody waits in for any of these, and nobody of this process holds; the oldest wish first."""

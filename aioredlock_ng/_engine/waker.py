@@ -228,14 +228,16 @@ class Waker:
         # Alone, one round trip is enough.
         rivals = delay > 0.0 or turns.crowded(now)
         # A holder that renews is told like one that releases: where a quorum says no, the others need not be asked.
-        first = free if delay == 0.0 and len(free) >= context.quorum else ()
+        # Not after a lead was asked alone: the others may have told before that, and would not be asked to tell again.
+        enough = delay == 0.0 and len(free) >= context.quorum and self._asker.lead is None
+        first = free if enough else ()
         self._ask_in(delay, lead_first=self._one_first(rivals), first=first)
         # Last: who is told may free what is waited for, and so wake this again.
         self._tell("told" if told else "local")
 
-    def _await_turn(self) -> None:
-        """Another process hands it on within itself: sleep until it says that its turn is over."""
-        context, key = self._context, self._asker.keys[0]
+    def _await_turn(self, place: int = 0) -> None:
+        """Another process hands it on within itself, by the name at `place` or one behind it: sleep until its turn is over."""
+        context, key = self._context, self._asker.keys[place]
         self.stop()
         self._timer = context.loop.call_later(TURN_POLL * (0.75 + context.draw() / 2), self._unwoken, False)
         self._turn = AwaitedTurn(key, context.clock(), self._asker.turns.passed + 1, self._awaited)
@@ -244,7 +246,10 @@ class Waker:
     def _awaited(self, turn: AwaitedTurn, reply: Reply) -> None:
         if self._turn is not turn:
             return
-        if reply == AwaitedTurn.FREE:
+        place = self._asker.keys.index(turn.key) + 1
+        if reply == AwaitedTurn.FREE and place < len(self._asker.keys):
+            self._await_turn(place)
+        elif reply == AwaitedTurn.FREE:
             # No hand-over but a release, which might be missed by asking for turns first.
             self._in_vain = 0
             self._ask_at_the_end()
@@ -298,6 +303,8 @@ class Waker:
 
     def _unwoken(self, over: bool) -> None:
         """Nobody said anything, but the holder's time is over, or it is time for a slow look."""
+        # While a turn is awaited nobody minds which nodes have told: all are asked then.
+        whole = over or self._turn is not None or self._asker.lead is not None
         if self._turn is not None:
             self._asker.turns.untold(self._context.clock())
         self.woken = False
@@ -306,7 +313,7 @@ class Waker:
         else:
             self._context.counters.wakeups_fallback += 1
             self._looked = True
-        self._ask_again(lead_first=False, first=() if over or self._asker.lead is not None else self._enough())
+        self._ask_again(lead_first=False, first=() if whole else self._enough())
         self._tell("expiry" if over else "look")
 
     def _enough(self) -> list[int]:

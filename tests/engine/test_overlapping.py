@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,42 @@ async def test_names_shared_within_a_process_leave_other_processes_their_turn(ri
     ours, theirs = await rig.process(), await rig.process()
     counts = await holds({"one": (ours, ("a",)), "both": (ours, ("a", "b")), "other": (theirs, ("a",))}, hold, 100 * hold)
     assert counts["other"] >= sum(counts.values()) / 6, counts
+
+
+@pytest.mark.parametrize("hold", [0.002, 0.005, 0.02])
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_other_names_beside_the_shared_one_each_time_are_no_new_run(rig: Rig, hold: float, workers: int) -> None:
+    rig.ways[:] = [0.0001] * 3
+    ours, theirs = await rig.process(), await rig.process()
+    end, taken = now() + 5.0, 0
+
+    async def work(worker: int) -> None:
+        nonlocal taken
+        for order in itertools.count():
+            if now() > end:
+                return
+            async with ours.lock("a", f"order:{worker}:{order}"):
+                taken += 1
+                await asyncio.sleep(hold)
+
+    working = [asyncio.ensure_future(work(worker)) for worker in range(workers)]
+    counts = await holds({"other": (theirs, ONE)}, hold, 5.0)
+    await asyncio.gather(*working)
+    assert counts["other"] >= (taken + counts["other"]) / 6, (taken, counts)
+
+
+async def test_what_is_taken_back_before_it_is_read_wakes_who_shares_its_names(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(b"b", on=[0])
+    rig.stop(1)
+    refused = asyncio.ensure_future(process.lock("a", "b").acquire())
+    await asyncio.sleep(0)
+    began = now()
+    lease = await process.lock("a").acquire()
+    assert now() - began < 0.2
+    await lease.release()
+    refused.cancel()
+    await asyncio.wait([refused])
 
 
 async def test_a_newcomer_of_the_same_process_does_not_take_the_others_turn(rig: Rig) -> None:
