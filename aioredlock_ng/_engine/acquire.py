@@ -305,9 +305,14 @@ class Acquisition:
         self._decided(attempt, "" if said_no else "granted, but no quorum answered to its fence")
 
     def _undo(self, attempt: Round) -> None:
-        """Release what nodes granted, those that have not answered included."""
+        """Release what nodes granted, those that have not answered included.
+
+        Who waits beside in this process is told; not of the unread where a majority refused: a hundred that are refused at
+        each release would tell each other, each time.
+        """
         self._releases.send(self._spec, attempt.token, attempt.replies, self._spec.life.ttl, self._context.clock())
-        freed = [i for i, reply in enumerate(attempt.replies) if reply is None or is_granted(reply)]
+        unread = sum(map(is_held, attempt.replies)) < self._context.quorum
+        freed = [i for i, reply in enumerate(attempt.replies) if is_granted(reply) or (unread and reply is None)]
         if freed:
             self._lines.undone(self, freed)
 
