@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from aioredlock_ng._core.keys import as_text
 from aioredlock_ng._core.owners import read_owner
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.votes import acquire_vote
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._core.votes import Reply
 
-__all__ = ["lock_info", "token_text"]
+__all__ = ["lock_info"]
 
 
 def lock_info(resource: str, addresses: Sequence[str], replies: Sequence[Reply]) -> LockInfo:
@@ -41,12 +42,7 @@ def _answer(address: str, reply: Reply) -> NodeAnswer:
     remaining, token = reply[0][:2]
     if remaining == -2:
         return NodeAnswer(address, None, None)
-    return NodeAnswer(address, token_text(token), remaining / 1000 if remaining >= 0 else None)
-
-
-def token_text(token: bytes) -> str:
-    """A key's value for people; what other software wrote may be no text."""
-    return token.decode("utf-8", "backslashreplace")
+    return NodeAnswer(address, as_text(token), remaining / 1000 if remaining >= 0 else None)
 
 
 def _life(reply: Reply) -> float:

@@ -6,7 +6,7 @@ import re
 
 from aioredlock_ng.errors import ConfigurationError
 
-__all__ = ["MAX_NAME", "MAX_NAMES", "OWN_KEYS", "PASSED_KEYS", "TURN_KEYS", "KeyFormat", "resource_name"]
+__all__ = ["MAX_NAME", "MAX_NAMES", "OWN_KEYS", "PASSED_KEYS", "TURN_KEYS", "KeyFormat", "as_text", "resource_name"]
 
 OWN_KEYS = b"aioredlock_ng:"
 """What the keys begin with that are no locks: the marker and the counters of every node."""
@@ -73,20 +73,27 @@ class KeyFormat:
         Raises:
             ConfigurationError: As `key`.
         """
-        inner = self.key(pattern)[len(self._prefix) :].removesuffix(self._suffix)
-        return _plain(self._prefix) + inner + _plain(self._suffix)
+        return _plain(self._prefix) + self._between(self.key(pattern)) + _plain(self._suffix)
 
     def name(self, key: bytes) -> str:
         """The name of a key that is in this format, for people."""
-        return key[len(self._prefix) : len(key) - len(self._suffix)].decode("utf-8", "backslashreplace")
+        return as_text(self._between(key))
+
+    def _between(self, key: bytes) -> bytes:
+        return key[len(self._prefix) : len(key) - len(self._suffix)]
 
 
 def _plain(text: bytes) -> bytes:
     return re.sub(rb"[\\*?\[]", rb"\\\g<0>", text)
 
 
+def as_text(raw: bytes) -> str:
+    """A name or a token for people; what other software wrote may be no text."""
+    return raw.decode("utf-8", "backslashreplace")
+
+
 def resource_name(names: tuple[str | bytes, ...]) -> str:
     """The names as one readable str, for messages and `.resource`."""
     if len(names) == 1 and isinstance(names[0], str):
         return names[0]
-    return ", ".join(n if isinstance(n, str) else bytes(n).decode("utf-8", "backslashreplace") for n in names)
+    return ", ".join(n if isinstance(n, str) else as_text(bytes(n)) for n in names)

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.inspection import token_text
+from aioredlock_ng._core.keys import as_text
 from aioredlock_ng._engine.round import FIRST_SHARE
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ async def force_release(
         await asyncio.sleep(_LONGEST_ATTEMPT * context.patience)
         tokens = seen.keys() & set(_tokens(await ask(look)))
     if only is not None:
-        tokens = {token for token in tokens if token_text(token) == only}
+        tokens = {token for token in tokens if as_text(token) == only}
         if not tokens:
             # Not even the counters are raised: whoever came after may need to repair its keys.
             return [0] * len(context.fleet.nodes)
