@@ -11,9 +11,13 @@ A reply is what a script returned (see `_scripts/*.lua`), or one of three marks:
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = [
     "GRANTED",
@@ -31,6 +35,7 @@ __all__ = [
     "is_mistyped",
     "is_permanent",
     "is_quarantined",
+    "keys_held",
     "may_have_set",
 ]
 
@@ -142,7 +147,7 @@ def is_quarantined(reply: Reply) -> bool:
 
 def is_held(reply: Reply) -> bool:
     """True when the node said that another holds it."""
-    return type(reply) is list and len(reply) == 2 and reply[0] == 0
+    return type(reply) is list and len(reply) >= 2 and reply[0] == 0
 
 
 def is_mistyped(reply: Reply) -> bool:
@@ -154,6 +159,15 @@ def held_for(reply: Reply) -> float | None:
     """Seconds that a `held` answer gave the holder, None for a key without expiry."""
     remaining: int = reply[1]
     return remaining / 1000 if remaining >= 0 else None
+
+
+def keys_held(replies: Sequence[Reply], keys: tuple[bytes, ...], failed: int) -> tuple[bytes, ...]:
+    """Of these keys, those of which no majority of the nodes asked can be had, by what they say; `failed` have not said anything."""
+    if len(keys) == 1:
+        return keys
+    places = Counter(place for reply in replies if is_held(reply) for place in reply[2:])
+    enough = max(1, len(replies) - failed - len(replies) // 2)
+    return tuple([key for place, key in enumerate(keys, 1) if places[place] >= enough])
 
 
 def may_have_set(reply: Reply) -> bool:

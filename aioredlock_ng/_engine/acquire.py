@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.tally import tally
 from aioredlock_ng._core.validity import deadline_of
-from aioredlock_ng._core.votes import GRANTED, Unsent, counter_of, held_for, is_granted, is_held
+from aioredlock_ng._core.votes import GRANTED, Unsent, counter_of, held_for, is_granted, is_held, keys_held
 from aioredlock_ng._engine.holding import Holding
 from aioredlock_ng._engine.refusal import not_acquired
 from aioredlock_ng._engine.round import Round
-from aioredlock_ng._engine.waker import Waker
+from aioredlock_ng._engine.waker import IN_VAIN, Waker
 from aioredlock_ng.errors import AcquireTimeout, LockHeld, QuorumUnreachable
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Acquisition:
         called_at: See `Contender.called_at`.
         unreachable: True until an attempt could ask a quorum, and again while the last one could not.
         future: Resolves to the `Holding`, or to the error.
+        held: See `Asker.held`.
         keys: See `Contender.keys`.
         round: The latest attempt.
         lead: The node that it asked alone; None: all were asked.
@@ -70,6 +71,7 @@ class Acquisition:
         "attempts",
         "called_at",
         "future",
+        "held",
         "keys",
         "lead",
         "round",
@@ -99,6 +101,7 @@ class Acquisition:
         self._limit: asyncio.TimerHandle | None = None
         self._waker: Waker | None = None
         self.lead: int | None = None
+        self.held = spec.keys
         self.unreachable = True
         self.keys = spec.keys
         self.future: asyncio.Future[Holding] = context.loop.create_future()
@@ -195,6 +198,8 @@ class Acquisition:
                 self._waker.asked()
         context.counters.attempts += 1
         self.attempts += 1
+        if len(self.keys) > 1:
+            self._lines.asks(self)
         kind = spec.kind
         if kind.fencing:
             self._proposed_us = context.wall_us()
@@ -213,7 +218,7 @@ class Acquisition:
         asked = attempt.asked_replies()
         if all(map(is_held, asked)):
             self._context.counters.refused += 1
-            self._wait([held_for(reply) for reply in asked])
+            self._wait([held_for(reply) for reply in asked], asked)
         else:
             self.lead = None
             attempt.widen(self._decided)
@@ -334,12 +339,18 @@ class Acquisition:
             context.counters.unreachable += 1
             self._waking().unreachable()
         else:
-            self._wait(counted.held, counted.failed, split=counted.granted > 0)
+            self._wait(counted.held, attempt.replies, counted.failed, split=counted.granted > 0)
 
-    def _wait(self, remaining: Sequence[float | None], failed: int = 0, *, split: bool = False) -> None:
+    def _wait(
+        self, remaining: Sequence[float | None], replies: Sequence[Reply], failed: int = 0, *, split: bool = False
+    ) -> None:
         self.unreachable = False
         waker = self._waking()
-        self._lines.refused(self, woken=waker.woken)
+        held = keys_held(replies, self.keys, failed)
+        if split and not held and waker.splits < IN_VAIN:
+            held = self.keys
+        self.held = held or self.keys
+        self._lines.refused(self, held, woken=waker.woken)
         waker.held(remaining, failed, split=split)
 
     def _waking(self) -> Waker:

@@ -64,7 +64,7 @@ class _Line:
     Most lines are for one acquisition that never waits: only those behind it need a queue.
     """
 
-    __slots__ = ("contender", "handed_on", "holder", "keys", "queue", "resting", "turns")
+    __slots__ = ("claims", "contender", "handed_on", "holder", "keys", "queue", "resting", "turns")
 
     def __init__(self, keys: tuple[bytes, ...]) -> None:
         self.keys = keys
@@ -76,6 +76,8 @@ class _Line:
         self.handed_on = False
         # Has begun to ask, and goes on by itself.
         self.contender: Contender | None = None
+        # Of several keys: those that nobody else of this process is to ask for now.
+        self.claims: tuple[bytes, ...] = ()
 
     @property
     def first(self) -> Contender | None:
@@ -93,6 +95,11 @@ class _Line:
         return self.contender is None and self.holder is None and not self.resting
 
 
+    def awaits(self, keys: Iterable[bytes]) -> bool:
+        """True when one of these is what the contender asks for, or was refused."""
+        return any(key in (self.claims or self.keys) for key in keys)
+
+
 class Lines:
     """All lines of one manager."""
 
@@ -101,13 +108,15 @@ class Lines:
         self._lines: dict[tuple[bytes, ...], _Line] = {}
         # Those of several keys, by each of them.
         self._wide: dict[bytes, dict[_Line, None]] = {}
+        # The same by what they claim.
+        self._claims: dict[bytes, dict[_Line, None]] = {}
         # By a key that several lines may want: the turns of the one that was freed last.
         self._last: dict[bytes, Turns] = {}
         self._size = 0
         self._room = ROOM
 
     def join(self, contender: Contender) -> None:
-        """Queue up; the first in line contends at once unless this process holds the resource itself.
+        """Queue up; the first in line contends at once unless this process holds or wants a name of it already.
 
         Raises:
             LockHeld: See `Contender.refuse_deadlock`.
@@ -115,7 +124,7 @@ class Lines:
         line = self._line(contender.keys)
         if line.holder is not None or self._wide:
             contender.refuse_deadlock(self.holders(contender.keys))
-        if line.idle and not self._standing_back(line):
+        if line.idle and self._is_free(line):
             line.contender = contender
             contender.attempt(lead_first=False)
         else:
@@ -132,15 +141,32 @@ class Lines:
         line.turns.granted(now, holding.since)
         if line.contender is contender:
             line.contender = None
+        if len(line.keys) > 1:
+            self._claim(line, line.keys)
 
-    def refused(self, contender: Contender, *, woken: bool) -> None:
-        """Who contends found the resource held by another process; `woken`: after a wake-up."""
+    def asks(self, contender: Contender) -> None:
+        """Who contends for several names asks the nodes now, for each of them."""
         line = self._lines.get(contender.keys)
+        if line is not None and line.contender is contender:
+            self._claim(line, line.keys)
+
+    def refused(self, contender: Contender, held: tuple[bytes, ...], *, woken: bool) -> None:
+        """Who contends found `held` in the hands of another process; `woken`: after a wake-up.
+
+        For the other names it wants, those behind it need not wait: it may sleep for long.
+        """
+        line = self._lines.get(contender.keys)
+        if line is None:
+            return
         # A line of this process that shares names is no rival process.
-        if line is not None and line.holder is None and not (self._wide and self.holders(contender.keys)):
+        if line.holder is None and not (self._wide and self.holders(contender.keys)):
             line.turns.refused(self._context.clock(), woken=woken)
             for key in contender.keys if self._wide else ():
                 self._last.pop(key, None)
+        if line.contender is contender and len(held) < len(line.keys):
+            self._claim(line, held)
+            # Not at once: what asks now may be refused in this very call.
+            self._context.loop.call_soon(self._next_of, [key for key in line.keys if key not in held])
 
     def turns(self, contender: Contender) -> Turns:
         """Those of this process, of what it wants."""
@@ -155,6 +181,7 @@ class Lines:
             del line.queue[contender]
         elif line.contender is contender:
             line.contender = None
+            self._claim(line, ())
             # Not at once: a thousand waiters that fail one after the other would be a thousand calls deep.
             self._context.loop.call_soon(self._given_up, line, contender.unreachable)
 
@@ -176,6 +203,7 @@ class Lines:
                 self._end_turn(line)
                 return
             if self._wide:
+                self._claim_for_next(line)
                 self._go_on(holding, line)
             elif line.contender is not None:
                 # It asked while somebody else of this process went past the queue.
@@ -201,9 +229,8 @@ class Lines:
         return 0 if line is None else (line.contender is not None) + len(line.queue or ())
 
     def unreachable(self, keys: tuple[bytes, ...]) -> bool:
-        """True while whoever contends for exactly these keys cannot ask a quorum."""
-        line = self._lines.get(keys)
-        return line is not None and line.contender is not None and line.contender.unreachable
+        """True while whoever of this process contends for any of these keys cannot ask a quorum."""
+        return any(line.contender is not None and line.contender.unreachable for line in self._touching(keys))
 
     def holders(self, keys: tuple[bytes, ...]) -> list[Holding]:
         """Holdings of this process that stand in the way of `keys`."""
@@ -215,7 +242,7 @@ class Lines:
             if line.contender is not None:
                 line.contender.turn_over()
         for line in list(self._lines.values()) if keys is None else self._touching(keys):
-            if line.contender is not None:
+            if line.contender is not None and (keys is None or line.awaits(keys)):
                 line.contender.changed(index)
 
     def contenders(self) -> list[Contender]:
@@ -256,7 +283,10 @@ class Lines:
         self._room = max(ROOM, 2 * self._size)
 
     def _given_up(self, line: _Line, unreachable: bool) -> None:
-        self._next(line, False, unreachable)
+        if self._wide:
+            self._next_of(line.keys, unreachable)
+        else:
+            self._next(line, False, unreachable)
         # Who gave up may have been handed it, or taken it at once, and nobody follows.
         if line.idle and line.turns.freed_at > float("-inf") and self._awaited(line, self._context.clock()):
             self._end_turn(line)
@@ -284,6 +314,7 @@ class Lines:
 
     def _rested(self, line: _Line) -> None:
         line.resting = False
+        self._claim_for_next(line)
         for other in self._by_arrival(line.keys):
             if other.contender is not None:
                 other.contender.wake(lead_first=True)
@@ -292,15 +323,19 @@ class Lines:
 
     def _go_on(self, holding: Holding, freed: _Line | None) -> None:
         """All who want a name of it ask, behind the release: who came first is not overtaken by a queue of its own process."""
-        for place, line in enumerate(self._by_arrival(holding.spec.keys)):
+        first = True
+        for line in self._by_arrival(holding.spec.keys):
+            if not (self._is_free(line) if line.contender is None else line.awaits(holding.spec.keys)):
+                continue
             if freed is not None and line is not freed:
                 line.turns.follow(freed.turns)
             if line.contender is not None:
                 line.contender.wake(lead_first=False)
-            elif line is freed and place == 0 and not self._standing_back(line):
+            elif line is freed and first:
                 self._hand_on(line, holding)
             else:
                 self._next(line)
+            first = False
 
     def _go_on_from(self, line: _Line) -> None:
         """A run goes on though each of its holds had other names beside the shared one."""
@@ -308,17 +343,48 @@ class Lines:
         if last is not None and last.freed_at > line.turns.freed_at:
             line.turns.follow(last)
 
-    def _by_arrival(self, keys: tuple[bytes, ...]) -> list[_Line]:
+    def _by_arrival(self, keys: Sequence[bytes]) -> list[_Line]:
         """The lines that somebody waits in for any of these, and nobody of this process holds; the oldest wish first."""
         waiting = [(line.first.called_at, line) for line in self._touching(keys) if line.first and line.holder is None]
         return [line for _, line in sorted(waiting, key=lambda since: since[0])]
 
-    def _standing_back(self, line: _Line) -> bool:
-        """True while the process leaves a resource of this line to others, after a run on a line that shares it."""
-        return bool(self._wide) and any(other.resting for other in self._touching(line.keys))
+    def _next_of(self, keys: Sequence[bytes], unreachable: bool = False) -> None:
+        """Somebody no longer stands in the way of these names: whoever can ask now does, the oldest wish first."""
+        for line in self._by_arrival(keys):
+            self._next(line, False, unreachable)
+
+    def _is_free(self, line: _Line) -> bool:
+        """True when nobody else of this process has a name of this line, asks for it, or leaves it to others after a run.
+
+        Nor waits for it to be given back by another process: who comes later would only be refused as well.
+        """
+        if self._wide:
+            for key in line.keys:
+                single = self._lines.get((key,))
+                if single is not None and single is not line and not single.open:
+                    return False
+                if any(other is not line for other in self._claims.get(key, ())):
+                    return False
+        return True
+
+    def _claim_for_next(self, line: _Line) -> None:
+        """Its holder is gone, or its rest is over; somebody may have begun to ask while another one went past the queue."""
+        self._claim(line, line.keys if line.contender is not None else ())
+
+    def _claim(self, line: _Line, keys: tuple[bytes, ...]) -> None:
+        """From now on these names of a line of several, and no others, are kept from those behind it."""
+        if len(line.keys) == 1 or line.claims == keys:
+            return
+        for key in line.claims:
+            del self._claims[key][line]
+            if not self._claims[key]:
+                del self._claims[key]
+        line.claims = keys
+        for key in keys:
+            self._claims.setdefault(key, {})[line] = None
 
     def _next(self, line: _Line, lead_first: bool = False, unreachable: bool = False) -> None:
-        if line.open and line.queue and not self._standing_back(line):
+        if line.open and line.queue and self._is_free(line):
             line.contender, _ = line.queue.popitem(last=False)
             # Who waited for a holder has not waited for the nodes, though its own first attempt is still to be answered.
             line.contender.unreachable = unreachable

@@ -152,7 +152,7 @@ class MemoryServer:
         for key in held:
             self._track(key, by)
         if held:
-            return [0, max(map(self.pttl, held))]
+            return self._held(command.keys, held)
         for key in command.keys:
             self.set(key, _bytes(token), int(ttl) / 1000, by)
         return 1
@@ -164,7 +164,7 @@ class MemoryServer:
         for key in held:
             self._track(key, by)
         if held:
-            return [0, max(map(self.pttl, held))]
+            return self._held(keys, held)
         if vouch:
             reading = self._marker_as(self._own(vouch))
             if reading.trust in (Trust.NONE, Trust.FOREIGN) or reading.guard_ms < int(vouch.partition(b":")[2]):
@@ -176,6 +176,10 @@ class MemoryServer:
         for key in keys:
             self.set(key, token, int(ttl) / 1000, by)
         return self._store(int(fence), slots, granted=1) if fence else 1
+
+    def _held(self, keys: Sequence[bytes], held: list[bytes]) -> Reply:
+        which = [place for place, key in enumerate(keys, 1) if key in held] if len(keys) > 1 else []
+        return [0, max(map(self.pttl, held)), *which]
 
     def _confirm(self, command: Command, by: Connection) -> Reply:
         token, fence, *slots = map(_bytes, command.args)

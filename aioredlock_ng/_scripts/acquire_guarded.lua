@@ -6,7 +6,8 @@
 -- ARGV[4]  proposed fence; '' no fencing
 -- ARGV[i]  from 5 on: the slots of the lock's keys among the counters, each once
 -- Returns  1: granted, and the fence is above every counter. {1, counter}: granted, the fence is not above this counter.
---          {0, remaining}: another holds at least one; remaining milliseconds of the longest, -1 endless.
+--          {0, remaining, i...}: another holds at least one; remaining milliseconds of the longest, -1 endless; of several
+--          keys, which ones, counted from 1.
 --          {-1, left}: quarantined; milliseconds left, -1 where the marker is missing, another's or too short.
 -- The marker (see marker.lua) is 'run_id:guard' where trusted.
 -- Keys are read as in acquire.lua. Tracking costs more than reading: the rest is read by what counts as a write (GETEX, ZADD
@@ -16,15 +17,16 @@ local n = #KEYS - 2
 local token, ttl, vouch, fence = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 if n > 1 then
-  local seen, longest = {}, false
+  local seen, longest, held = {}, false, {}
   for i, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do
+    if holder then table.insert(held, i) end
     if holder and not seen[holder] then
       seen[holder] = true
       local left = redis.call('PTTL', KEYS[i])
       if left < 0 or longest == -1 then longest = -1 else longest = math.max(left, longest or 0) end
     end
   end
-  if longest then return {0, longest} end
+  if longest then return {0, longest, unpack(held)} end
 end
 for i = 1, n do
   if not redis.call('SET', KEYS[i], token, 'NX', 'PX', ttl) then

@@ -91,6 +91,14 @@ class GuardedContract:
         await place.delete("a")
         assert await self.ask(node, acquire(b"three", 11, b"a")) == 1, "99 was not stored"
 
+    async def test_of_several_keys_those_that_are_held_are_named(self, place: Place) -> None:
+        node, _ = await place.node()
+        await self.ask(node, acquire(b"one", 10, b"b", b"c"))
+        held, left, *which = await self.ask(node, acquire(b"two", 99, b"a", b"b", b"c"))
+        assert held == 0
+        assert 0 < left <= TTL
+        assert which == [2, 3]
+
     async def test_several_keys_have_one_fence_above_all_their_counters(self, place: Place) -> None:
         node, _ = await place.node()
         assert await self.ask(node, acquire(b"one", 10, b"a")) == 1

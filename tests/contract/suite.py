@@ -154,6 +154,14 @@ class NodeContract(GuardedContract):
         reply = await ask(node, acquire(b"three", b"a", b"b"))
         assert 50_000 < reply[1] <= 60_000
 
+    async def test_a_refusal_tells_which_of_several_keys_are_held(self, place: Place) -> None:
+        node, _ = await place.node()
+        await ask(node, acquire(b"one", b"b"))
+        assert (await ask(node, acquire(b"two", b"a", b"b", b"c")))[2:] == [2]
+        await ask(node, acquire(b"one", b"c", b"d"))
+        assert (await ask(node, acquire(b"two", b"a", b"b", b"c", b"d")))[2:] == [2, 3, 4]
+        assert (await ask(node, acquire(b"two", b"b")))[2:] == []
+
     async def test_a_release_deletes_only_what_holds_its_token(self, place: Place) -> None:
         node, _ = await place.node()
         await ask(node, acquire(b"one", b"a"))

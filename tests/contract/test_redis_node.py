@@ -171,7 +171,7 @@ class TestRedisNode(NodeContract):
         node, _ = await place.node()
         await place.command("SET", "a", "another")
         assert await ask(node, acquire(b"one", b"a")) == [0, -1]
-        assert await ask(node, acquire(b"one", b"b", b"a")) == [0, -1]
+        assert await ask(node, acquire(b"one", b"b", b"a")) == [0, -1, 2]
 
     async def test_a_full_server_tells_that_a_turn_is_over(self, place: RedisPlace) -> None:
         node, heard = await place.node()

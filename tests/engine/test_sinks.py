@@ -110,9 +110,9 @@ async def test_a_waiter_is_woken_by_a_sink_that_frees_what_it_waits_for(rig: Rig
 
     process = await rig.process(sinks=[sink])
     foreign = await other.lock("a").acquire()
-    held.append(await process.lock("b", ttl=0.5).acquire())
     waiting = asyncio.create_task(process.lock("a", "b").acquire())
     await asyncio.sleep(0.05)
+    held.append(await process.lock("b", ttl=0.5).acquire())
     await foreign.release()
     lease = await waiting
     assert WaiterWoken("a, b", "told") in heard
