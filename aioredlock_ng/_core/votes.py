@@ -162,7 +162,7 @@ def held_for(reply: Reply) -> float | None:
 
 
 def keys_held(replies: Sequence[Reply], keys: tuple[bytes, ...], failed: int) -> tuple[bytes, ...]:
-    """Of these keys, those of which no majority of the nodes asked can be had, by what they say; `failed` have not said anything."""
+    """Of these keys, those that no majority of the nodes asked can grant, by what they say; `failed` will not say anything."""
     if len(keys) == 1:
         return keys
     places = Counter(place for reply in replies if is_held(reply) for place in reply[2:])

@@ -94,7 +94,6 @@ class _Line:
         """True when the next one may contend."""
         return self.contender is None and self.holder is None and not self.resting
 
-
     def awaits(self, keys: Iterable[bytes]) -> bool:
         """True when one of these is what the contender asks for, or was refused."""
         return any(key in (self.claims or self.keys) for key in keys)
