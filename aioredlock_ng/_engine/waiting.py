@@ -162,7 +162,7 @@ class Lines:
             line.turns.refused(self._context.clock(), woken=woken)
             for key in contender.keys if self._wide else ():
                 self._last.pop(key, None)
-        if line.contender is contender and len(held) < len(line.keys):
+        if line.contender is contender and line.holder is None and len(held) < len(line.keys):
             self._claim(line, held)
             # Not at once: what asks now may be refused in this very call.
             self._context.loop.call_soon(self._next_of, [key for key in line.keys if key not in held])
@@ -180,7 +180,7 @@ class Lines:
             del line.queue[contender]
         elif line.contender is contender:
             line.contender = None
-            self._claim(line, ())
+            self._claim_for_next(line)
             # Not at once: a thousand waiters that fail one after the other would be a thousand calls deep.
             self._context.loop.call_soon(self._given_up, line, contender.unreachable)
 
@@ -367,8 +367,8 @@ class Lines:
         return True
 
     def _claim_for_next(self, line: _Line) -> None:
-        """Its holder is gone, or its rest is over; somebody may have begun to ask while another one went past the queue."""
-        self._claim(line, line.keys if line.contender is not None else ())
+        """Its holder or contender is gone, or its rest is over; where somebody went past the queue there is still another."""
+        self._claim(line, () if line.open else line.keys)
 
     def _claim(self, line: _Line, keys: tuple[bytes, ...]) -> None:
         """From now on these names of a line of several, and no others, are kept from those behind it."""

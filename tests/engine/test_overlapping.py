@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from aioredlock_ng._engine.waiting import ROOM
 from aioredlock_ng.errors import QuorumUnreachable
 
 if TYPE_CHECKING:
+    from aioredlock_ng import Lease
     from tests.support.rig import Process, Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -380,3 +382,119 @@ async def test_idle_lines_of_many_names_are_not_kept_without_bound(rig: Rig) -> 
     wide = {key for line in lines._lines.values() for key in line.keys}
     assert lines._wide.keys() == wide
     assert all(line.keys in lines._lines for touching in lines._wide.values() for line in touching)
+
+
+def assert_nobody_is_forgotten(process: Process) -> None:
+    """Who waits and does not ask waits for somebody of its process; and nobody keeps names from others without a reason."""
+    lines = process.redlock.engine().lines
+    for line in lines._lines.values():
+        assert not (line.open and line.queue and lines._is_free(line)), line.keys
+        if len(line.keys) > 1:
+            assert line.claims == () if line.open else set(line.claims) <= set(line.keys)
+            assert line.claims == line.keys or (line.holder is None and not line.resting)
+    claims = {(key, line) for line in lines._lines.values() for key in line.claims}
+    assert claims == {(key, line) for key, claiming in lines._claims.items() for line in claiming}
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_nobody_is_forgotten_whatever_happens_to_those_before(rig: Rig, seed: int) -> None:
+    rng = random.Random(seed)
+    process, other = await rig.process(), await rig.process()
+    names = "abcd"[: rng.randint(2, 4)]
+    waiting: set[asyncio.Future[Lease]] = set()
+    leases: list[Lease] = []
+
+    def down() -> list[int]:
+        return [index for index, server in enumerate(rig.servers) if not server.up]
+
+    def settle(future: asyncio.Future[Lease]) -> None:
+        waiting.discard(future)
+        if not future.cancelled() and future.exception() is None and future.result().valid:
+            leases.append(future.result())
+
+    for _ in range(120):
+        action = rng.choice("acquire acquire try wait cancel release release lose abandon occupy vacate stop start".split())
+        wanted = rng.sample(names, rng.randint(1, min(3, len(names))))
+        index = rng.randrange(3)
+        match action:
+            case "acquire" | "try" | "wait":
+                timeout = {"acquire": None, "try": 0.0, "wait": rng.choice((0.001, 0.003, 0.05))}[action]
+                by = rng.choice((process, process, other))
+                waiting.add(asyncio.ensure_future(by.lock(*wanted, blocking_timeout=timeout, max_hold=30.0).acquire()))
+            case "cancel" if waiting:
+                rng.choice(sorted(waiting, key=id)).cancel()
+            case "release" | "lose" | "abandon" if leases:
+                lease = leases.pop(rng.randrange(len(leases)))
+                if action == "release":
+                    await lease.release()
+                elif action == "lose":
+                    lease.lose("by the test")
+                else:
+                    lease.abandon()
+            case "occupy":
+                rig.occupy(wanted[0].encode(), on=[index], ttl=1.0)
+            case "vacate":
+                rig.vacate(wanted[0].encode(), on=[index])
+            case "stop" if not down():
+                rig.stop(index)
+            case "start":
+                rig.start(*down())
+        await asyncio.sleep(rng.choice((0.0005, 0.001, 0.002, 0.01)))
+        # Those behind go on one tick after a refusal.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        for future in [future for future in waiting if future.done()]:
+            settle(future)
+        assert_nobody_is_forgotten(process)
+        assert_nobody_is_forgotten(other)
+    rig.start(*down())
+    while waiting or leases:
+        for lease in leases:
+            await lease.release()
+        leases.clear()
+        if waiting:
+            async with asyncio.timeout(60.0):
+                done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for future in done:
+                settle(future)
+        assert_nobody_is_forgotten(process)
+    await asyncio.sleep(1.0)
+    assert not process.redlock.engine().lines._claims
+    assert process.redlock.stats().waiting == 0
+
+
+async def test_who_went_past_the_queue_keeps_its_names_though_the_head_gives_up(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(b"a")
+    head = asyncio.ensure_future(process.lock(*BOTH).acquire())
+    await asyncio.sleep(0.5)
+    for server in rig.servers:
+        server.forget_trackers()
+    rig.vacate(b"a")
+    passing = await process.lock(*BOTH, blocking_timeout=0).acquire()
+    head.cancel()
+    await asyncio.wait([head])
+    behind = asyncio.ensure_future(process.lock(*ANOTHER).acquire())
+    await asyncio.sleep(0.5)
+    assert_nobody_is_forgotten(process)
+    assert process.redlock.stats().attempts == 2
+    await passing.release()
+    await (await behind).release()
+
+
+async def test_who_went_past_the_queue_amid_a_rest_keeps_its_names_after_it(rig: Rig) -> None:
+    process = await rig.process()
+    first = await process.lock(*BOTH).acquire()
+    await asyncio.sleep(0.5)
+    await first.release()
+    (line,) = process.redlock.engine().lines._lines.values()
+    assert line.resting
+    passing = await process.lock(*BOTH, blocking_timeout=0).acquire()
+    await asyncio.sleep(0.5)
+    assert not line.resting
+    assert_nobody_is_forgotten(process)
+    behind = asyncio.ensure_future(process.lock(*ANOTHER).acquire())
+    await asyncio.sleep(0.5)
+    assert process.redlock.stats().attempts == 2
+    await passing.release()
+    await (await behind).release()
