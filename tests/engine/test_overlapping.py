@@ -413,7 +413,23 @@ async def test_nobody_is_forgotten_whatever_happens_to_those_before(rig: Rig, se
             leases.append(future.result())
 
     for _ in range(120):
-        action = rng.choice("acquire acquire try wait cancel release release lose abandon occupy vacate stop start".split())
+        action = rng.choice(
+            [
+                "acquire",
+                "acquire",
+                "try",
+                "wait",
+                "cancel",
+                "release",
+                "release",
+                "lose",
+                "abandon",
+                "occupy",
+                "vacate",
+                "stop",
+                "start",
+            ]
+        )
         wanted = rng.sample(names, rng.randint(1, min(3, len(names))))
         index = rng.randrange(3)
         match action:
