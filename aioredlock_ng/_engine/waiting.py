@@ -12,7 +12,8 @@ from aioredlock_ng._engine.hints import end_turn
 from aioredlock_ng.events import LockHandedOn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    import asyncio
+    from collections.abc import Iterable, Iterator, Sequence
 
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.holding import Holding
@@ -21,6 +22,13 @@ __all__ = ["Contender", "Lines"]
 
 ROOM = 1024
 """Keys of the lines that are kept before the idle ones are swept out: some 0.5 MB."""
+
+
+PASSED_OVER = 3
+"""Times that somebody is passed over, for another name that this process holds, before the ones that are free are kept for it."""
+
+KEPT_FREE = 0.25
+"""Seconds for which they are: who holds that other name may want one of these inside its body, and would wait for who waits for it."""
 
 
 class Contender(Protocol):
@@ -64,7 +72,7 @@ class _Line:
     Most lines are for one acquisition that never waits: only those behind it need a queue.
     """
 
-    __slots__ = ("claims", "contender", "handed_on", "holder", "keys", "queue", "resting", "turns")
+    __slots__ = ("claims", "contender", "handed_on", "holder", "keys", "passed_over", "queue", "resting", "turns")
 
     def __init__(self, keys: tuple[bytes, ...]) -> None:
         self.keys = keys
@@ -78,6 +86,8 @@ class _Line:
         self.contender: Contender | None = None
         # Of several keys: those that nobody else of this process is to ask for now.
         self.claims: tuple[bytes, ...] = ()
+        # Since somebody of it last began to ask.
+        self.passed_over = 0
 
     @property
     def first(self) -> Contender | None:
@@ -109,6 +119,8 @@ class Lines:
         self._wide: dict[bytes, dict[_Line, None]] = {}
         # The same by what they claim.
         self._claims: dict[bytes, dict[_Line, None]] = {}
+        # For whom names are kept that are free: one at a time, for two might wait for each other.
+        self._keeping: tuple[_Line, asyncio.TimerHandle] | None = None
         # By a key that several lines may want: the turns of the one that was freed last.
         self._last: dict[bytes, Turns] = {}
         self._size = 0
@@ -178,6 +190,8 @@ class Lines:
             return
         if line.queue and contender in line.queue:
             del line.queue[contender]
+            if not line.queue and self._keeping is not None and self._keeping[0] is line:
+                self._context.loop.call_soon(self._keep_no_more, line)
         elif line.contender is contender:
             line.contender = None
             self._claim_for_next(line)
@@ -314,7 +328,7 @@ class Lines:
     def _rested(self, line: _Line) -> None:
         line.resting = False
         self._claim_for_next(line)
-        for other in self._by_arrival(line.keys):
+        for other in self._able(line.keys):
             if other.contender is not None:
                 other.contender.wake(lead_first=True)
             else:
@@ -322,19 +336,49 @@ class Lines:
 
     def _go_on(self, holding: Holding, freed: _Line | None) -> None:
         """All who want a name of it ask, behind the release: who came first is not overtaken by a queue of its own process."""
-        first = True
-        for line in self._by_arrival(holding.spec.keys):
-            if not (self._is_free(line) if line.contender is None else line.awaits(holding.spec.keys)):
-                continue
+        for place, line in enumerate(self._able(holding.spec.keys)):
             if freed is not None and line is not freed:
                 line.turns.follow(freed.turns)
             if line.contender is not None:
                 line.contender.wake(lead_first=False)
-            elif line is freed and first:
+            elif line is freed and place == 0:
                 self._hand_on(line, holding)
             else:
                 self._next(line)
-            first = False
+
+    def _able(self, keys: tuple[bytes, ...]) -> Iterator[_Line]:
+        """Of those who want one of these names, which this process holds no more, who can ask; each sees what the one before did."""
+        for line in self._by_arrival(keys):
+            if line.contender is not None:
+                if line.awaits(keys):
+                    yield line
+            elif self._is_free(line):
+                yield line
+            elif len(line.keys) > 1:
+                self._pass_over(line)
+
+    def _pass_over(self, line: _Line) -> None:
+        """It cannot ask yet; where only names that this process holds are missing, the others are kept for it after a while.
+
+        Else it would never find all of them free at once beside queues for each.
+        """
+        line.passed_over += 1
+        if line.passed_over <= PASSED_OVER or self._keeping is not None:
+            return
+        missing = [key for key in line.keys if any(self._in_the_way(line, (key,)))]
+        if all(other.holder is not None for other in self._in_the_way(line, missing)):
+            self._claim(line, tuple([key for key in line.keys if key not in missing]))
+            self._keeping = line, self._context.loop.call_later(KEPT_FREE, self._keep_no_more, line)
+
+    def _keep_no_more(self, line: _Line) -> None:
+        """It has begun to ask, is gone, or has to wait for too long."""
+        if self._keeping is not None and self._keeping[0] is line:
+            self._keeping[1].cancel()
+            self._keeping = None
+            line.passed_over = 0
+            if line.open:
+                self._claim(line, ())
+                self._next_of(line.keys)
 
     def _go_on_from(self, line: _Line) -> None:
         """A run goes on though each of its holds had other names beside the shared one."""
@@ -357,14 +401,17 @@ class Lines:
 
         Nor waits for it to be given back by another process: who comes later would only be refused as well.
         """
-        if self._wide:
-            for key in line.keys:
-                single = self._lines.get((key,))
-                if single is not None and single is not line and not single.open:
-                    return False
-                if any(other is not line for other in self._claims.get(key, ())):
-                    return False
-        return True
+        return not self._wide or not any(self._in_the_way(line, line.keys))
+
+    def _in_the_way(self, line: _Line, keys: Iterable[bytes]) -> Iterator[_Line]:
+        """The other lines that keep these names of it from it."""
+        for key in keys:
+            single = self._lines.get((key,))
+            if single is not None and single is not line and not single.open:
+                yield single
+            for other in self._claims.get(key, ()):
+                if other is not line:
+                    yield other
 
     def _claim_for_next(self, line: _Line) -> None:
         """Its holder or contender is gone, or its rest is over; where somebody went past the queue there is still another."""
@@ -385,6 +432,8 @@ class Lines:
     def _next(self, line: _Line, lead_first: bool = False, unreachable: bool = False) -> None:
         if line.open and line.queue and self._is_free(line):
             line.contender, _ = line.queue.popitem(last=False)
+            line.passed_over = 0
+            self._keep_no_more(line)
             # Who waited for a holder has not waited for the nodes, though its own first attempt is still to be answered.
             line.contender.unreachable = unreachable
             line.contender.attempt(lead_first=lead_first)
