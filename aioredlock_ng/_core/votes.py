@@ -161,12 +161,19 @@ def held_for(reply: Reply) -> float | None:
     return remaining / 1000 if remaining >= 0 else None
 
 
-def keys_held(replies: Sequence[Reply], keys: tuple[bytes, ...], failed: int) -> tuple[bytes, ...]:
-    """Of these keys, those that no majority of the nodes asked can grant, by what they say; `failed` will not say anything."""
+def keys_held(replies: Sequence[Reply], keys: tuple[bytes, ...], nodes: int, failed: int) -> tuple[bytes, ...]:
+    """Of these keys, those that no majority of all nodes can grant, by what some say: all who were asked, where those are few.
+
+    Args:
+        replies: Of those asked.
+        keys: In the order in which they were asked for.
+        nodes: How many there are in all.
+        failed: How many of those asked will not say anything.
+    """
     if len(keys) == 1:
         return keys
     places = Counter(place for reply in replies if is_held(reply) for place in reply[2:])
-    enough = max(1, len(replies) - failed - len(replies) // 2)
+    enough = max(1, min(len(replies), nodes - nodes // 2) - failed)
     return tuple([key for place, key in enumerate(keys, 1) if places[place] >= enough])
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.tally import tally
 from aioredlock_ng._core.validity import deadline_of
-from aioredlock_ng._core.votes import GRANTED, Unsent, counter_of, held_for, is_granted, is_held, keys_held
+from aioredlock_ng._core.votes import GRANTED, Unsent, counter_of, held_for, is_granted, is_held, is_permanent, keys_held
 from aioredlock_ng._engine.holding import Holding
 from aioredlock_ng._engine.refusal import not_acquired
 from aioredlock_ng._engine.round import Round
@@ -49,7 +49,7 @@ class Acquisition:
         called_at: See `Contender.called_at`.
         unreachable: True until an attempt could ask a quorum, and again while the last one could not.
         future: Resolves to the `Holding`, or to the error.
-        held: See `Asker.held`.
+        held: See `Contender.held`.
         keys: See `Contender.keys`.
         round: The latest attempt.
         lead: The node that it asked alone; None: all were asked.
@@ -199,6 +199,7 @@ class Acquisition:
         context.counters.attempts += 1
         self.attempts += 1
         if len(self.keys) > 1:
+            self.held = self.keys
             self._lines.asks(self)
         kind = spec.kind
         if kind.fencing:
@@ -337,6 +338,9 @@ class Acquisition:
         elif not reachable:
             self.unreachable = True
             context.counters.unreachable += 1
+            if trouble or any(map(is_permanent, attempt.replies)):
+                # It may be by its own names or ttl.
+                self._lines.lets_others_ask(self)
             self._waking().unreachable()
         else:
             self._wait(counted.held, attempt.replies, counted.failed, split=counted.granted > 0)
@@ -346,7 +350,7 @@ class Acquisition:
     ) -> None:
         self.unreachable = False
         waker = self._waking()
-        held = keys_held(replies, self.keys, failed)
+        held = keys_held(replies, self.keys, len(self._context.fleet.nodes), failed)
         if split and not held and waker.splits < IN_VAIN:
             held = self.keys
         self.held = held or self.keys

@@ -25,10 +25,10 @@ ROOM = 1024
 
 
 PASSED_OVER = 3
-"""Times that somebody is passed over, for another name that this process holds, before the ones that are free are kept for it."""
+"""Times that somebody is passed over, for a name that its process holds, before those that are free are kept for it."""
 
 KEPT_FREE = 0.25
-"""Seconds for which they are: who holds that other name may want one of these inside its body, and would wait for who waits for it."""
+"""Seconds for which they are: who holds that name may want one of them inside its body, and would wait for who waits for it."""
 
 
 class Contender(Protocol):
@@ -38,9 +38,11 @@ class Contender(Protocol):
         keys: What it wants.
         called_at: Since when.
         unreachable: True while its last attempt could not ask a quorum.
+        held: Of those, what its last attempt was refused for; all while it asks.
     """
 
     keys: tuple[bytes, ...]
+    held: tuple[bytes, ...]
     called_at: float
     unreachable: bool
 
@@ -86,7 +88,7 @@ class _Line:
         self.contender: Contender | None = None
         # Of several keys: those that nobody else of this process is to ask for now.
         self.claims: tuple[bytes, ...] = ()
-        # Since somebody of it last began to ask.
+        # Since it last had them.
         self.passed_over = 0
 
     @property
@@ -106,7 +108,7 @@ class _Line:
 
     def awaits(self, keys: Iterable[bytes]) -> bool:
         """True when one of these is what the contender asks for, or was refused."""
-        return any(key in (self.claims or self.keys) for key in keys)
+        return self.contender is not None and any(key in self.contender.held for key in keys)
 
 
 class Lines:
@@ -153,6 +155,8 @@ class Lines:
         if line.contender is contender:
             line.contender = None
         if len(line.keys) > 1:
+            line.passed_over = 0
+            self._keep_no_more(line)
             self._claim(line, line.keys)
 
     def asks(self, contender: Contender) -> None:
@@ -174,10 +178,19 @@ class Lines:
             line.turns.refused(self._context.clock(), woken=woken)
             for key in contender.keys if self._wide else ():
                 self._last.pop(key, None)
-        if line.contender is contender and line.holder is None and len(held) < len(line.keys):
+        if line.contender is not contender or line.holder is not None or len(held) == len(line.keys):
+            return
+        if not self._pass_over(line, held):
             self._claim(line, held)
             # Not at once: what asks now may be refused in this very call.
             self._context.loop.call_soon(self._next_of, [key for key in line.keys if key not in held])
+
+    def lets_others_ask(self, contender: Contender) -> None:
+        """Who contends cannot succeed for now, and those behind it might."""
+        line = self._lines.get(contender.keys)
+        if line is not None and line.contender is contender and line.holder is None:
+            self._claim(line, ())
+            self._context.loop.call_soon(self._next_of, line.keys)
 
     def turns(self, contender: Contender) -> Turns:
         """Those of this process, of what it wants."""
@@ -191,9 +204,10 @@ class Lines:
         if line.queue and contender in line.queue:
             del line.queue[contender]
             if not line.queue and self._keeping is not None and self._keeping[0] is line:
-                self._context.loop.call_soon(self._keep_no_more, line)
+                self._context.loop.call_soon(self._given_back, line)
         elif line.contender is contender:
             line.contender = None
+            self._keep_no_more(line)
             self._claim_for_next(line)
             # Not at once: a thousand waiters that fail one after the other would be a thousand calls deep.
             self._context.loop.call_soon(self._given_up, line, contender.unreachable)
@@ -242,8 +256,9 @@ class Lines:
         return 0 if line is None else (line.contender is not None) + len(line.queue or ())
 
     def unreachable(self, keys: tuple[bytes, ...]) -> bool:
-        """True while whoever of this process contends for any of these keys cannot ask a quorum."""
-        return any(line.contender is not None and line.contender.unreachable for line in self._touching(keys))
+        """True while whoever of this process contends for any of these keys cannot ask a quorum, and nobody of it has one."""
+        contenders = [line.contender for line in self._touching(keys) if line.contender is not None]
+        return bool(contenders) and all(other.unreachable for other in contenders) and not self.holders(keys)
 
     def holders(self, keys: tuple[bytes, ...]) -> list[Holding]:
         """Holdings of this process that stand in the way of `keys`."""
@@ -347,38 +362,49 @@ class Lines:
                 self._next(line)
 
     def _able(self, keys: tuple[bytes, ...]) -> Iterator[_Line]:
-        """Of those who want one of these names, which this process holds no more, who can ask; each sees what the one before did."""
+        """Of those who want one of these names, now that this process holds them no more, who can ask; the oldest wish first."""
+        left = True
         for line in self._by_arrival(keys):
             if line.contender is not None:
                 if line.awaits(keys):
                     yield line
+            elif not left:
+                continue
             elif self._is_free(line):
                 yield line
+                left = not all(map(self._is_taken, keys))
             elif len(line.keys) > 1:
-                self._pass_over(line)
+                self._pass_over(line, line.keys)
 
-    def _pass_over(self, line: _Line) -> None:
-        """It cannot ask yet; where only names that this process holds are missing, the others are kept for it after a while.
+    def _pass_over(self, line: _Line, missing: Sequence[bytes]) -> bool:
+        """It cannot have some of these now. True when the others are kept for it: after a while, where its process holds those.
 
         Else it would never find all of them free at once beside queues for each.
         """
         line.passed_over += 1
-        if line.passed_over <= PASSED_OVER or self._keeping is not None:
-            return
-        missing = [key for key in line.keys if any(self._in_the_way(line, (key,)))]
-        if all(other.holder is not None for other in self._in_the_way(line, missing)):
-            self._claim(line, tuple([key for key in line.keys if key not in missing]))
-            self._keeping = line, self._context.loop.call_later(KEPT_FREE, self._keep_no_more, line)
+        if self._keeping is not None or line.passed_over <= PASSED_OVER:
+            return self._keeping is not None and self._keeping[0] is line
+        others = list(self._in_the_way(line, missing))
+        if not others or any(other.holder is None for other in others):
+            return False
+        held = {key for other in others for key in other.keys}
+        self._claim(line, tuple([key for key in line.keys if key not in held]))
+        self._keeping = line, self._context.loop.call_later(KEPT_FREE, self._given_back, line)
+        return True
 
     def _keep_no_more(self, line: _Line) -> None:
-        """It has begun to ask, is gone, or has to wait for too long."""
+        """It asks, or is gone, or cannot be helped so."""
         if self._keeping is not None and self._keeping[0] is line:
             self._keeping[1].cancel()
             self._keeping = None
-            line.passed_over = 0
-            if line.open:
-                self._claim(line, ())
-                self._next_of(line.keys)
+
+    def _given_back(self, line: _Line) -> None:
+        """What was kept for it, for long enough, or until the last of it has gone."""
+        self._keep_no_more(line)
+        line.passed_over = 0
+        if line.holder is None and not line.resting:
+            self._claim(line, () if line.contender is None else line.contender.held)
+            self._next_of(line.keys)
 
     def _go_on_from(self, line: _Line) -> None:
         """A run goes on though each of its holds had other names beside the shared one."""
@@ -402,6 +428,10 @@ class Lines:
         Nor waits for it to be given back by another process: who comes later would only be refused as well.
         """
         return not self._wide or not any(self._in_the_way(line, line.keys))
+
+    def _is_taken(self, key: bytes) -> bool:
+        single = self._lines.get((key,))
+        return key in self._claims or (single is not None and not single.open)
 
     def _in_the_way(self, line: _Line, keys: Iterable[bytes]) -> Iterator[_Line]:
         """The other lines that keep these names of it from it."""
@@ -432,7 +462,6 @@ class Lines:
     def _next(self, line: _Line, lead_first: bool = False, unreachable: bool = False) -> None:
         if line.open and line.queue and self._is_free(line):
             line.contender, _ = line.queue.popitem(last=False)
-            line.passed_over = 0
             self._keep_no_more(line)
             # Who waited for a holder has not waited for the nodes, though its own first attempt is still to be answered.
             line.contender.unreachable = unreachable

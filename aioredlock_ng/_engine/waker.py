@@ -58,7 +58,7 @@ class Asker(Protocol):
         round: Its latest attempt.
         lead: The node that it asked alone; None: a quorum or more were asked.
         keys: What it wants.
-        held: Those of them that the last refusal was about, one at least.
+        held: See `Contender.held`; one at least.
     """
 
     round: Round | None

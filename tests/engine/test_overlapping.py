@@ -6,15 +6,17 @@ import asyncio
 import itertools
 import random
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._engine.waiting import ROOM
-from aioredlock_ng.errors import QuorumUnreachable
+from aioredlock_ng.errors import AcquireTimeout, QuorumUnreachable
 
 if TYPE_CHECKING:
     from aioredlock_ng import Lease
+    from aioredlock_ng._scripts import Command
     from tests.support.rig import Process, Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -296,13 +298,15 @@ async def test_who_waits_for_a_name_of_its_own_process_keeps_the_others_from_nob
     await (await waiting).release()
 
 
-@pytest.mark.parametrize("rig", [3, 5], indirect=True)
-async def test_a_key_that_is_left_on_a_minority_keeps_its_name_from_nobody(rig: Rig) -> None:
+@pytest.mark.parametrize(("rig", "left_on"), [(3, 1), (5, 1), (5, 2)], indirect=["rig"])
+@pytest.mark.parametrize("seconds", [0.5, 3.0, 10.0])
+async def test_a_key_that_is_left_on_a_minority_keeps_its_name_from_nobody(rig: Rig, left_on: int, seconds: float) -> None:
+    """Nor after the slow looks, which ask a majority alone."""
     process = await rig.process()
     rig.occupy(b"a")
-    rig.occupy(b"b", on=range(len(rig.servers) // 2))
+    rig.occupy(b"b", on=list(process.redlock.engine().context.fleet.in_turn(b"a"))[:left_on])
     waiting = asyncio.ensure_future(process.lock("a", "b").acquire())
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(seconds)
     async with asyncio.timeout(0.1):
         await (await process.lock("b").acquire()).release()
     waiting.cancel()
@@ -362,6 +366,106 @@ async def test_who_waits_behind_one_that_reaches_no_quorum_is_told_so(rig: Rig) 
     await asyncio.wait([first])
 
 
+@pytest.mark.parametrize("how", ["behind another process", "behind its own"])
+async def test_who_waits_for_what_is_held_is_not_told_that_no_node_answers_whoever_just_asks(rig: Rig, how: str) -> None:
+    process, other = await rig.process(), await rig.process()
+    holding = await (process if how == "behind its own" else other).lock("a").acquire()
+    waiting = [asyncio.ensure_future(process.lock("a", "b").acquire())]
+    await asyncio.sleep(0.1)
+    bounded = asyncio.ensure_future(process.lock("a", "c", blocking_timeout=0.5).acquire())
+    await asyncio.sleep(0.4995)
+    waiting.append(asyncio.ensure_future(process.lock("c").acquire()))
+    with pytest.raises(AcquireTimeout):
+        await bounded
+    await (await waiting.pop()).release()
+    await holding.release()
+    await (await waiting.pop()).release()
+
+
+@pytest.mark.parametrize("why", ["it may not touch one", "it comes too late"])
+async def test_who_cannot_succeed_for_its_own_names_or_ttl_keeps_them_from_nobody(
+    rig: Rig, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = await rig.process(recovery_guard=None, fencing=False)
+    ttl = 10.0
+    if why == "it comes too late":
+        rig.ways[:] = [0.0505] * 3
+        ttl = 0.109
+    else:
+        execute = rig.servers[0].execute
+
+        def refuse(command: Command, by: Any) -> Any:
+            denied = b"b" in command.keys and command.script.name == "acquire"
+            return Refusal("NOPERM No permissions to access a key") if denied else execute(command, by)
+
+        monkeypatch.setattr(rig.servers[0], "execute", refuse)
+        rig.stop(1)
+    hopeless = asyncio.ensure_future(process.lock("a", "b", ttl=ttl, auto_extend=False).acquire())
+    await asyncio.sleep(5.0)
+    for _ in range(5):
+        lease = await process.lock("a", blocking_timeout=5.0).acquire()
+        await lease.release()
+    hopeless.cancel()
+    await asyncio.wait([hopeless])
+
+
+@pytest.mark.parametrize("hold", [0.002, 0.02, 0.2])
+@pytest.mark.parametrize(
+    "wants",
+    [
+        (ONE, ONE, ("b",), ("b",), BOTH),
+        (ONE, ("b",), BOTH),
+        (("a", "0"), ("a", "1"), ("b", "2"), ("b", "3"), BOTH),
+        (BOTH, BOTH, ("c", "d"), ("c", "d"), ("b", "c")),
+    ],
+)
+@pytest.mark.parametrize("rivals", [0, 1])
+async def test_who_wants_several_names_is_not_starved_by_a_queue_for_each(
+    rig: Rig, wants: tuple[tuple[str, ...], ...], hold: float, rivals: int
+) -> None:
+    ours = await rig.process()
+    work = {f"{number} {names}": (ours, names) for number, names in enumerate(wants)}
+    for number in range(rivals):
+        work[f"rival {number}"] = (await rig.process(), ONE)
+    counts = await holds(work, hold, max(1.0, 150 * hold))
+    assert min(counts.values()) >= sum(counts.values()) / len(work) / 6, counts
+
+
+async def test_what_is_kept_for_who_was_passed_over_is_given_back_to_a_body_that_takes_it_inside(rig: Rig) -> None:
+    """It would wait for who waits for it."""
+    process = await rig.process()
+    end, longest, both = now() + 10.0, 0.0, 0
+
+    async def nested() -> None:
+        nonlocal longest
+        while now() < end:
+            async with process.lock("b"):
+                began = now()
+                async with process.lock("a"):
+                    longest = max(longest, now() - began)
+                    await asyncio.sleep(0.01)
+
+    async def several() -> None:
+        nonlocal both
+        while now() < end:
+            async with process.lock("a", "b"):
+                both += 1
+                await asyncio.sleep(0.01)
+
+    async with asyncio.timeout(20.0), asyncio.TaskGroup() as group:
+        for work in (nested, nested, several):
+            group.create_task(work())
+        group.create_task(_busy(process, end))
+    assert longest < 0.5
+    assert both > 10
+
+
+async def _busy(process: Process, end: float) -> None:
+    while now() < end:
+        async with process.lock("a"):
+            await asyncio.sleep(0.01)
+
+
 @pytest.mark.parametrize("names", [BOTH, ("b", "a", "c"), ("0", "a")])
 @pytest.mark.parametrize("count", [1, 3])
 async def test_several_names_get_their_turn_as_one_does(rig: Rig, names: tuple[str, ...], count: int) -> None:
@@ -393,7 +497,7 @@ def assert_nobody_is_forgotten(process: Process) -> None:
             kept = lines._keeping is not None and lines._keeping[0] is line
             assert line.claims == () if line.open and not kept else set(line.claims) <= set(line.keys)
             assert line.claims == line.keys or (line.holder is None and not line.resting)
-            assert not kept or (line.open and line.queue)
+            assert not kept or (line.holder is None and (line.contender or line.queue))
     claims = {(key, line) for line in lines._lines.values() for key in line.claims}
     assert claims == {(key, line) for key, claiming in lines._claims.items() for line in claiming}
 

@@ -98,27 +98,31 @@ def test_every_reply_has_a_meaning_and_only_a_certain_no_is_owed_no_release(
 
 
 @pytest.mark.parametrize(
-    ("replies", "failed", "expected"),
+    ("replies", "nodes", "failed", "expected"),
     [
-        ([[0, 9, 1], [0, 9, 1], [0, 9, 1], None, None], 0, b"a"),
-        ([[0, 9, 1, 2], [0, 9, 1], [0, 9, 1], None, 1], 0, b"a"),
-        ([[0, 9, 1, 2], [0, 9, 1, 2], [0, 9, 1, 2], 1, 1], 0, b"ab"),
-        ([[0, 9, 1], [0, 9, 1], [0, 9, 2], 1, 1], 0, b""),
-        ([[0, 9, 2], votes.Unsent("down"), 1], 1, b"b"),
-        ([[0, 9, 1], [0, 9, 1], votes.Unsent("down"), votes.Unsent("down"), 1], 2, b"a"),
-        ([[0, 9, 1], [0, 9, 1], [0, 9, 2], 1], 0, b"a"),
-        ([[0, 9, 3]], 0, b"c"),
-        ([[0, 9, 3], [0, 9, 3], [0, 9, 1]], 0, b"c"),
-        ([[0, 9]] * 5, 0, b""),
+        ([[0, 9, 1], [0, 9, 1], [0, 9, 1], None, None], 5, 0, b"a"),
+        ([[0, 9, 1, 2], [0, 9, 1], [0, 9, 1], None, 1], 5, 0, b"a"),
+        ([[0, 9, 1, 2], [0, 9, 1, 2], [0, 9, 1, 2], 1, 1], 5, 0, b"ab"),
+        ([[0, 9, 1], [0, 9, 1], [0, 9, 2], 1, 1], 5, 0, b""),
+        ([[0, 9, 2], votes.Unsent("down"), 1], 3, 1, b"b"),
+        ([[0, 9, 1], votes.Unsent("down"), votes.Unsent("down"), 1, 1], 5, 2, b"a"),
+        ([[0, 9, 1], [0, 9, 1], [0, 9, 2], 1], 4, 0, b"a"),
+        ([[0, 9, 3]], 5, 0, b"c"),
+        ([[0, 9, 3], [0, 9, 3], [0, 9, 1, 3]], 5, 0, b"c"),
+        ([[0, 9, 3], [0, 9, 3], [0, 9, 1]], 5, 0, b""),
+        ([[0, 9, 3], [0, 9, 1, 3]], 3, 0, b"c"),
+        ([[0, 9]] * 5, 5, 0, b""),
     ],
 )
-def test_which_of_several_keys_no_majority_can_be_had_of(replies: list[votes.Reply], failed: int, expected: bytes) -> None:
-    held = votes.keys_held(replies, (b"a", b"b", b"c"), failed)
+def test_which_of_several_keys_no_majority_can_be_had_of(
+    replies: list[votes.Reply], nodes: int, failed: int, expected: bytes
+) -> None:
+    held = votes.keys_held(replies, (b"a", b"b", b"c"), nodes, failed)
     assert b"".join(held) == expected
 
 
 def test_of_one_key_a_refusal_says_all() -> None:
-    assert votes.keys_held([[0, 9]], (b"a",), 0) == (b"a",)
+    assert votes.keys_held([[0, 9]], (b"a",), 5, 0) == (b"a",)
 
 
 def test_a_holders_remaining_time_is_told_in_seconds_and_endless_as_none() -> None:
