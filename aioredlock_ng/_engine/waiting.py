@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.holding import Holding
 
-__all__ = ["Contender", "Lines"]
+__all__ = ["PASSED_OVER", "ROOM", "Contender", "Lines"]
 
 ROOM = 1024
 """Keys of the lines that are kept before the idle ones are swept out: some 0.5 MB."""
@@ -362,7 +362,7 @@ class Lines:
                 self._next(line)
 
     def _able(self, keys: tuple[bytes, ...]) -> Iterator[_Line]:
-        """Of those who want one of these names, now that this process holds them no more, who can ask; the oldest wish first."""
+        """Of those who want one of these names, which this process holds no more, who can ask now; the oldest wish first."""
         left = True
         for line in self._by_arrival(keys):
             if line.contender is not None:

@@ -107,7 +107,7 @@ class _Onlooker:
     called_at = 0.0
 
     def __init__(self, key: bytes) -> None:
-        self.keys: tuple[bytes, ...] = (key,)
+        self.keys = self.held = (key,)
         self.changes = asyncio.Event()
 
     def attempt(self, *, lead_first: bool) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng._core.votes import Refusal
-from aioredlock_ng._engine.waiting import ROOM
+from aioredlock_ng._engine.waiting import PASSED_OVER, ROOM
 from aioredlock_ng.errors import AcquireTimeout, QuorumUnreachable
 
 if TYPE_CHECKING:
@@ -620,3 +620,21 @@ async def test_who_went_past_the_queue_amid_a_rest_keeps_its_names_after_it(rig:
     assert process.redlock.stats().attempts == 2
     await passing.release()
     await (await behind).release()
+
+
+async def test_what_is_kept_for_who_gives_up_is_given_back_at_once(rig: Rig) -> None:
+    process = await rig.process()
+    b = await process.lock("b").acquire()
+    several = asyncio.ensure_future(process.lock("a", "b").acquire())
+    await asyncio.sleep(0)
+    for _ in range(PASSED_OVER + 1):
+        await (await process.lock("a").acquire()).release()
+        await asyncio.sleep(0.01)
+    behind = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(0.1)
+    assert not behind.done()
+    several.cancel()
+    await asyncio.wait([several])
+    async with asyncio.timeout(0.01):
+        await (await behind).release()
+    await b.release()
