@@ -107,7 +107,8 @@ class _Onlooker:
     called_at = 0.0
 
     def __init__(self, key: bytes) -> None:
-        self.keys = self.held = (key,)
+        self.keys: tuple[bytes, ...] = (key,)
+        self.held: tuple[bytes, ...] = (key,)
         self.changes = asyncio.Event()
 
     def attempt(self, *, lead_first: bool) -> None:
