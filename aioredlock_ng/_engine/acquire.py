@@ -15,7 +15,7 @@ from aioredlock_ng._core.votes import GRANTED, Unsent, counter_of, held_for, is_
 from aioredlock_ng._engine.holding import Holding
 from aioredlock_ng._engine.refusal import not_acquired
 from aioredlock_ng._engine.round import Round
-from aioredlock_ng._engine.waker import IN_VAIN, Waker
+from aioredlock_ng._engine.waker import Waker
 from aioredlock_ng.errors import AcquireTimeout, LockHeld, QuorumUnreachable
 
 if TYPE_CHECKING:
@@ -351,10 +351,8 @@ class Acquisition:
         self.unreachable = False
         waker = self._waking()
         held = keys_held(replies, self.keys, len(self._context.fleet.nodes), failed)
-        if split and not held and waker.splits < IN_VAIN:
-            held = self.keys
         self.held = held or self.keys
-        self._lines.refused(self, held, woken=waker.woken)
+        self._lines.refused(self, held, woken=waker.woken, split=split)
         waker.held(remaining, failed, split=split)
 
     def _waking(self) -> Waker:

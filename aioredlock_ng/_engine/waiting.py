@@ -165,10 +165,11 @@ class Lines:
         if line is not None and line.contender is contender:
             self._claim(line, line.keys)
 
-    def refused(self, contender: Contender, held: tuple[bytes, ...], *, woken: bool) -> None:
-        """Who contends found `held` in the hands of another process; `woken`: after a wake-up.
+    def refused(self, contender: Contender, held: tuple[bytes, ...], *, woken: bool, split: bool) -> None:
+        """Who contends found `held` in the hands of another process; `woken`: after a wake-up; `split`: some nodes granted all.
 
-        For the other names it wants, those behind it need not wait: it may sleep for long.
+        For the other names it wants, those behind it need not wait: it may sleep for long. Where rivals only split the votes it
+        will not, and those behind would split them more.
         """
         line = self._lines.get(contender.keys)
         if line is None:
@@ -180,7 +181,7 @@ class Lines:
                 self._last.pop(key, None)
         if line.contender is not contender or line.holder is not None or len(held) == len(line.keys):
             return
-        if not self._pass_over(line, held):
+        if not (self._keep(line, line.keys) if split and not held else self._pass_over(line, held)):
             self._claim(line, held)
             # Not at once: what asks now may be refused in this very call.
             self._context.loop.call_soon(self._next_of, [key for key in line.keys if key not in held])
@@ -388,9 +389,14 @@ class Lines:
         if not others or any(other.holder is None for other in others):
             return False
         held = {key for other in others for key in other.keys}
-        self._claim(line, tuple([key for key in line.keys if key not in held]))
-        self._keeping = line, self._context.loop.call_later(KEPT_FREE, self._given_back, line)
-        return True
+        return self._keep(line, tuple([key for key in line.keys if key not in held]))
+
+    def _keep(self, line: _Line, keys: tuple[bytes, ...]) -> bool:
+        """Keep these of its names for it, for a while; False where that is done for another."""
+        if self._keeping is None:
+            self._claim(line, keys)
+            self._keeping = line, self._context.loop.call_later(KEPT_FREE, self._given_back, line)
+        return self._keeping[0] is line
 
     def _keep_no_more(self, line: _Line) -> None:
         """It asks, or is gone, or cannot be helped so."""
@@ -403,7 +409,8 @@ class Lines:
         self._keep_no_more(line)
         line.passed_over = 0
         if line.holder is None and not line.resting:
-            self._claim(line, () if line.contender is None else line.contender.held)
+            held = () if line.contender is None else line.contender.held
+            self._claim(line, held if len(held) < len(line.keys) else ())
             self._next_of(line.keys)
 
     def _go_on_from(self, line: _Line) -> None:

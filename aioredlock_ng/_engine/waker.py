@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.round import Round
 
-__all__ = ["IN_VAIN", "Asker", "Waker"]
+__all__ = ["Asker", "Waker"]
 
 TRACKED_POLL = 2.0
 """Seconds to the first look while the servers tell us about changes, and half of those between later ones: only for messages
@@ -89,7 +89,6 @@ class Waker:
         asker: Who is to ask again.
 
     Attributes:
-        splits: How many attempts in a row some nodes granted and others refused.
         woken: True when it last asked because something had been freed.
     """
 
@@ -103,10 +102,10 @@ class Waker:
         "_look_again",
         "_looked",
         "_note_at",
+        "_splits",
         "_timer",
         "_tries",
         "_turn",
-        "splits",
         "woken",
     )
 
@@ -117,7 +116,7 @@ class Waker:
         self._gone: set[int] | None = None
         self._note_at = context.clock() + NOTE_AFTER
         self._asked_all = 0.0
-        self.splits = self._failures = self._in_vain = self._tries = 0
+        self._splits = self._failures = self._in_vain = self._tries = 0
         self._look_again = self._looked = self.woken = False
         self._turn: AwaitedTurn | None = None
 
@@ -175,7 +174,7 @@ class Waker:
             split: Whether this attempt had grants too. Where the lead alone refused it, somebody is ahead.
         """
         self._failures = 0
-        self.splits = self.splits + 1 if split else 0
+        self._splits = self._splits + 1 if split else 0
         now = self._context.clock()
         if now >= self._note_at:
             self._note_at = now + NOTE_EVERY
@@ -218,7 +217,7 @@ class Waker:
         turns, now = self._asker.turns, context.clock()
         # A hand-over inside another process wakes us too: there are many then.
         self._in_vain = self._in_vain + 1 if now - attempt.started < QUICK else 0
-        if self._in_vain >= A_RUN and told and not self.splits and context.options.own_keys and turns.told(now):
+        if self._in_vain >= A_RUN and told and not self._splits and context.options.own_keys and turns.told(now):
             self._await_turn()
             return
         if told:
@@ -226,8 +225,8 @@ class Waker:
         else:
             context.counters.wakeups_local += 1
         delay = wake_delay(context.draw()) if self._in_vain else 0.0
-        if self.splits:
-            delay = max(delay, split_delay(self.splits, context.draw()))
+        if self._splits:
+            delay = max(delay, split_delay(self._splits, context.draw()))
         # Alone, one round trip is enough.
         rivals = delay > 0.0 or turns.crowded(now)
         # A holder that renews is told like one that releases: where a quorum says no, the others need not be asked.
@@ -272,7 +271,7 @@ class Waker:
         believed for so long. Not for longer, whoever competes: what holds the lead's key may be dead.
         """
         now = self._context.clock()
-        self._tries = 0 if self.splits else self._tries + 1
+        self._tries = 0 if self._splits else self._tries + 1
         if self._tries > IN_VAIN:
             wanted = now - self._asked_all < LEAD_POLL
         if not wanted:
@@ -288,7 +287,7 @@ class Waker:
         nodes = context.fleet.nodes
         free_in = remaining[0] if lead is not None else quorum_free_in(remaining, context.quorum, len(nodes) - failed)
         if free_in == 0:
-            self._ask_in(split_delay(self.splits, context.draw()), lead_first=lead is None)
+            self._ask_in(split_delay(self._splits, context.draw()), lead_first=lead is None)
             return
         if lead is not None:
             poll = LEAD_POLL

@@ -314,8 +314,11 @@ async def test_a_key_that_is_left_on_a_minority_keeps_its_name_from_nobody(rig: 
 
 
 @pytest.mark.parametrize("rig", [5], indirect=True)
-async def test_votes_that_stay_split_over_two_names_keep_neither_from_others(rig: Rig) -> None:
+@pytest.mark.parametrize("grant", ["first", "last"])
+async def test_votes_that_stay_split_over_two_names_keep_neither_from_others(rig: Rig, grant: str) -> None:
     process = await rig.process()
+    if grant == "first":
+        rig.ways[4] /= 2
     rig.occupy(b"a", on=[0, 1])
     rig.occupy(b"b", on=[2, 3])
     waiting = asyncio.ensure_future(process.lock("a", "b").acquire())
