@@ -23,7 +23,6 @@ __all__ = ["PASSED_OVER", "ROOM", "Contender", "Lines"]
 ROOM = 1024
 """Keys of the lines that are kept before the idle ones are swept out: some 0.5 MB."""
 
-
 PASSED_OVER = 3
 """Times that somebody is passed over, for a name that its process holds, before those that are free are kept for it."""
 
@@ -204,7 +203,7 @@ class Lines:
             return
         if line.queue and contender in line.queue:
             del line.queue[contender]
-            if not line.queue and self._keeping is not None and self._keeping[0] is line:
+            if not line.queue and self._keeps_for(line):
                 self._context.loop.call_soon(self._given_back, line)
         elif line.contender is contender:
             line.contender = None
@@ -351,7 +350,7 @@ class Lines:
                 self._next(other, lead_first=True)
 
     def _go_on(self, holding: Holding, freed: _Line | None) -> None:
-        """All who want a name of it ask, behind the release: who came first is not overtaken by a queue of its own process."""
+        """Who wants a name of it and can ask does, behind the release: who came first is not overtaken by its own process."""
         for place, line in enumerate(self._able(holding.spec.keys)):
             if freed is not None and line is not freed:
                 line.turns.follow(freed.turns)
@@ -373,7 +372,7 @@ class Lines:
                 continue
             elif self._is_free(line):
                 yield line
-                left = not all(map(self._is_taken, keys))
+                left = not all(any(self._in_the_way((key,))) for key in keys)
             elif len(line.keys) > 1:
                 self._pass_over(line, line.keys)
 
@@ -384,8 +383,8 @@ class Lines:
         """
         line.passed_over += 1
         if self._keeping is not None or line.passed_over <= PASSED_OVER:
-            return self._keeping is not None and self._keeping[0] is line
-        others = list(self._in_the_way(line, missing))
+            return self._keeps_for(line)
+        others = list(self._in_the_way(missing, line))
         if not others or any(other.holder is None for other in others):
             return False
         held = {key for other in others for key in other.keys}
@@ -396,11 +395,14 @@ class Lines:
         if self._keeping is None:
             self._claim(line, keys)
             self._keeping = line, self._context.loop.call_later(KEPT_FREE, self._given_back, line)
-        return self._keeping[0] is line
+        return self._keeps_for(line)
+
+    def _keeps_for(self, line: _Line) -> bool:
+        return self._keeping is not None and self._keeping[0] is line
 
     def _keep_no_more(self, line: _Line) -> None:
-        """It asks, or is gone, or cannot be helped so."""
-        if self._keeping is not None and self._keeping[0] is line:
+        """It asks, or is gone, or was waited for long enough."""
+        if self._keeping is not None and self._keeps_for(line):
             self._keeping[1].cancel()
             self._keeping = None
 
@@ -434,14 +436,10 @@ class Lines:
 
         Nor waits for it to be given back by another process: who comes later would only be refused as well.
         """
-        return not self._wide or not any(self._in_the_way(line, line.keys))
+        return not self._wide or not any(self._in_the_way(line.keys, line))
 
-    def _is_taken(self, key: bytes) -> bool:
-        single = self._lines.get((key,))
-        return key in self._claims or (single is not None and not single.open)
-
-    def _in_the_way(self, line: _Line, keys: Iterable[bytes]) -> Iterator[_Line]:
-        """The other lines that keep these names of it from it."""
+    def _in_the_way(self, keys: Iterable[bytes], line: _Line | None = None) -> Iterator[_Line]:
+        """The lines that keep these names from `line`, or from anybody."""
         for key in keys:
             single = self._lines.get((key,))
             if single is not None and single is not line and not single.open:

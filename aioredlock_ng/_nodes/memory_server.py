@@ -148,11 +148,8 @@ class MemoryServer:
 
     def _acquire(self, command: Command, by: Connection) -> Reply:
         token, ttl = command.args
-        held = [key for key in command.keys if self.get(key) is not None]
-        for key in held:
-            self._track(key, by)
-        if held:
-            return self._held(command.keys, held)
+        if (refusal := self._held(command.keys, by)) is not None:
+            return refusal
         for key in command.keys:
             self.set(key, _bytes(token), int(ttl) / 1000, by)
         return 1
@@ -160,11 +157,8 @@ class MemoryServer:
     def _acquire_guarded(self, command: Command, by: Connection) -> Reply:
         keys = command.keys[:-2]
         token, ttl, vouch, fence, *slots = map(_bytes, command.args)
-        held = [key for key in keys if self.get(key) is not None]
-        for key in held:
-            self._track(key, by)
-        if held:
-            return self._held(keys, held)
+        if (refusal := self._held(keys, by)) is not None:
+            return refusal
         if vouch:
             reading = self._marker_as(self._own(vouch))
             if reading.trust in (Trust.NONE, Trust.FOREIGN) or reading.guard_ms < int(vouch.partition(b":")[2]):
@@ -177,9 +171,14 @@ class MemoryServer:
             self.set(key, token, int(ttl) / 1000, by)
         return self._store(int(fence), slots, granted=1) if fence else 1
 
-    def _held(self, keys: Sequence[bytes], held: list[bytes]) -> Reply:
-        which = [place for place, key in enumerate(keys, 1) if key in held] if len(keys) > 1 else []
-        return [0, max(map(self.pttl, held)), *which]
+    def _held(self, keys: Sequence[bytes], by: Connection) -> Reply:
+        """The refusal where another holds some of these, which leaves them tracked; else None."""
+        held = {place: key for place, key in enumerate(keys, 1) if self.get(key) is not None}
+        for key in held.values():
+            self._track(key, by)
+        if not held:
+            return None
+        return [0, max(map(self.pttl, held.values())), *(held if len(keys) > 1 else ())]
 
     def _confirm(self, command: Command, by: Connection) -> Reply:
         token, fence, *slots = map(_bytes, command.args)

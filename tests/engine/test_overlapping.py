@@ -124,6 +124,15 @@ async def test_who_gives_up_in_the_others_turn_does_not_pass_it_to_the_next_of_i
 ONE, BOTH, ANOTHER = ("a",), ("a", "b"), ("a", "c")
 
 
+async def wishes(rig: Rig, wants: tuple[tuple[str, ...], ...], rivals: int) -> dict[str, tuple[Process, tuple[str, ...]]]:
+    """Work for `holds`: these by one process, and one name by each rival's."""
+    ours = await rig.process()
+    work = {f"{number} {names}": (ours, names) for number, names in enumerate(wants)}
+    for number in range(rivals):
+        work[f"rival {number}"] = (await rig.process(), ONE)
+    return work
+
+
 @pytest.mark.parametrize("hold", [0.0, 0.005, 0.05])
 @pytest.mark.parametrize(
     "wants",
@@ -139,10 +148,7 @@ ONE, BOTH, ANOTHER = ("a",), ("a", "b"), ("a", "c")
 async def test_who_shares_a_name_is_not_starved_by_a_queue_of_its_own_process(
     rig: Rig, wants: tuple[tuple[str, ...], ...], hold: float, rivals: int
 ) -> None:
-    ours = await rig.process()
-    work = {f"{number} {names}": (ours, names) for number, names in enumerate(wants)}
-    for number in range(rivals):
-        work[f"rival {number}"] = (await rig.process(), ONE)
+    work = await wishes(rig, wants, rivals)
     counts = await holds(work, hold, 200 * max(hold, 0.005))
     assert min(counts[who] for who in work) >= sum(counts.values()) / len(work) / 3, counts
 
@@ -426,10 +432,7 @@ async def test_who_cannot_succeed_for_its_own_names_or_ttl_keeps_them_from_nobod
 async def test_who_wants_several_names_is_not_starved_by_a_queue_for_each(
     rig: Rig, wants: tuple[tuple[str, ...], ...], hold: float, rivals: int
 ) -> None:
-    ours = await rig.process()
-    work = {f"{number} {names}": (ours, names) for number, names in enumerate(wants)}
-    for number in range(rivals):
-        work[f"rival {number}"] = (await rig.process(), ONE)
+    work = await wishes(rig, wants, rivals)
     counts = await holds(work, hold, max(1.0, 150 * hold))
     assert min(counts.values()) >= sum(counts.values()) / len(work) / 6, counts
 
@@ -437,7 +440,7 @@ async def test_who_wants_several_names_is_not_starved_by_a_queue_for_each(
 async def test_what_is_kept_for_who_was_passed_over_is_given_back_to_a_body_that_takes_it_inside(rig: Rig) -> None:
     """It would wait for who waits for it."""
     process = await rig.process()
-    end, longest, both = now() + 10.0, 0.0, 0
+    end, longest = now() + 10.0, 0.0
 
     async def nested() -> None:
         nonlocal longest
@@ -448,25 +451,12 @@ async def test_what_is_kept_for_who_was_passed_over_is_given_back_to_a_body_that
                     longest = max(longest, now() - began)
                     await asyncio.sleep(0.01)
 
-    async def several() -> None:
-        nonlocal both
-        while now() < end:
-            async with process.lock("a", "b"):
-                both += 1
-                await asyncio.sleep(0.01)
-
     async with asyncio.timeout(20.0), asyncio.TaskGroup() as group:
-        for work in (nested, nested, several):
+        for work in (nested, nested):
             group.create_task(work())
-        group.create_task(_busy(process, end))
+        counts = await holds({"both": (process, BOTH), "busy": (process, ONE)}, 0.01, 10.0)
     assert longest < 0.5
-    assert both > 10
-
-
-async def _busy(process: Process, end: float) -> None:
-    while now() < end:
-        async with process.lock("a"):
-            await asyncio.sleep(0.01)
+    assert counts["both"] > 10
 
 
 @pytest.mark.parametrize("names", [BOTH, ("b", "a", "c"), ("0", "a")])
@@ -505,6 +495,23 @@ def assert_nobody_is_forgotten(process: Process) -> None:
     assert claims == {(key, line) for key, claiming in lines._claims.items() for line in claiming}
 
 
+ACTIONS = (
+    "acquire",
+    "acquire",
+    "try",
+    "wait",
+    "cancel",
+    "release",
+    "release",
+    "lose",
+    "abandon",
+    "occupy",
+    "vacate",
+    "stop",
+    "start",
+)
+
+
 @pytest.mark.parametrize("seed", range(60))
 async def test_nobody_is_forgotten_whatever_happens_to_those_before(rig: Rig, seed: int) -> None:
     rng = random.Random(seed)
@@ -522,23 +529,7 @@ async def test_nobody_is_forgotten_whatever_happens_to_those_before(rig: Rig, se
             leases.append(future.result())
 
     for _ in range(120):
-        action = rng.choice(
-            [
-                "acquire",
-                "acquire",
-                "try",
-                "wait",
-                "cancel",
-                "release",
-                "release",
-                "lose",
-                "abandon",
-                "occupy",
-                "vacate",
-                "stop",
-                "start",
-            ]
-        )
+        action = rng.choice(ACTIONS)
         wanted = rng.sample(names, rng.randint(1, min(3, len(names))))
         index = rng.randrange(3)
         match action:
