@@ -46,7 +46,7 @@ class Acquisition:
 
     Attributes:
         attempts: How often it has asked the nodes.
-        called_at: See `Contender.called_at`.
+        called_at: Since when.
         unreachable: True until an attempt could ask a quorum, and again while the last one could not.
         future: Resolves to the `Holding`, or to the error.
         held: See `Contender.held`.

@@ -7,21 +7,21 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
 from aioredlock_ng._core.keys import TURN_KEYS
-from aioredlock_ng._core.turns import STAND_BACK, Turns
+from aioredlock_ng._core.turns import STAND_BACK
 from aioredlock_ng._engine.hints import end_turn
+from aioredlock_ng._engine.register import Register
 from aioredlock_ng.events import LockHandedOn
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable, Iterator, Sequence
 
+    from aioredlock_ng._core.turns import Turns
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.holding import Holding
+    from aioredlock_ng._engine.register import Line
 
-__all__ = ["PASSED_OVER", "ROOM", "Contender", "Lines"]
-
-ROOM = 1024
-"""Keys of the lines that are kept before the idle ones are swept out: some 0.5 MB."""
+__all__ = ["PASSED_OVER", "Contender", "Lines"]
 
 PASSED_OVER = 3
 """Times that somebody is passed over, for a name that its process holds, before those that are free are kept for it."""
@@ -35,14 +35,12 @@ class Contender(Protocol):
 
     Attributes:
         keys: What it wants.
-        called_at: Since when.
         unreachable: True while its last attempt could not ask a quorum.
         held: Of those, what its last attempt was refused for; all while it asks.
     """
 
     keys: tuple[bytes, ...]
     held: tuple[bytes, ...]
-    called_at: float
     unreachable: bool
 
     def attempt(self, *, lead_first: bool) -> None:
@@ -67,65 +65,16 @@ class Contender(Protocol):
         """These holdings of this process stand in its way; raises `LockHeld` if it would wait for itself for ever."""
 
 
-class _Line:
-    """The acquisitions of one resource in this process (one contends, the others queue) and its local holder.
-
-    Most lines are for one acquisition that never waits: only those behind it need a queue.
-    """
-
-    __slots__ = ("claims", "contender", "handed_on", "holder", "keys", "passed_over", "queue", "resting", "turns")
-
-    def __init__(self, keys: tuple[bytes, ...]) -> None:
-        self.keys = keys
-        self.queue: OrderedDict[Contender, None] | None = None
-        self.holder: Holding | None = None
-        self.turns = Turns()
-        self.resting = False
-        # Since others were last told that its turn is over.
-        self.handed_on = False
-        # Has begun to ask, and goes on by itself.
-        self.contender: Contender | None = None
-        # Of several keys: those that nobody else of this process is to ask for now.
-        self.claims: tuple[bytes, ...] = ()
-        # Since it last had them.
-        self.passed_over = 0
-
-    @property
-    def first(self) -> Contender | None:
-        """Who contends, or will next."""
-        return self.contender or next(iter(self.queue or ()), None)
-
-    @property
-    def idle(self) -> bool:
-        """True when nobody would miss it."""
-        return self.open and not self.queue
-
-    @property
-    def open(self) -> bool:
-        """True when the next one may contend."""
-        return self.contender is None and self.holder is None and not self.resting
-
-    def awaits(self, keys: Iterable[bytes]) -> bool:
-        """True when one of these is what the contender asks for, or was refused."""
-        return self.contender is not None and any(key in self.contender.held for key in keys)
-
-
 class Lines:
     """All lines of one manager."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._lines: dict[tuple[bytes, ...], _Line] = {}
-        # Those of several keys, by each of them.
-        self._wide: dict[bytes, dict[_Line, None]] = {}
-        # The same by what they claim.
-        self._claims: dict[bytes, dict[_Line, None]] = {}
+        self._register = register = Register()
+        self._lines = register.lines
         # For whom names are kept that are free: one at a time, for two might wait for each other.
-        self._keeping: tuple[_Line, asyncio.TimerHandle] | None = None
-        # By a key that several lines may want: the turns of the one that was freed last.
-        self._last: dict[bytes, Turns] = {}
-        self._size = 0
-        self._room = ROOM
+        self._keeping: tuple[Line, asyncio.TimerHandle] | None = None
+        self._arrivals = 0
 
     def join(self, contender: Contender) -> None:
         """Queue up; the first in line contends at once unless this process holds or wants a name of it already.
@@ -133,22 +82,26 @@ class Lines:
         Raises:
             LockHeld: See `Contender.refuse_deadlock`.
         """
-        line = self._line(contender.keys)
-        if line.holder is not None or self._wide:
+        register = self._register
+        line = register.line(contender.keys)
+        if line.holder is not None or register.sets:
             contender.refuse_deadlock(self.holders(contender.keys))
+        self._arrivals += 1
         if line.idle and self._is_free(line):
-            line.contender = contender
+            self._contend(line, contender, self._arrivals)
             contender.attempt(lead_first=False)
         else:
             if line.queue is None:
                 line.queue = OrderedDict()
-            line.queue[contender] = None
+            line.queue[contender] = self._arrivals
+            register.moved(line)
 
     def granted(self, contender: Contender, holding: Holding, now: float) -> None:
         """`contender` got the resource, in line or past it."""
-        line = self._line(contender.keys)
+        register = self._register
+        line = register.line(contender.keys)
         line.holder = holding
-        if self._wide:
+        if register.sets:
             self._go_on_from(line)
         line.turns.granted(now, holding.since)
         if line.contender is contender:
@@ -156,13 +109,14 @@ class Lines:
         if len(line.keys) > 1:
             line.passed_over = 0
             self._keep_no_more(line)
-            self._claim(line, line.keys)
+            register.moved(line)
+            register.claim(line, line.keys)
 
     def asks(self, contender: Contender) -> None:
         """Who contends for several names asks the nodes now, for each of them."""
         line = self._lines.get(contender.keys)
         if line is not None and line.contender is contender:
-            self._claim(line, line.keys)
+            self._register.claim(line, line.keys)
 
     def refused(self, contender: Contender, held: tuple[bytes, ...], *, woken: bool, split: bool) -> None:
         """Who contends found `held` in the hands of another process; `woken`: after a wake-up; `split`: some nodes granted all.
@@ -174,27 +128,27 @@ class Lines:
         if line is None:
             return
         # A line of this process that shares names is no rival process.
-        if line.holder is None and not (self._wide and self.holders(contender.keys)):
+        if line.holder is None and not (self._register.sets and self.holders(contender.keys)):
             line.turns.refused(self._context.clock(), woken=woken)
-            for key in contender.keys if self._wide else ():
-                self._last.pop(key, None)
+            for key in contender.keys if self._register.sets else ():
+                self._register.last.pop(key, None)
         if line.contender is not contender or line.holder is not None or len(held) == len(line.keys):
             return
         if not (self._keep(line, line.keys) if split and not held else self._pass_over(line, held)):
-            self._claim(line, held)
+            self._register.claim(line, held)
             # Not at once: what asks now may be refused in this very call.
-            self._context.loop.call_soon(self._next_of, [key for key in line.keys if key not in held])
+            self._context.loop.call_soon(self._leave_over, line, [key for key in line.keys if key not in held])
 
     def lets_others_ask(self, contender: Contender) -> None:
         """Who contends cannot succeed for now, and those behind it might."""
         line = self._lines.get(contender.keys)
         if line is not None and line.contender is contender and line.holder is None:
-            self._claim(line, ())
+            self._register.claim(line, ())
             self._context.loop.call_soon(self._next_of, line.keys)
 
     def turns(self, contender: Contender) -> Turns:
         """Those of this process, of what it wants."""
-        return self._line(contender.keys).turns
+        return self._register.line(contender.keys).turns
 
     def leave(self, contender: Contender) -> None:
         """`contender` gave up, wherever it stands; the next one's turn comes in the next tick."""
@@ -203,6 +157,7 @@ class Lines:
             return
         if line.queue and contender in line.queue:
             del line.queue[contender]
+            self._register.moved(line)
             if not line.queue and self._keeps_for(line):
                 self._context.loop.call_soon(self._given_back, line)
         elif line.contender is contender:
@@ -214,22 +169,22 @@ class Lines:
 
     def freed(self, holding: Holding, now: float) -> None:
         """A local holding is over: hand on within this tick, or stand back for other processes."""
-        keys = holding.spec.keys
+        keys, sets = holding.spec.keys, self._register.sets
         line = self._lines.get(keys)
         if line is not None and line.holder is holding:
             line.holder = None
             if line.resting:
                 # Somebody went past the line in the others' turn, which is not over.
                 return
-            if self._wide:
-                self._last.update(dict.fromkeys(keys, line.turns))
+            if sets:
+                self._register.last.update(dict.fromkeys(keys, line.turns))
             if pause := line.turns.freed(now):
                 # Nobody else of this process goes on in between either: it is the others' turn.
                 line.resting = True
                 self._context.loop.call_later(pause, self._rested, line)
-                self._end_turn(line)
+                self._end_turn(line, keys)
                 return
-            if self._wide:
+            if sets:
                 self._claim_for_next(line)
                 self._go_on(holding, line)
             elif line.contender is not None:
@@ -237,15 +192,15 @@ class Lines:
                 line.contender.wake(lead_first=False)
             elif line.queue:
                 self._hand_on(line, holding)
-            if line.idle and self._awaited(line, now):
+            if line.idle and (awaited := self._awaited(line, now)):
                 # This is the end of its turn unless its next one comes at once.
-                self._context.loop.call_later(0.0 if line.handed_on else STAND_BACK, self._left, line, now)
-        elif self._wide:
+                self._context.loop.call_later(0.0 if line.handed_on else STAND_BACK, self._left, line, now, awaited)
+        elif sets:
             self._go_on(holding, None)
 
     def undone(self, contender: Contender, indexes: Sequence[int]) -> None:
         """`contender` takes back what these nodes may have granted; they tell nobody of that in its own process (NOLOOP)."""
-        for line in self._touching(contender.keys):
+        for line in self._register.busy(contender.keys):
             other = line.contender
             if other is not None and other is not contender and line.holder is None:
                 other.freed(indexes)
@@ -257,19 +212,19 @@ class Lines:
 
     def unreachable(self, keys: tuple[bytes, ...]) -> bool:
         """True while whoever of this process contends for any of these keys cannot ask a quorum, and nobody of it has one."""
-        contenders = [line.contender for line in self._touching(keys) if line.contender is not None]
+        contenders = [line.contender for line in self._register.busy(keys) if line.contender is not None]
         return bool(contenders) and all(other.unreachable for other in contenders) and not self.holders(keys)
 
     def holders(self, keys: tuple[bytes, ...]) -> list[Holding]:
         """Holdings of this process that stand in the way of `keys`."""
-        return [line.holder for line in self._touching(keys) if line.holder is not None]
+        return [line.holder for line in self._register.busy(keys) if line.holder is not None]
 
     def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
         """Node `index` says that `keys` changed, or that any may have (None)."""
-        for line in self._touching([key[len(TURN_KEYS) :] for key in keys or () if key.startswith(TURN_KEYS)]):
+        for line in self._register.busy([key[len(TURN_KEYS) :] for key in keys or () if key.startswith(TURN_KEYS)]):
             if line.contender is not None:
                 line.contender.turn_over()
-        for line in list(self._lines.values()) if keys is None else self._touching(keys):
+        for line in list(self._lines.values()) if keys is None else self._register.busy(keys):
             if line.contender is not None and (keys is None or line.awaits(keys)):
                 line.contender.changed(index)
 
@@ -282,65 +237,49 @@ class Lines:
         """This process goes on with nothing: those who await the end of its turns need not wait for more."""
         now = self._context.clock()
         for line in self._lines.values():
-            if self._awaited(line, now):
-                self._end_turn(line)
+            if awaited := self._awaited(line, now):
+                self._end_turn(line, awaited)
 
-    def _line(self, keys: tuple[bytes, ...]) -> _Line:
-        line = self._lines.get(keys)
-        if line is None:
-            if self._size >= self._room:
-                self._sweep()
-            line = self._lines[keys] = _Line(keys)
-            self._size += len(keys)
-            if len(keys) > 1:
-                for key in keys:
-                    self._wide.setdefault(key, {})[line] = None
-        return line
-
-    def _sweep(self) -> None:
-        """Idle lines are kept, for they know whose turn it was, until there are too many."""
-        self._last.clear()
-        for line in [line for line in self._lines.values() if line.idle]:
-            del self._lines[line.keys]
-            self._size -= len(line.keys)
-            if len(line.keys) > 1:
-                for key in line.keys:
-                    del self._wide[key][line]
-                    if not self._wide[key]:
-                        del self._wide[key]
-        self._room = max(ROOM, 2 * self._size)
-
-    def _given_up(self, line: _Line, unreachable: bool) -> None:
-        if self._wide:
+    def _given_up(self, line: Line, unreachable: bool) -> None:
+        if self._register.sets:
             self._next_of(line.keys, unreachable)
         else:
             self._next(line, False, unreachable)
         # Who gave up may have been handed it, or taken it at once, and nobody follows.
-        if line.idle and line.turns.freed_at > float("-inf") and self._awaited(line, self._context.clock()):
-            self._end_turn(line)
+        if line.turns.freed_at > float("-inf") and (awaited := self._awaited(line, self._context.clock())):
+            self._left(line, line.turns.freed_at, awaited)
 
-    def _awaited(self, line: _Line, now: float) -> bool:
-        """True when other processes may await the end of this one's turn."""
-        return line.handed_on or line.turns.crowded(now)
+    def _awaited(self, line: Line, now: float) -> tuple[bytes, ...]:
+        """The keys of which other processes may await the end of this one's turn."""
+        return line.keys if line.turns.crowded(now) else line.handed_on
 
-    def _left(self, line: _Line, freed_at: float) -> None:
+    def _left(self, line: Line, freed_at: float, keys: Sequence[bytes]) -> None:
+        """Nobody follows in it, it seems; but others of this process may go on with some of its keys."""
         if line.idle and line.turns.freed_at == freed_at:
-            self._end_turn(line)
+            self._end_turn(line, [key for key in keys if not any(self._register.in_the_way((key,), line))])
+            line.handed_on = ()
 
-    def _end_turn(self, line: _Line) -> None:
-        line.handed_on = False
+    def _leave_over(self, line: Line, keys: Sequence[bytes]) -> None:
+        """Its contender waits for other ones."""
+        self._next_of(keys)
+        over = [key for key in line.handed_on if key in keys and not any(self._register.in_the_way((key,), line))]
+        if over:
+            self._end_turn(line, over)
+
+    def _end_turn(self, line: Line, keys: Sequence[bytes]) -> None:
+        line.handed_on = tuple([key for key in line.handed_on if key not in keys])
         if self._context.options.own_keys:
-            end_turn(self._context, line.keys)
+            end_turn(self._context, keys)
 
-    def _hand_on(self, line: _Line, holding: Holding) -> None:
-        line.handed_on = True
+    def _hand_on(self, line: Line, holding: Holding) -> None:
+        line.handed_on = line.keys
         self._context.counters.handoffs += 1
         self._next(line)
         self._context.fleet.hurry()
         if (tell := self._context.tell) is not None:
             tell(LockHandedOn(holding.spec.resource))
 
-    def _rested(self, line: _Line) -> None:
+    def _rested(self, line: Line) -> None:
         line.resting = False
         self._claim_for_next(line)
         for other in self._able(line.keys):
@@ -349,11 +288,13 @@ class Lines:
             else:
                 self._next(other, lead_first=True)
 
-    def _go_on(self, holding: Holding, freed: _Line | None) -> None:
+    def _go_on(self, holding: Holding, freed: Line | None) -> None:
         """Who wants a name of it and can ask does, behind the release: who came first is not overtaken by its own process."""
-        for place, line in enumerate(self._able(holding.spec.keys)):
+        keys = holding.spec.keys
+        for place, line in enumerate(self._able(keys)):
             if freed is not None and line is not freed:
                 line.turns.follow(freed.turns)
+            line.handed_on = tuple([key for key in line.keys if key in keys or key in line.handed_on])
             if line.contender is not None:
                 line.contender.wake(lead_first=False)
             elif line is freed and place == 0:
@@ -361,22 +302,19 @@ class Lines:
             else:
                 self._next(line)
 
-    def _able(self, keys: tuple[bytes, ...]) -> Iterator[_Line]:
+    def _able(self, keys: tuple[bytes, ...]) -> Iterator[Line]:
         """Of those who want one of these names, which this process holds no more, who can ask now; the oldest wish first."""
-        left = True
-        for line in self._by_arrival(keys):
+        awaiting = [(line.arrived, line) for line in self._register.busy(keys) if line.holder is None and line.awaits(keys)]
+        for line in self._by_arrival(keys, awaiting):
             if line.contender is not None:
                 if line.awaits(keys):
                     yield line
-            elif not left:
-                continue
             elif self._is_free(line):
                 yield line
-                left = not all(any(self._in_the_way((key,))) for key in keys)
             elif len(line.keys) > 1:
                 self._pass_over(line, line.keys)
 
-    def _pass_over(self, line: _Line, missing: Sequence[bytes]) -> bool:
+    def _pass_over(self, line: Line, missing: Sequence[bytes]) -> bool:
         """It cannot have some of these now. True when the others are kept for it: after a while, where its process holds those.
 
         Else it would never find all of them free at once beside queues for each.
@@ -384,101 +322,79 @@ class Lines:
         line.passed_over += 1
         if self._keeping is not None or line.passed_over <= PASSED_OVER:
             return self._keeps_for(line)
-        others = list(self._in_the_way(missing, line))
+        others = list(self._register.in_the_way(missing, line))
         if not others or any(other.holder is None for other in others):
             return False
         held = {key for other in others for key in other.keys}
         return self._keep(line, tuple([key for key in line.keys if key not in held]))
 
-    def _keep(self, line: _Line, keys: tuple[bytes, ...]) -> bool:
+    def _keep(self, line: Line, keys: tuple[bytes, ...]) -> bool:
         """Keep these of its names for it, for a while; False where that is done for another."""
         if self._keeping is None:
-            self._claim(line, keys)
+            self._register.claim(line, keys)
             self._keeping = line, self._context.loop.call_later(KEPT_FREE, self._given_back, line)
         return self._keeps_for(line)
 
-    def _keeps_for(self, line: _Line) -> bool:
+    def _keeps_for(self, line: Line) -> bool:
         return self._keeping is not None and self._keeping[0] is line
 
-    def _keep_no_more(self, line: _Line) -> None:
+    def _keep_no_more(self, line: Line) -> None:
         """It asks, or is gone, or was waited for long enough."""
         if self._keeping is not None and self._keeps_for(line):
             self._keeping[1].cancel()
             self._keeping = None
 
-    def _given_back(self, line: _Line) -> None:
+    def _given_back(self, line: Line) -> None:
         """What was kept for it, for long enough, or until the last of it has gone."""
         self._keep_no_more(line)
         line.passed_over = 0
         if line.holder is None and not line.resting:
             held = () if line.contender is None else line.contender.held
-            self._claim(line, held if len(held) < len(line.keys) else ())
+            self._register.claim(line, held if len(held) < len(line.keys) else ())
             self._next_of(line.keys)
 
-    def _go_on_from(self, line: _Line) -> None:
+    def _go_on_from(self, line: Line) -> None:
         """A run goes on though each of its holds had other names beside the shared one."""
-        last = max((self._last[key] for key in line.keys if key in self._last), key=attrgetter("freed_at"), default=None)
+        known = self._register.last
+        last = max((known[key] for key in line.keys if key in known), key=attrgetter("freed_at"), default=None)
         if last is not None and last.freed_at > line.turns.freed_at:
             line.turns.follow(last)
 
-    def _by_arrival(self, keys: Sequence[bytes]) -> list[_Line]:
-        """The lines that somebody waits in for any of these, and nobody of this process holds; the oldest wish first."""
-        waiting = [(line.first.called_at, line) for line in self._touching(keys) if line.first and line.holder is None]
-        return [line for _, line in sorted(waiting, key=lambda since: since[0])]
+    def _by_arrival(self, keys: Sequence[bytes], others: Sequence[tuple[int, Line]] = ()) -> Iterator[Line]:
+        """The open lines whose queues want any of these names, while it is left to them, and others; the oldest wish first."""
+        after = 0
+        while firsts := [first for first in (*self._register.first_queues(keys, after), *others) if first[0] > after]:
+            after, line = min(firsts)
+            yield line
 
     def _next_of(self, keys: Sequence[bytes], unreachable: bool = False) -> None:
         """Somebody no longer stands in the way of these names: whoever can ask now does, the oldest wish first."""
         for line in self._by_arrival(keys):
             self._next(line, False, unreachable)
 
-    def _is_free(self, line: _Line) -> bool:
+    def _is_free(self, line: Line) -> bool:
         """True when nobody else of this process has a name of this line, asks for it, or leaves it to others after a run.
 
         Nor waits for it to be given back by another process: who comes later would only be refused as well.
         """
-        return not self._wide or not any(self._in_the_way(line.keys, line))
+        register = self._register
+        return not register.sets or not any(register.in_the_way(line.keys, line))
 
-    def _in_the_way(self, keys: Iterable[bytes], line: _Line | None = None) -> Iterator[_Line]:
-        """The lines that keep these names from `line`, or from anybody."""
-        for key in keys:
-            single = self._lines.get((key,))
-            if single is not None and single is not line and not single.open:
-                yield single
-            for other in self._claims.get(key, ()):
-                if other is not line:
-                    yield other
-
-    def _claim_for_next(self, line: _Line) -> None:
+    def _claim_for_next(self, line: Line) -> None:
         """Its holder or contender is gone, or its rest is over; where somebody went past the queue there is still another."""
-        self._claim(line, () if line.open else line.keys)
+        self._register.moved(line)
+        self._register.claim(line, () if line.open else line.keys)
 
-    def _claim(self, line: _Line, keys: tuple[bytes, ...]) -> None:
-        """From now on these names of a line of several, and no others, are kept from those behind it."""
-        if len(line.keys) == 1 or line.claims == keys:
-            return
-        for key in line.claims:
-            del self._claims[key][line]
-            if not self._claims[key]:
-                del self._claims[key]
-        line.claims = keys
-        for key in keys:
-            self._claims.setdefault(key, {})[line] = None
+    def _contend(self, line: Line, contender: Contender, arrived: int) -> None:
+        """From now on it is this one's turn to ask."""
+        line.contender, line.arrived = contender, arrived
+        self._register.moved(line)
 
-    def _next(self, line: _Line, lead_first: bool = False, unreachable: bool = False) -> None:
+    def _next(self, line: Line, lead_first: bool = False, unreachable: bool = False) -> None:
         if line.open and line.queue and self._is_free(line):
-            line.contender, _ = line.queue.popitem(last=False)
+            contender, arrived = line.queue.popitem(last=False)
+            self._contend(line, contender, arrived)
             self._keep_no_more(line)
             # Who waited for a holder has not waited for the nodes, though its own first attempt is still to be answered.
-            line.contender.unreachable = unreachable
-            line.contender.attempt(lead_first=lead_first)
-
-    def _touching(self, keys: Iterable[bytes]) -> list[_Line]:
-        """The lines that want any of these keys, each once."""
-        lines: dict[_Line, None] = {}
-        for key in keys:
-            line = self._lines.get((key,))
-            if line is not None:
-                lines[line] = None
-            if self._wide:
-                lines.update(self._wide.get(key, ()))
-        return list(lines)
+            contender.unreachable = unreachable
+            contender.attempt(lead_first=lead_first)

@@ -104,7 +104,6 @@ class _Onlooker:
     """Stands in the line of a key to hear of its changes, and never asks for the lock; see `Contender`."""
 
     unreachable = False
-    called_at = 0.0
 
     def __init__(self, key: bytes) -> None:
         self.keys: tuple[bytes, ...] = (key,)

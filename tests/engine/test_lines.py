@@ -12,8 +12,8 @@ import pytest
 from aioredlock_ng import AcquireTimeout, Lease, Lock, QuorumUnreachable, RedlockClosed
 from aioredlock_ng._engine.acquire import Acquisition
 from aioredlock_ng._engine.holding import Holding
+from aioredlock_ng._engine.register import ROOM
 from aioredlock_ng._engine.round import Round
-from aioredlock_ng._engine.waiting import ROOM
 from aioredlock_ng._scripts.kinds import NOTE
 from tests.support.rig import NODE_TIMEOUT, WAY, Rig
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aioredlock_ng._core.votes import Refusal
-from aioredlock_ng._engine.waiting import PASSED_OVER, ROOM
+from aioredlock_ng._engine.register import ROOM
+from aioredlock_ng._engine.waiting import PASSED_OVER
 from aioredlock_ng.errors import AcquireTimeout, QuorumUnreachable
 
 if TYPE_CHECKING:
@@ -272,7 +274,33 @@ async def test_sets_of_names_that_share_one_ask_one_after_the_other_as_a_queue_d
     assert order == sorted(order)
     assert process.redlock.stats().attempts <= count + 2
     await asyncio.sleep(0.1)
-    assert not process.redlock.engine().lines._claims
+    assert not process.redlock.engine().lines._register._claims
+
+
+async def test_a_turn_costs_the_same_however_many_sets_of_names_wait_for_it(rig: Rig) -> None:
+    process = await rig.process()
+    calls = 0
+
+    def count(frame: Any, event: str, _: Any) -> None:
+        nonlocal calls
+        calls += event == "call" and "_engine" in frame.f_code.co_filename
+
+    async def work(number: int) -> None:
+        async with process.lock("stock", f"order:{number}"):
+            pass
+
+    async def calls_per_turn(sets: int) -> float:
+        nonlocal calls
+        calls = 0
+        sys.setprofile(count)
+        try:
+            await asyncio.gather(*map(work, range(sets)))
+        finally:
+            sys.setprofile(None)
+        return calls / sets
+
+    few = await calls_per_turn(10)
+    assert await calls_per_turn(300) < 1.5 * few
 
 
 async def test_who_waits_for_one_of_its_names_elsewhere_keeps_the_others_from_nobody(rig: Rig) -> None:
@@ -361,7 +389,7 @@ async def test_who_gives_up_at_any_instant_leaves_its_names_to_those_behind(rig:
     await asyncio.gather(*releasing)
     await asyncio.sleep(1.0)
     assert rig.keys() == [set()] * len(rig.servers)
-    assert not process.redlock.engine().lines._claims
+    assert not process.redlock.engine().lines._register._claims
 
 
 async def test_who_waits_behind_one_that_reaches_no_quorum_is_told_so(rig: Rig) -> None:
@@ -476,9 +504,7 @@ async def test_idle_lines_of_many_names_are_not_kept_without_bound(rig: Rig) -> 
         async with process.lock(*(f"{number}-{name}" for name in range(50))):
             pass
     assert sum(len(line.keys) for line in lines._lines.values()) <= ROOM + 50
-    wide = {key for line in lines._lines.values() for key in line.keys}
-    assert lines._wide.keys() == wide
-    assert all(line.keys in lines._lines for touching in lines._wide.values() for line in touching)
+    assert lines._register.sets == len(lines._lines)
 
 
 def assert_nobody_is_forgotten(process: Process) -> None:
@@ -491,8 +517,14 @@ def assert_nobody_is_forgotten(process: Process) -> None:
             assert line.claims == () if line.open and not kept else set(line.claims) <= set(line.keys)
             assert line.claims == line.keys or (line.holder is None and not line.resting)
             assert not kept or (line.holder is None and (line.contender or line.queue))
-    claims = {(key, line) for line in lines._lines.values() for key in line.claims}
-    assert claims == {(key, line) for key, claiming in lines._claims.items() for line in claiming}
+    register, sets = lines._register, [line for line in lines._lines.values() if len(line.keys) > 1]
+    claims = {(key, line) for line in sets for key in line.claims}
+    assert claims == {(key, line) for key, claiming in register._claims.items() for line in claiming}
+    busy = {(key, line) for line in sets for key in line.keys if not line.open}
+    assert busy == {(key, line) for key, lines in register._busy.items() for line in lines}
+    queues = {(key, line.since, line) for line in sets for key in line.keys if line.open and line.queue}
+    assert queues == {(key, since, line) for key, lines in register._queues.items() for since, line in lines}
+    assert all(lines == sorted(lines) for lines in register._queues.values())
 
 
 ACTIONS = (
@@ -575,7 +607,7 @@ async def test_nobody_is_forgotten_whatever_happens_to_those_before(rig: Rig, se
                 settle(future)
         assert_nobody_is_forgotten(process)
     await asyncio.sleep(1.0)
-    assert not process.redlock.engine().lines._claims
+    assert not process.redlock.engine().lines._register._claims
     assert process.redlock.stats().waiting == 0
 
 

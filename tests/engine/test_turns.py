@@ -38,7 +38,10 @@ def now() -> float:
 
 
 class Workers:
-    """Tasks of one process that take a lock in turns, each for two milliseconds, and note it in `log`."""
+    """Tasks of one process that take a lock in turns, each for two milliseconds, and note it in `log`.
+
+    So many of them (`beside`) take another one with it, each its own.
+    """
 
     def __init__(
         self,
@@ -47,18 +50,20 @@ class Workers:
         name: str = "a",
         log: list[Workers] | None = None,
         blocking_timeout: float | None = None,
+        beside: int = 0,
     ) -> None:
         self.turns = self.gave_up = 0
         self._blocking_timeout = blocking_timeout
         self._log = [] if log is None else log
         self.freed_at = 0.0
         self._more = True
-        self._tasks = [asyncio.ensure_future(self._work(process, name)) for _ in range(count)]
+        names = [(name, f"{name}{number}") if number < beside else (name,) for number in range(count)]
+        self._tasks = [asyncio.ensure_future(self._work(process, *wanted)) for wanted in names]
 
-    async def _work(self, process: Process, name: str) -> None:
+    async def _work(self, process: Process, *names: str) -> None:
         while self._more:
             try:
-                async with process.lock(name, blocking_timeout=self._blocking_timeout):
+                async with process.lock(*names, blocking_timeout=self._blocking_timeout):
                     self.turns += 1
                     self._log.append(self)
                     await asyncio.sleep(0.002)
@@ -145,13 +150,15 @@ async def test_hand_overs_wake_a_waiter_elsewhere_a_few_times_however_many_they_
 
 
 @pytest.mark.parametrize("wide", [False, True])
-@pytest.mark.parametrize("count", [1, 2, 5])
-async def test_the_end_of_a_process_work_wakes_who_awaited_the_end_of_its_turn(rig: Rig, count: int, wide: bool) -> None:
+@pytest.mark.parametrize(("count", "beside"), [(1, 0), (2, 0), (5, 0), (2, 1), (2, 2), (5, 2), (5, 5)])
+async def test_the_end_of_a_process_work_wakes_who_awaited_the_end_of_its_turn(
+    rig: Rig, count: int, beside: int, wide: bool
+) -> None:
     busy, other = await rig.process(), await rig.process()
     if wide:
         async with busy.lock("b", "c"):
             pass
-    workers = Workers(busy, count)
+    workers = Workers(busy, count, beside=beside)
     await asyncio.sleep(0.1)
     asked, awaiting = other.questions(), 0
     for _ in range(20):
@@ -161,7 +168,28 @@ async def test_the_end_of_a_process_work_wakes_who_awaited_the_end_of_its_turn(r
         awaiting += asked[-1].script is AWAIT_TURN
         await workers.end()
         assert await waiting - workers.freed_at < STAND_BACK + 10 * WAY
-        workers = Workers(busy, count)
+        workers = Workers(busy, count, beside=beside)
+        await asyncio.sleep(0.005)
+    await workers.end()
+    assert awaiting >= 5, "this was about those"
+
+
+async def test_who_is_handed_a_name_and_waits_for_another_one_ends_the_turn(rig: Rig) -> None:
+    busy, other = await rig.process(), await rig.process()
+    rig.occupy(b"b")
+    workers = Workers(busy, 2)
+    await asyncio.sleep(0.1)
+    asked, awaiting = other.questions(), 0
+    for _ in range(20):
+        await take(other)
+        waiting = asyncio.ensure_future(take(other))
+        await asyncio.sleep(0.015)
+        awaiting += asked[-1].script is AWAIT_TURN
+        both = asyncio.ensure_future(busy.lock("a", "b").acquire())
+        await workers.end()
+        assert await waiting - workers.freed_at < STAND_BACK + 10 * WAY
+        both.cancel()
+        workers = Workers(busy, 2)
         await asyncio.sleep(0.005)
     await workers.end()
     assert awaiting >= 5, "this was about those"
