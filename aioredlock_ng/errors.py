@@ -73,4 +73,8 @@ class QuorumUnreachable(LockNotAcquired):
 
 
 class LockLost(_Asked):
-    """The lease ended before it was released: unrenewed by its deadline, taken away, or held beyond `max_hold`."""
+    """The lease ended before it was released: unrenewed by its deadline, taken away, or held beyond `max_hold`.
+
+    Attributes:
+        elapsed: Seconds from the call that acquired it to the loss, whenever this is raised.
+    """

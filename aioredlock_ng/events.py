@@ -214,7 +214,7 @@ class LeaseLost:
     """A lease ended without being released.
 
     `cause`: `gone` (a quorum no longer holds its key), `unrenewed` (its deadline passed), or as the application wanted it:
-    `max_hold`, `closed` (its `Redlock`).
+    `expired` (it was not to be renewed), `max_hold`, `closed` (its `Redlock`). `held_for`: seconds, until it was lost.
     """
 
     resource: str

@@ -298,8 +298,10 @@ class Lease:
 
     def lost_error(self, votes: tuple[Vote, ...] = ()) -> LockLost:
         """The error that tells how this lease was lost; for those who raise it."""
-        elapsed = self._engine.context.clock() - self._holding.since
-        reason = self._holding.reason or "its deadline passed"
+        holding = self._holding
+        # A thread may see that the deadline has passed before the loop declares the loss.
+        elapsed = (holding.lost_at if holding.reason else holding.deadline) - holding.since
+        reason = holding.reason or "its deadline passed"
         return LockLost(
             f"the lock {self.resource!r} was lost after {elapsed:.3f} s: {reason}",
             resource=self.resource,

@@ -366,7 +366,8 @@ class Acquisition:
         if self.unreachable if self.round is not None else self._lines.unreachable(self.keys):
             self.give_up(self._error(QuorumUnreachable, f"no quorum answered within {self._blocking_timeout:g} s"))
         else:
-            self.give_up(self._error(AcquireTimeout, f"still held by another after {self._blocking_timeout:g} s"))
+            whom = "another lease of this process" if self._lines.holders(self.keys) else "another"
+            self.give_up(self._error(AcquireTimeout, f"still held by {whom} after {self._blocking_timeout:g} s"))
 
     def _error(self, kind: type[LockNotAcquired], why: str) -> LockNotAcquired:
         attempt = self.round

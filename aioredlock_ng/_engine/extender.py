@@ -36,7 +36,8 @@ RENEW_WIDTH = 0.02
 CLOSED = "its Redlock was closed"
 _UNRENEWED = "its deadline passed before a quorum renewed it"
 _MAX_HOLD = "held longer than max_hold"
-_CAUSES = {CLOSED: "closed", _UNRENEWED: "unrenewed", _MAX_HOLD: "max_hold"}
+_EXPIRED = "its deadline passed, and it was not to be renewed (auto_extend=False)"
+_CAUSES = {CLOSED: "closed", _UNRENEWED: "unrenewed", _MAX_HOLD: "max_hold", _EXPIRED: "expired"}
 """`LeaseLost.cause` by the reason; any other says that the key is gone."""
 
 
@@ -93,8 +94,10 @@ class Extender:
             return
         context = self._context
         context.counters.lost += 1
+        now = context.clock()
         holding.end(Phase.LOST, reason)
-        self._end(holding, context.clock())
+        holding.lost_at = min(now, holding.deadline)
+        self._end(holding, now)
         # Who renews it this very moment is told by an exception.
         if holding.asking is None:
             holding.tell_body()
@@ -104,6 +107,7 @@ class Extender:
     def found_lost(self, holding: Holding, reason: str) -> None:
         """The answers to its release say that it was lost before."""
         holding.reason = reason
+        holding.lost_at = self._context.clock()
         self._context.counters.lost += 1
         if holding.told:
             self._context.emit(LossFound(holding.spec.resource, holding.token_prefix, reason))
@@ -111,12 +115,11 @@ class Extender:
     def tell_over(self, holding: Holding) -> None:
         """To everybody who listens: what a caller was given is lost or abandoned."""
         context, resource = self._context, holding.spec.resource
-        held_for = context.clock() - holding.since
         if holding.phase is Phase.LOST:
             cause = _CAUSES.get(holding.reason, "gone")
-            context.emit(LeaseLost(resource, holding.token_prefix, holding.reason, held_for, cause))
+            context.emit(LeaseLost(resource, holding.token_prefix, holding.reason, holding.lost_at - holding.since, cause))
         elif context.tell is not None:
-            context.tell(LeaseAbandoned(resource, holding.token_prefix, held_for))
+            context.tell(LeaseAbandoned(resource, holding.token_prefix, context.clock() - holding.since))
 
     def check(self, holding: Holding) -> None:
         """Declare the loss of a holding whose deadline has passed though its timer has not come round yet.
@@ -217,7 +220,10 @@ class Extender:
             tell(RenewalFailed(holding.spec.resource, holding.remaining(now), silent=share == SILENT_SHARE))
 
     def _overdue(self, holding: Holding) -> None:
-        self.lose(holding, _MAX_HOLD if holding.deadline == holding.ends_at else _UNRENEWED)
+        if holding.deadline == holding.ends_at:
+            self.lose(holding, _MAX_HOLD)
+        else:
+            self.lose(holding, _UNRENEWED if holding.spec.auto_extend or holding.unconfirmed else _EXPIRED)
 
     def close(self) -> None:
         """Stop all timers."""

@@ -54,6 +54,7 @@ class Holding(LeaseState):
         longest_ttl: The longest life that any node may have given its keys.
         watched: True once its keys are tracked.
         taken_by: The name of the task that took it, for its label.
+        lost_at: Instant of its loss; not there before.
         labelled_until: Instant at which its label is to be written again; 0.0 where it has none.
         told: True once a caller was given it: the end is told of those alone.
         repairing: Bit per node that a repair is under way to.
@@ -67,6 +68,7 @@ class Holding(LeaseState):
         "granted",
         "labelled_until",
         "longest_ttl",
+        "lost_at",
         "on_lost",
         "repairing",
         "since",
@@ -111,6 +113,7 @@ class Holding(LeaseState):
         self.labelled_until = 0.0
         self.watched = self.told = False
         self.repairing = 0
+        self.lost_at: float
 
     @property
     def token_prefix(self) -> str:

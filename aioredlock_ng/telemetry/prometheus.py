@@ -50,7 +50,7 @@ _M = TypeVar("_M", Counter, Gauge, Histogram)
 
 _ERRORS = ("LockHeld", "AcquireTimeout", "QuorumUnreachable", "RedlockClosed")
 _CAUSES = ("told", "local", "expiry", "look")
-_LOSSES = ("gone", "unrenewed", "max_hold", "closed")
+_LOSSES = ("gone", "unrenewed", "expired", "max_hold", "closed")
 
 
 class PrometheusSink(Collector):

@@ -11,11 +11,13 @@ import pytest
 from aioredlock_ng import Lease, LockLost, LockReleased, QuorumUnreachable
 from aioredlock_ng._engine.batch import Batch
 from aioredlock_ng._engine.holding import Holding
+from aioredlock_ng.events import LeaseLost
 from tests.support.rig import WAY
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from aioredlock_ng.events import Event
     from tests.support.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -533,3 +535,26 @@ async def test_the_shortest_leases_are_kept_alive_and_not_in_a_hot_loop(rig: Rig
         lease.check()
     # Some slots of the wheel are met twice and more.
     assert process.redlock.stats().renewals <= 3 * 2.0 / 0.02
+
+
+@pytest.mark.parametrize("how", ["gone", "expired", "stalled", "released"])
+async def test_how_long_a_lost_lease_lived_does_not_depend_on_who_asks_when(rig: Rig, how: str) -> None:
+    events: list[Event] = []
+    process = await rig.process(sinks=[events.append])
+    lease = await process.lock("a", ttl=1.0, auto_extend=how == "gone").acquire()
+    await asyncio.sleep(0.5)
+    lost_after = 1.0 - 0.012
+    if how in ("gone", "released"):
+        rig.vacate(b"a")
+        lost_after = 0.5
+    if how == "released":
+        assert not await lease.release()
+    elif how == "stalled":
+        asyncio.get_running_loop().advance(2.0)  # type: ignore[attr-defined]
+    await asyncio.sleep(3.0)
+    with pytest.raises(LockLost) as raised:
+        raise lease.lost_error()
+    assert raised.value.elapsed == pytest.approx(lost_after, abs=10 * WAY)
+    assert f"was lost after {raised.value.elapsed:.3f} s" in str(raised.value)
+    told = [event for event in events if isinstance(event, LeaseLost)]
+    assert [event.held_for for event in told] == ([] if how == "released" else [raised.value.elapsed])

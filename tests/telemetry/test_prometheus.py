@@ -87,14 +87,18 @@ async def test_an_end_that_the_application_wanted_is_counted_apart(rig: Rig, reg
         async with process.lock("a", max_hold=2):
             await asyncio.sleep(3)
     asyncio.get_running_loop().call_later(1, lambda: closing.append(asyncio.ensure_future(process.redlock.aclose())))
+    with pytest.raises(LockLost, match="not to be renewed"):
+        async with process.lock("a", ttl=0.5, auto_extend=False):
+            await asyncio.sleep(0.9)
     with pytest.raises(LockLost, match="closed"):
         async with process.lock("a"):
             await asyncio.sleep(3)
     await closing[0]
-    seen = exposed(registry)
-    assert {cause: seen.value("leases_lost_total", cause=cause) for cause in ("gone", "unrenewed", "max_hold", "closed")} == {
+    seen, causes = exposed(registry), ("gone", "unrenewed", "expired", "max_hold", "closed")
+    assert {cause: seen.value("leases_lost_total", cause=cause) for cause in causes} == {
         "gone": 0,
         "unrenewed": 0,
+        "expired": 1,
         "max_hold": 1,
         "closed": 1,
     }

@@ -36,7 +36,8 @@ def test_the_rules_fire_and_stay_silent_as_their_scenarios_say() -> None:
     ("right", "wrong"),
     [
         ("[5m])) > 0\n", "[5m])) > 1.5\n"),
-        ('cause!~"max_hold|closed"', 'cause!~"max_hold"'),
+        ('cause!~"expired|max_hold|closed"', 'cause!~"expired|max_hold"'),
+        ('cause!~"expired|max_hold|closed"', 'cause!~"max_hold|closed"'),
         ('state!="up"', 'state="down"'),
         ("for: 5m", "for: 15m"),
         ("> 0.05", "> 0.5"),
