@@ -19,6 +19,7 @@ import hiredis
 
 from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
 from aioredlock_ng._nodes.joint import Joint
+from aioredlock_ng._scripts import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.outbox import Outbox
     from aioredlock_ng._nodes.port import Sink
-    from aioredlock_ng._scripts import Request
 
 __all__ = ["Belated", "Channel"]
 
@@ -41,6 +41,8 @@ _READONLY = re.compile(r"(ERR Error running script .*|@user_script: ?\d+: )?-?RE
 """A replica's refusal, as it is and as Redis 6.2 words it for scripts."""
 
 _Push = hiredis.PushNotification
+
+_PING = hiredis.pack_command(("PING",))
 
 
 class Channel(asyncio.BufferedProtocol):
@@ -78,7 +80,7 @@ class Channel(asyncio.BufferedProtocol):
         self._waiting: deque[Sink] = deque()
         self._out: list[bytes] = []
         self._transport: asyncio.Transport | None = None
-        self._doubted = False
+        self._doubted = self._pinged = False
         self._drained: asyncio.Future[None] | None = None
         self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.silent = False
@@ -98,6 +100,11 @@ class Channel(asyncio.BufferedProtocol):
     def pending(self) -> int:
         """Requests sent and not yet answered."""
         return len(self._waiting)
+
+    @property
+    def oldest(self) -> Sink | None:
+        """Who has waited for an answer for longest; while the server does not answer, that stays the same."""
+        return self._waiting[0] if self._waiting else None
 
     async def drain(self, within: float) -> None:
         """Wait until everything asked is answered, `within` seconds at most, and not at all for a silent server."""
@@ -162,6 +169,10 @@ class Channel(asyncio.BufferedProtocol):
         if self._transport is None:
             return
         self._waiting += sinks
+        if not self._waiting:
+            # An answer too many took the place of the one to this.
+            self.close("not the Redis protocol: an answer that nobody asked for")
+            return
         # The same bytes go to all nodes, but each votes only as the process that this connection was made to.
         self._transport.write(pieces[0] if len(pieces) == 1 else self.run_id.join(pieces))
         oldest = self._waiting[0]
@@ -189,14 +200,16 @@ class Channel(asyncio.BufferedProtocol):
         """For the transport: bytes have come."""
         self._reader.feed(self._view, 0, nbytes)
         self._dispatch()
-        if self.silent:
-            waiting = self._waiting
-            # One answer is no recovery: the backlog must be gone.
-            if not waiting or (
-                len(waiting) <= MAX_PENDING // 2 and self._outbox.clock() - waiting[0].started <= self._patience
-            ):
-                self.silent = False
-                self._on_silent(False)
+        if self.silent and not self._pinged and self._transport is not None:
+            # One answer is no recovery: the backlog must be gone, and what is asked now answered in time.
+            self._pinged = True
+            self.ask_raw(_PING, _Ping(self._outbox.clock(), self._ponged))
+
+    def _ponged(self, asked_at: float) -> None:
+        self._pinged = False
+        if self._transport is not None and self._outbox.clock() - asked_at <= self._patience:
+            self.silent = False
+            self._on_silent(False)
 
     def _dispatch(self) -> None:
         gets, waiting, index = self._reader.gets, self._waiting, self._index
@@ -292,6 +305,8 @@ class Channel(asyncio.BufferedProtocol):
             transport.close()
         else:
             transport.abort()
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
         waiting, self._waiting = self._waiting, deque()
         dropped = Dropped(reason)
         asked = [own for sink in waiting for own in (sink.sinks if isinstance(sink, Joint) else (sink,))]
@@ -330,6 +345,23 @@ class Belated:
             self._sink.deliver(index, reply)
         if type(reply) is int and reply > 0:
             self._freed(list(self.command.keys))
+
+
+class _Ping:
+    """Whether the server answers in time; a `Sink`."""
+
+    def __init__(self, started: float, answered: Callable[[float], None]) -> None:
+        self.command = Request(_PING)
+        self.started = started
+        self._answered = answered
+
+    def stands(self) -> bool:
+        """See `Sink.stands`."""
+        return False
+
+    def deliver(self, index: int, reply: Reply) -> None:
+        """See `Sink.deliver`."""
+        self._answered(self.started)
 
 
 class _ProtocolError(Exception):

@@ -36,8 +36,8 @@ _UNWANTED = ("maint_notifications_pool_handler", "event_dispatcher", "himport_re
 """Settings by which connections talk back to their pool; ours belong to no pool."""
 
 _UNACKED_LIMIT = 10.0
-"""Seconds after which the kernel gives up a connection whose bytes nobody acknowledges (a partition, not a hung
-server: that one's kernel still acknowledges)."""
+"""Seconds after which the kernel gives up a connection whose bytes nobody takes: a partition, or a hung server that was sent
+more than its kernel takes for it (which, when it wakes, executes what it had)."""
 
 
 class ConnectFailed(Exception):
@@ -210,7 +210,7 @@ def _split(url: str) -> SplitResult:
 
 
 def _watch_for_partitions(sock: Any) -> None:
-    """Let the kernel notice a peer that is gone without a word; a hung server keeps acknowledging and stays."""
+    """Let the kernel notice a peer that is gone without a word; a hung server's goes on acknowledging until its buffer is full."""
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

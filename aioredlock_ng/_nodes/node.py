@@ -30,6 +30,10 @@ STEADY = 1.0
 RETRY_RELEASES = 0.5
 """Seconds before a release that the server refused is sent again: a busy script is over by then, or the next time."""
 
+PAY_TWICE = 2.0
+"""Seconds after a reconnect at which what was owed is released once more: a server that hung executes what it was sent on the
+old connection when it wakes, and may still be at it when the new one is made."""
+
 PROBE_EVERY = 10.0
 """Seconds between tries to reach a silent server on another connection."""
 
@@ -97,6 +101,8 @@ class RedisNode:
         self._patience = node_timeout * SUSPECT_AFTER
         settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._keep_connected(settled), name=f"aioredlock_ng node {self.address}")
+        # Also where it is cancelled before it begins.
+        self._task.add_done_callback(lambda _: None if settled.done() else settled.set_result(None))
         await asyncio.shield(settled)
 
     async def aclose(self, within: float) -> None:
@@ -156,34 +162,30 @@ class RedisNode:
 
     async def _keep_connected(self, settled: asyncio.Future[None]) -> None:
         failures = 0
-        try:
-            while True:
-                try:
-                    gone = await self._connect()
-                except ConnectFailed as error:
-                    self._down(str(error), refused=error.permanent)
-                else:
-                    if not settled.done():
-                        settled.set_result(None)
-                    connected_at = self._clock()
-                    await gone
-                    # One that is closed again and again (a replica that hides what it is) is not hammered.
-                    if self._clock() - connected_at > STEADY:
-                        failures = 0
+        while True:
+            try:
+                gone = await self._connect()
+            except ConnectFailed as error:
+                self._down(str(error), refused=error.permanent)
+            else:
                 if not settled.done():
                     settled.set_result(None)
-                # Jitter needs no seed here: the simulated network has nodes of its own.
-                await asyncio.sleep(reconnect_delay(failures, random.random()))  # noqa: S311
-                failures += 1
-        finally:
+                connected_at = self._clock()
+                await gone
+                # One that is closed again and again (a replica that hides what it is) is not hammered.
+                if self._clock() - connected_at > STEADY:
+                    failures = 0
             if not settled.done():
                 settled.set_result(None)
+            # Jitter needs no seed here: the simulated network has nodes of its own.
+            await asyncio.sleep(reconnect_delay(failures, random.random()))  # noqa: S311
+            failures += 1
 
-    async def _connect(self) -> asyncio.Future[None]:
-        """Connect and greet; returns a future that is done when the connection is gone."""
+    async def _connect(self) -> asyncio.Future[str]:
+        """Connect and greet; returns a future that tells why when the connection is gone."""
         started = self._clock()
         wire = await self._connector.connect(self._connect_timeout)
-        gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         def on_close(reason: str, releases: list[Request]) -> None:
             for command in releases:
@@ -194,7 +196,7 @@ class RedisNode:
                 self._down(reason)
                 self._listener.invalidated(self._index, None)
             if not gone.done():
-                gone.set_result(None)
+                gone.set_result(reason)
 
         channel = Channel(self._index, self._outbox, self._patience, self._pushed, on_close, self._heard, self._owe)
         channel.attach(wire.transport, wire.received, keep=wire)
@@ -208,6 +210,9 @@ class RedisNode:
                 raise ConnectFailed(
                     f"{self.address} and {twin} are the same server (run_id {greeting.run_id[:8]}…)", permanent=True
                 )
+            if gone.done():
+                # Closed with its last answer, before this task came to run.
+                raise ConnectFailed(gone.result())
         except BaseException:
             channel.close("handshake failed")
             raise
@@ -227,7 +232,11 @@ class RedisNode:
             if lack not in self._said:
                 self._said.add(lack)
                 self._listener.emit(NodeDegraded(self.address, lack))
-        self._pay(channel)
+        owed, self._owed = self._owed, {}
+        if owed:
+            # Whatever their ttl was: what they undo may have been executed just now.
+            self._pay(channel, owed)
+            asyncio.get_running_loop().call_later(PAY_TWICE, self._pay_once_more, owed)
         self._use(channel)
         self._listener.invalidated(self._index, None)
 
@@ -248,14 +257,20 @@ class RedisNode:
 
     def _pay_again(self, channel: Channel) -> None:
         if channel is self._channel:
-            self._pay(channel)
+            owed, self._owed = self._owed, {}
+            now = self._clock()
+            self._pay(channel, {packed: command for packed, command in owed.items() if (command.owed_until or now) > now})
 
-    def _pay(self, channel: Channel) -> None:
-        owed, self._owed = self._owed, {}
+    def _pay_once_more(self, owed: dict[bytes, Request]) -> None:
+        if self._channel is not None:
+            self._pay(self._channel, owed)
+        else:
+            self._owed.update(owed)
+
+    def _pay(self, channel: Channel, owed: dict[bytes, Request]) -> None:
         now = self._clock()
         for command in owed.values():
-            if command.owed_until is not None and command.owed_until > now:
-                channel.ask(Belated(command, now, self._pushed))
+            channel.ask(Belated(command, now, self._pushed))
 
     def _down(self, reason: str, *, refused: bool = False) -> None:
         self._listener.identify(self._index, "")
@@ -294,13 +309,19 @@ class RedisNode:
                 channel = self._channel
                 if channel is None or not channel.silent:
                     return
+                oldest = channel.oldest
                 try:
                     wire = await self._connector.connect(self._connect_timeout)
                 except ConnectFailed:
                     continue
                 wire.transport.abort()
-                channel.close("silent, though the server answers on a new connection")
-                return
+                # It may have come back while it was asked: then it is at the old connection, too.
+                await asyncio.sleep(self._patience)
+                if channel is not self._channel or not channel.silent:
+                    return
+                if channel.oldest is oldest:
+                    channel.close("silent, though the server answers on a new connection")
+                    return
         finally:
             self._probe = None
 
