@@ -210,7 +210,7 @@ def _split(url: str) -> SplitResult:
 
 
 def _watch_for_partitions(sock: Any) -> None:
-    """Let the kernel notice a peer that is gone without a word; a hung server's goes on acknowledging until its buffer is full."""
+    """Let the kernel notice a peer that is gone without a word; a hung server's takes what its buffer holds."""
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
