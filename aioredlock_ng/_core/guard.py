@@ -25,7 +25,11 @@ FRESH = 1.0
 """Seconds within which all nodes must have been read to promote them; marker.lua has the same bound for each write."""
 
 NO_RUN_ID = b"0" * 40
-"""Of a server that hides its own: an empty memory is noticed all the same, one that was restored is not."""
+"""Of a server that hides its own: an empty memory is noticed all the same, one that was restored is not.
+
+A marker that names a process is right for who may not know which one it is, and goes on naming it. Else two clients, of
+which one may know, would each take the other's marker for a foreign one, and neither would ever be granted a lock.
+"""
 
 
 def vouching(run_id: str) -> bytes:
@@ -53,7 +57,7 @@ class Reading:
     Attributes:
         trust: What it says of the process behind that connection.
         marker: As it is, b"" for none.
-        run_id: That process, as the connection knows it.
+        run_id: That process, as the connection knows it, or as the marker names it where that is hidden.
         guard_ms: The guard time that it names, 0 for none.
         ready_ms: The node's time at which it may be trusted; 0 but for waiting and founding.
         node_ms: The node's time when it was read.
@@ -90,6 +94,8 @@ def read_marker(marker: bytes, node_ms: int, vouch: bytes, at: float, answered: 
     if len(parts) not in (2, 3, 4) or not all(part.isdigit() for part in parts[1:3]):
         return Reading(Trust.FOREIGN if marker else Trust.NONE, marker, run_id, 0, 0, node_ms, at, answered)
     guard_ms, ready_ms = int(parts[1]), int(parts[2]) if len(parts) > 2 else 0
+    if run_id == NO_RUN_ID:
+        run_id = parts[0]
     trust = (Trust.TRUSTED, Trust.WAITING, Trust.FOUNDING)[len(parts) - 2] if parts[0] == run_id else Trust.FOREIGN
     return Reading(trust, marker, run_id, guard_ms, ready_ms, node_ms, at, answered)
 

@@ -42,7 +42,8 @@ _READONLY = re.compile(r"(ERR Error running script .*|@user_script: ?\d+: )?-?RE
 
 _Push = hiredis.PushNotification
 
-_PING = hiredis.pack_command(("PING",))
+_PING = hiredis.pack_command(("TIME",))
+"""What is asked of a suspect server: something that locks need the right for anyway."""
 
 
 class Channel(asyncio.BufferedProtocol):

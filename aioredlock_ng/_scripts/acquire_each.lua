@@ -29,7 +29,7 @@ if vouch ~= '' and marker ~= vouch then
   -- Another's, which waits for longer leases than ours.
   local id, guard = string.match(type(marker) == 'string' and marker or '', '^(%w+):(%d+)$')
   local process, wanted = string.match(vouch, '^(%w+):(%d+)$')
-  odd = odd or id ~= process or tonumber(guard) < tonumber(wanted)
+  odd = odd or not id or (id ~= process and string.find(process, '[^0]')) or tonumber(guard) < tonumber(wanted)
 end
 
 for _, i in ipairs(taken) do

@@ -9,7 +9,8 @@
 --          {0, remaining, i...}: another holds at least one; remaining milliseconds of the longest, -1 endless; of several
 --          keys, which ones, counted from 1.
 --          {-1, left}: quarantined; milliseconds left, -1 where the marker is missing, another's or too short.
--- The marker (see marker.lua) is 'run_id:guard' where trusted.
+-- The marker (see marker.lua) is 'run_id:guard' where trusted. A connection that may not know the run_id says zeros, and takes
+-- the marker's.
 -- Keys are read as in acquire.lua. Tracking costs more than reading: the rest is read by what counts as a write (GETEX, ZADD
 -- INCR 0).
 -- SET comes first: after another write a full server would let it pass. Who is refused later is left nothing.
@@ -43,7 +44,7 @@ if type(marker) == 'table' then
 elseif vouch ~= '' and marker ~= vouch then
   local id, guard, ready = string.match(marker or '', '^(%w+):(%d+):?(%d*)')
   local own, wanted = string.match(vouch, '^(%w+):(%d+)$')
-  if id ~= own or tonumber(guard) < tonumber(wanted) then
+  if not id or (id ~= own and string.find(own, '[^0]')) or tonumber(guard) < tonumber(wanted) then
     refused = {-1, -1}
   elseif ready ~= '' then
     local now = redis.pcall('TIME')

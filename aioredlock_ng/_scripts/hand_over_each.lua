@@ -18,7 +18,7 @@ if vouch ~= '' and marker ~= vouch then
   if type(marker) ~= 'string' then return answers end
   local id, guard = string.match(marker, '^(%w+):(%d+)$')
   local process, wanted = string.match(vouch, '^(%w+):(%d+)$')
-  if id ~= process or tonumber(guard) < tonumber(wanted) then return answers end
+  if not id or (id ~= process and string.find(process, '[^0]')) or tonumber(guard) < tonumber(wanted) then return answers end
 end
 
 for i = 1, n do

@@ -68,6 +68,26 @@ async def test_one_that_hides_who_it_is_and_is_flushed_waits(hiding: Callable[[]
         await eventually(lambda: redlock.nodes[0].state == "up")
 
 
+@pytest.mark.parametrize("hidden_first", [False, True])
+async def test_clients_that_may_know_who_it_is_and_others_that_may_not_share_a_set(
+    start_server: Callable[..., LocalServer], hidden_first: bool
+) -> None:
+    servers = [start_server() for _ in range(3)]
+    for server in servers:
+        server.command("ACL", "SETUSER", "app", "on", ">secret", "allkeys", "allchannels", "+@all", "-info")
+    urls = [server.url for server in servers]
+    hidden = [url.replace("redis://", "redis://app:secret@") for url in urls]
+    first, second = (hidden, urls) if hidden_first else (urls, hidden)
+    async with Redlock(first, ttl=1.0, max_ttl=1.0) as one:
+        assert (await one.lock("a").acquire()).valid
+        async with Redlock(second, ttl=1.0, max_ttl=1.0) as other:
+            # A marker that names no process is a foreign one, once.
+            for redlock in (one, other) * 2:
+                await eventually(lambda redlock=redlock: {node.state for node in redlock.nodes} == {"up"})
+                await (await redlock.lock("b", blocking_timeout=20).acquire()).release()
+            assert servers[0].command("GET", "aioredlock_ng:marker").partition(b":")[0].strip(b"0")
+
+
 def probes(server: LocalServer) -> bytes:
     return server.command("EVAL", "return #redis.call('KEYS', 'aioredlock_ng:probe:*')", "0")
 

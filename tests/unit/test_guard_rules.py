@@ -43,6 +43,18 @@ def test_a_marker_is_read_for_the_process_that_is_there(marker: bytes, trust: Tr
     assert read_marker(marker, 4000, MINE + b":1", NOW, NOW).trust is trust
 
 
+@pytest.mark.parametrize("named", [MINE, OTHER, NO_RUN_ID])
+def test_who_may_not_know_which_process_it_is_takes_the_markers_word_and_goes_on_naming_it(named: bytes) -> None:
+    read = read_marker(named + b":60000", 4000, NO_RUN_ID + b":1", NOW, NOW)
+    assert (read.trust, read.run_id) == (Trust.TRUSTED, named)
+    assert read_marker(named + b":60000:5000", 4000, NO_RUN_ID + b":1", NOW, NOW).trust is Trust.WAITING
+    assert read_marker(b"rubbish", 4000, NO_RUN_ID + b":1", NOW, NOW).run_id == NO_RUN_ID
+
+
+def test_a_marker_that_names_no_process_is_a_foreign_one_for_who_knows_it() -> None:
+    assert read_marker(NO_RUN_ID + b":60000", 4000, MINE + b":1", NOW, NOW).trust is Trust.FOREIGN
+
+
 @given(st.binary(max_size=80))
 def test_only_a_marker_of_this_process_is_ever_trusted(marker: bytes) -> None:
     read = read_marker(marker, 0, MINE + b":1", NOW, NOW)
