@@ -32,6 +32,7 @@ __all__ = [
     "held_for",
     "is_granted",
     "is_held",
+    "is_held_by",
     "is_mistyped",
     "is_permanent",
     "is_quarantined",
@@ -175,6 +176,11 @@ def keys_held(replies: Sequence[Reply], keys: tuple[bytes, ...], nodes: int, fai
     places = Counter(place for reply in replies if is_held(reply) for place in reply[2:])
     enough = max(1, min(len(replies), nodes - nodes // 2) - failed)
     return tuple([key for place, key in enumerate(keys, 1) if places[place] >= enough])
+
+
+def is_held_by(reply: Reply, key: bytes, keys: tuple[bytes, ...]) -> bool:
+    """True where this is a refusal of several keys, for that one among others."""
+    return is_held(reply) and any(keys[place - 1] == key for place in reply[2:])
 
 
 def may_have_set(reply: Reply) -> bool:

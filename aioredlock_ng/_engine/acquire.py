@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.tally import tally
 from aioredlock_ng._core.validity import deadline_of
-from aioredlock_ng._core.votes import GRANTED, Unsent, counter_of, held_for, is_granted, is_held, is_permanent, keys_held
+from aioredlock_ng._core.votes import (
+    GRANTED,
+    Unsent,
+    counter_of,
+    held_for,
+    is_granted,
+    is_held,
+    is_held_by,
+    is_permanent,
+    keys_held,
+)
 from aioredlock_ng._engine.holding import Holding
 from aioredlock_ng._engine.refusal import not_acquired
 from aioredlock_ng._engine.round import Round
@@ -19,7 +29,7 @@ from aioredlock_ng._engine.waker import Waker
 from aioredlock_ng.errors import AcquireTimeout, LockHeld, QuorumUnreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from aioredlock_ng._core.turns import Turns
     from aioredlock_ng._core.votes import Reply
@@ -169,9 +179,17 @@ class Acquisition:
         if self.round is not None:
             self._waking().ask_now(lead_first=lead_first)
 
-    def changed(self, index: int) -> None:
-        """See `Contender.changed`."""
-        if self.round is not None and self.round.replies[index] is not None:
+    @property
+    def asking(self) -> bool:
+        """See `Contender.asking`."""
+        return any(round_ is not None and round_.open for round_ in (self.round, self._second))
+
+    def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
+        """See `Contender.changed`. Of several, it counts if a majority holds that key, or this node refused because of it."""
+        reply = None if self.round is None else self.round.replies[index]
+        if reply is None:
+            return
+        if keys is None or any(key in self.held or is_held_by(reply, key, self.keys) for key in keys):
             self._waking().changed((index,), told=True)
 
     def turn_over(self) -> None:
@@ -363,7 +381,7 @@ class Acquisition:
     def _time_out(self) -> None:
         self._context.counters.timeouts += 1
         # Who waits behind another of this process has asked nobody: what stops that one stops it.
-        if self.unreachable if self.round is not None else self._lines.unreachable(self.keys):
+        if self.unreachable if self.round is not None else self._lines.unreachable(self):
             self.give_up(self._error(QuorumUnreachable, f"no quorum answered within {self._blocking_timeout:g} s"))
         else:
             whom = "another lease of this process" if self._lines.holders(self.keys) else "another"

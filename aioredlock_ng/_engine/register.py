@@ -17,10 +17,14 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.holding import Holding
     from aioredlock_ng._engine.waiting import Contender
 
-__all__ = ["ROOM", "Line", "Register"]
+__all__ = ["KEPT_FREE", "ROOM", "Line", "Register"]
 
 ROOM = 1024
 """Keys of the lines that are kept before the idle ones are swept out: some 0.5 MB."""
+
+KEPT_FREE = 0.25
+"""Seconds for which free names are kept at first, for who wants others with them that its process holds: who holds those may
+want one of them inside its body, and would wait for who waits for it."""
 
 _IDLE: Final = 0
 _BUSY: Final = -1
@@ -38,6 +42,7 @@ class Line:
         "contender",
         "handed_on",
         "holder",
+        "kept_for",
         "keys",
         "passed_over",
         "place",
@@ -60,8 +65,9 @@ class Line:
         self.arrived = 0
         # Of several keys: those that nobody else of this process is to ask for now.
         self.claims: tuple[bytes, ...] = ()
-        # Since it last had them.
+        # Since it last had them; and for how long names would be kept for it now.
         self.passed_over = 0
+        self.kept_for = KEPT_FREE
         # Of several keys, where the register has it: `_BUSY`, `_IDLE`, or the number of the first in its queue.
         self.place = _IDLE
 

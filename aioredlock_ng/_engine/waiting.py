@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from aioredlock_ng._core.keys import TURN_KEYS
 from aioredlock_ng._core.turns import STAND_BACK
 from aioredlock_ng._engine.hints import end_turn
-from aioredlock_ng._engine.register import Register
+from aioredlock_ng._engine.register import KEPT_FREE, Register
 from aioredlock_ng.events import LockHandedOn
 
 if TYPE_CHECKING:
@@ -26,8 +26,11 @@ __all__ = ["PASSED_OVER", "Contender", "Lines"]
 PASSED_OVER = 3
 """Times that somebody is passed over, for a name that its process holds, before those that are free are kept for it."""
 
-KEPT_FREE = 0.25
-"""Seconds for which they are: who holds that name may want one of them inside its body, and would wait for who waits for it."""
+LONGEST_KEPT = 2.0
+"""Seconds for which they are at most: `KEPT_FREE`, and twice as long each time that it was in vain. Bodies may last so."""
+
+KEPT_SHARE = 0.2
+"""Of the time, for which names are kept in vain at most: nobody can use them meanwhile."""
 
 
 class Contender(Protocol):
@@ -35,6 +38,7 @@ class Contender(Protocol):
 
     Attributes:
         keys: What it wants.
+        asking: True while an attempt of it is under way.
         unreachable: True while its last attempt could not ask a quorum.
         held: Of those, what its last attempt was refused for; all while it asks.
     """
@@ -49,8 +53,12 @@ class Contender(Protocol):
     def wake(self, *, lead_first: bool) -> None:
         """This process gave the resource up, or one that shares a name with it: its turn again, at once."""
 
-    def changed(self, index: int) -> None:
-        """Node `index` says that a wanted key changed."""
+    @property
+    def asking(self) -> bool:
+        """See above."""
+
+    def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
+        """Node `index` says that these keys changed, of which it wants some; None: any may have."""
 
     def turn_over(self) -> None:
         """Another process says that it no longer hands the wanted key on within itself."""
@@ -74,6 +82,7 @@ class Lines:
         self._lines = register.lines
         # For whom names are kept that are free: one at a time, for two might wait for each other.
         self._keeping: tuple[Line, asyncio.TimerHandle] | None = None
+        self._keep_again_at = float("-inf")
         self._arrivals = 0
 
     def join(self, contender: Contender) -> None:
@@ -86,6 +95,9 @@ class Lines:
         line = register.line(contender.keys)
         if line.holder is not None or register.sets:
             contender.refuse_deadlock(self.holders(contender.keys))
+        if register.sets:
+            # Who came first may be about to ask in the next tick, for somebody has just gone.
+            self._next_of(contender.keys)
         self._arrivals += 1
         if line.idle and self._is_free(line):
             self._contend(line, contender, self._arrivals)
@@ -107,7 +119,7 @@ class Lines:
         if line.contender is contender:
             line.contender = None
         if len(line.keys) > 1:
-            line.passed_over = 0
+            line.passed_over, line.kept_for = 0, KEPT_FREE
             self._keep_no_more(line)
             register.moved(line)
             register.claim(line, line.keys)
@@ -132,9 +144,11 @@ class Lines:
             line.turns.refused(self._context.clock(), woken=woken)
             for key in contender.keys if self._register.sets else ():
                 self._register.last.pop(key, None)
-        if line.contender is not contender or line.holder is not None or len(held) == len(line.keys):
+        if line.contender is not contender or line.holder is not None:
             return
-        if not (self._keep(line, line.keys) if split and not held else self._pass_over(line, held)):
+        if len(held) == len(line.keys):
+            self._register.claim(line, held)
+        elif not (self._keep(line, line.keys) if split and not held else self._pass_over(line, held)):
             self._register.claim(line, held)
             # Not at once: what asks now may be refused in this very call.
             self._context.loop.call_soon(self._leave_over, line, [key for key in line.keys if key not in held])
@@ -159,7 +173,8 @@ class Lines:
             del line.queue[contender]
             self._register.moved(line)
             if not line.queue and self._keeps_for(line):
-                self._context.loop.call_soon(self._given_back, line)
+                self._keep_no_more(line)
+                self._context.loop.call_soon(self._give_back, line)
         elif line.contender is contender:
             line.contender = None
             self._keep_no_more(line)
@@ -210,10 +225,14 @@ class Lines:
         line = self._lines.get(keys)
         return 0 if line is None else (line.contender is not None) + len(line.queue or ())
 
-    def unreachable(self, keys: tuple[bytes, ...]) -> bool:
-        """True while whoever of this process contends for any of these keys cannot ask a quorum, and nobody of it has one."""
-        contenders = [line.contender for line in self._register.busy(keys) if line.contender is not None]
-        return bool(contenders) and all(other.unreachable for other in contenders) and not self.holders(keys)
+    def unreachable(self, contender: Contender) -> bool:
+        """True while whoever stands before it in this process cannot ask a quorum, and nobody of it has one of its names."""
+        keys = contender.keys
+        queue = self._register.line(keys).queue
+        arrived = 0 if queue is None else queue.get(contender, 0)
+        # Who came later has perhaps not been answered yet.
+        before = [line.contender for line in self._register.busy(keys) if line.contender is not None and line.arrived < arrived]
+        return bool(before) and all(other.unreachable for other in before) and not self.holders(keys)
 
     def holders(self, keys: tuple[bytes, ...]) -> list[Holding]:
         """Holdings of this process that stand in the way of `keys`."""
@@ -225,8 +244,8 @@ class Lines:
             if line.contender is not None:
                 line.contender.turn_over()
         for line in list(self._lines.values()) if keys is None else self._register.busy(keys):
-            if line.contender is not None and (keys is None or line.awaits(keys)):
-                line.contender.changed(index)
+            if line.contender is not None:
+                line.contender.changed(index, keys)
 
     def contenders(self) -> list[Contender]:
         """Everybody who contends or waits."""
@@ -320,10 +339,15 @@ class Lines:
         Else it would never find all of them free at once beside queues for each.
         """
         line.passed_over += 1
-        if self._keeping is not None or line.passed_over <= PASSED_OVER:
-            return self._keeps_for(line)
         others = list(self._register.in_the_way(missing, line))
-        if not others or any(other.holder is None for other in others):
+        if not self._keeps_for(line) and (
+            self._keeping is not None
+            or line.passed_over <= PASSED_OVER
+            or self._context.clock() < self._keep_again_at
+            or not others
+            # Who sleeps waits for another process.
+            or not all(other.holder or (other.contender and other.contender.asking) for other in others)
+        ):
             return False
         held = {key for other in others for key in other.keys}
         return self._keep(line, tuple([key for key in line.keys if key not in held]))
@@ -331,9 +355,14 @@ class Lines:
     def _keep(self, line: Line, keys: tuple[bytes, ...]) -> bool:
         """Keep these of its names for it, for a while; False where that is done for another."""
         if self._keeping is None:
-            self._register.claim(line, keys)
-            self._keeping = line, self._context.loop.call_later(KEPT_FREE, self._given_back, line)
-        return self._keeps_for(line)
+            self._keeping = line, self._context.loop.call_later(line.kept_for, self._kept_in_vain, line)
+        elif not self._keeps_for(line):
+            return False
+        over = [key for key in line.claims if key not in keys]
+        self._register.claim(line, keys)
+        if over:
+            self._context.loop.call_soon(self._next_of, over)
+        return True
 
     def _keeps_for(self, line: Line) -> bool:
         return self._keeping is not None and self._keeping[0] is line
@@ -344,9 +373,14 @@ class Lines:
             self._keeping[1].cancel()
             self._keeping = None
 
-    def _given_back(self, line: Line) -> None:
-        """What was kept for it, for long enough, or until the last of it has gone."""
+    def _kept_in_vain(self, line: Line) -> None:
         self._keep_no_more(line)
+        self._keep_again_at = self._context.clock() + line.kept_for / KEPT_SHARE - line.kept_for
+        line.kept_for = min(2 * line.kept_for, LONGEST_KEPT)
+        self._give_back(line)
+
+    def _give_back(self, line: Line) -> None:
+        """What was kept for it, for long enough, or until the last of it has gone."""
         line.passed_over = 0
         if line.holder is None and not line.resting:
             held = () if line.contender is None else line.contender.held

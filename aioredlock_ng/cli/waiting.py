@@ -17,7 +17,7 @@ from .settings import JsonOption, KeyFormatOption, NameArgument, NodeOption, Nod
 from .shown import as_dict, holder, life, print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from aioredlock_ng import LockInfo, Redlock
     from aioredlock_ng._engine.holding import Holding
@@ -103,7 +103,7 @@ async def _wait(redlock: Redlock, name: str | bytes, key: bytes, seconds: float 
 class _Onlooker:
     """Stands in the line of a key to hear of its changes, and never asks for the lock; see `Contender`."""
 
-    unreachable = False
+    asking = unreachable = False
 
     def __init__(self, key: bytes) -> None:
         self.keys: tuple[bytes, ...] = (key,)
@@ -118,7 +118,7 @@ class _Onlooker:
         """The like."""
         self.changes.set()
 
-    def changed(self, index: int) -> None:
+    def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
         """Node `index` says that the key changed."""
         self.changes.set()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import random
 import sys
@@ -15,6 +16,7 @@ from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._engine.register import ROOM
 from aioredlock_ng._engine.waiting import PASSED_OVER
 from aioredlock_ng.errors import AcquireTimeout, QuorumUnreachable
+from tests.support.rig import WAY
 
 if TYPE_CHECKING:
     from aioredlock_ng import Lease
@@ -454,6 +456,7 @@ async def test_who_cannot_succeed_for_its_own_names_or_ttl_keeps_them_from_nobod
         (ONE, ("b",), BOTH),
         (("a", "0"), ("a", "1"), ("b", "2"), ("b", "3"), BOTH),
         (BOTH, BOTH, ("c", "d"), ("c", "d"), ("b", "c")),
+        (ONE, ONE, ("b",), ("b",), ("c",), ("c",), ("a", "b", "c")),
     ],
 )
 @pytest.mark.parametrize("rivals", [0, 1])
@@ -463,6 +466,89 @@ async def test_who_wants_several_names_is_not_starved_by_a_queue_for_each(
     work = await wishes(rig, wants, rivals)
     counts = await holds(work, hold, max(1.0, 150 * hold))
     assert min(counts.values()) >= sum(counts.values()) / len(work) / 6, counts
+
+
+@pytest.mark.parametrize("rival", [(), ("b",), BOTH])
+async def test_nor_is_it_where_those_before_it_are_asking_rather_than_holding(rig: Rig, rival: tuple[str, ...]) -> None:
+    ours, other = await rig.process(), await rig.process()
+    work = {f"{number} {names}": (ours, names) for number, names in enumerate((ONE, ONE, ("b",), ("b",), BOTH))}
+    if rival:
+        work["rival"] = other, rival
+    counts = await holds(work, 0.0, 3.0)
+    assert counts[f"4 {BOTH}"] >= 60, counts
+
+
+@pytest.mark.parametrize("hold", [0.3, 1.0])
+async def test_nor_is_it_where_bodies_last_longer_than_names_are_kept_for_it_at_first(rig: Rig, hold: float) -> None:
+    work = await wishes(rig, (ONE, ONE, ("b",), ("b",), BOTH), 0)
+    counts = await holds(work, hold, 100 * hold)
+    assert counts[f"4 {BOTH}"] >= 6, counts
+
+
+async def test_who_waits_for_a_name_that_is_held_for_long_leaves_most_of_the_time_to_those_of_its_other_names(rig: Rig) -> None:
+    process = await rig.process()
+    work = await wishes(rig, (ONE,) * 5, 0)
+    alone = (await holds(work, 0.005, 10.0)).total()
+    async with process.lock("z"):
+        waiting = [asyncio.ensure_future(process.lock("a", name, "z").acquire()) for name in ("x", "y")]
+        beside = (await holds({who: (process, names) for who, (_, names) in work.items()}, 0.005, 10.0)).total()
+    for acquiring in waiting:
+        await (await acquiring).release()
+    assert beside >= 0.6 * alone
+
+
+async def test_a_key_that_kept_a_set_out_on_a_minority_is_missed_by_nobody_when_it_goes(rig: Rig) -> None:
+    """On node 0 it was `a` that was held, on the others `b`, which no majority could grant."""
+    process = await rig.process()
+    rig.ways[1:] = [WAY / 2] * 2
+    rig.occupy(b"a", on=[0])
+    rig.occupy(b"b", on=[1, 2])
+    waiting = asyncio.ensure_future(process.lock("a", "b").acquire())
+    await asyncio.sleep(0.5)
+    rig.vacate(b"a")
+    await asyncio.sleep(0.1)
+    rig.vacate(b"b", on=[1])
+    async with asyncio.timeout(0.05):
+        await (await waiting).release()
+
+
+async def test_who_waits_while_another_asks_for_the_first_time_is_not_told_that_no_node_answers(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await process.lock("a").acquire()
+    waiting = asyncio.ensure_future(process.lock("a", "c", blocking_timeout=0.1).acquire())
+    await asyncio.sleep(0.1 - 1.5 * WAY)
+    asking = asyncio.ensure_future(process.lock("c").acquire())
+    await asyncio.sleep(0.5 * WAY)
+    releasing = asyncio.ensure_future(lease.release())
+    with pytest.raises(AcquireTimeout):
+        await waiting
+    await releasing
+    await (await asking).release()
+
+
+async def test_an_older_wish_is_not_overtaken_in_the_tick_in_which_somebody_leaves(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(b"a")
+    order = []
+
+    async def leaves_and_comes_again() -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await process.lock("a").acquire()
+        async with process.lock("a"):
+            order.append("newcomer")
+
+    async def waits() -> None:
+        async with process.lock("a", "c"):
+            order.append("older")
+
+    leaving = asyncio.ensure_future(leaves_and_comes_again())
+    await asyncio.sleep(0.1)
+    waiting = asyncio.ensure_future(waits())
+    await asyncio.sleep(0.9)
+    rig.vacate(b"a")
+    await asyncio.gather(leaving, waiting)
+    assert order == ["older", "newcomer"]
 
 
 async def test_what_is_kept_for_who_was_passed_over_is_given_back_to_a_body_that_takes_it_inside(rig: Rig) -> None:
