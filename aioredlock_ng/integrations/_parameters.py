@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, Union, get_args, get_origin
 
 from fastapi import params
 from fastapi.dependencies.utils import get_typed_signature
@@ -53,9 +53,13 @@ class Parameters:
         marker = _marker(parameter)
         plain = isinstance(marker, params.Path | params.Query | None) and _textual(parameter.annotation)
         if not plain or placeholder.attributes:
+            if placeholder.attributes or isinstance(marker, params.Depends) or _declarable(parameter.annotation):
+                remedy = f"declare what it is, like lock_for(..., {name}={_remedy(parameter)})"
+            else:
+                remedy = f"let a dependency make one of it: lock_for(..., {name}=Depends(...))"
             raise ConfigurationError(
                 f"{placeholder} of {self._called} is not a plain str, int, UUID, date or Enum from the path or the query;"
-                f" declare what it is, like lock_for(..., {name}={_remedy(parameter)})"
+                f" {remedy}"
             )
         if marker is not None and (marker.default_factory is not None or marker.validation_alias not in (None, marker.alias)):
             raise ConfigurationError(
@@ -98,7 +102,10 @@ class Parameters:
                 raise ConfigurationError(f"{placeholder}: {annotation.__name__} has no {attribute}; it has: {there}")
             annotation = annotation.model_fields[attribute].annotation
         if not _textual(annotation):
-            raise ConfigurationError(f"{placeholder} must be a str, int, UUID, date or Enum, not {annotation!r}")
+            raise ConfigurationError(
+                f"{placeholder} must be a str, int, UUID, date or Enum, not {_written(annotation)}; name an attribute of it, or"
+                f" let a dependency make one of it: lock_for(..., {name}=Depends(...))"
+            )
 
     def read(self, names: Iterable[str], connection: HTTPConnection) -> dict[str, Any]:
         """The values that the endpoint will get, from the path and the query.
@@ -159,8 +166,14 @@ def _source(parameter: inspect.Parameter) -> tuple[type[Any], str | None]:
 
 
 def _plain(annotation: Any) -> Any:
-    """The type without what `Annotated` adds."""
-    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    """The type without what `Annotated` and `NewType` add."""
+    while True:
+        if get_origin(annotation) is Annotated:
+            annotation = get_args(annotation)[0]
+        elif isinstance(annotation, NewType):
+            annotation = annotation.__supertype__
+        else:
+            return annotation
 
 
 def _textual(annotation: Any) -> bool:
@@ -168,12 +181,28 @@ def _textual(annotation: Any) -> bool:
     plain = _plain(annotation)
     if get_origin(plain) in (Union, UnionType):
         return all(_textual(one) for one in get_args(plain))
+    if get_origin(plain) is Literal:
+        return all(is_textual(type(one)) for one in get_args(plain))
     return plain is _NONE or (isinstance(plain, type) and is_textual(plain))
+
+
+def _declarable(annotation: Any) -> bool:
+    """Whether `lock_for` can be told this type: it has one text, or fields that may."""
+    plain = _plain(annotation)
+    return _textual(plain) or (isinstance(plain, type) and issubclass(plain, BaseModel))
 
 
 def _remedy(parameter: inspect.Parameter) -> str:
     """What to declare to have the parameter's own value."""
-    marker, plain = _marker(parameter), getattr(_plain(parameter.annotation), "__name__", "...")
+    marker, written = _marker(parameter), _written(parameter.annotation)
     if isinstance(marker, params.Depends):
         return f"Depends({getattr(marker.dependency, '__name__', '...')})"
-    return plain if marker is None else f"Annotated[{plain}, {type(marker).__name__}()]"
+    return written if marker is None else f"Annotated[{written}, {type(marker).__name__}()]"
+
+
+def _written(annotation: Any) -> str:
+    """A type as people write it."""
+    plain = _plain(annotation)
+    if plain is _NONE:
+        return "..."
+    return plain.__name__ if isinstance(plain, type) else inspect.formatannotation(plain)

@@ -4,23 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from aioredlock_ng import ConfigurationError, LockLost, QuorumUnreachable
+from aioredlock_ng import ConfigurationError, LockLost, QuorumUnreachable, Redlock
+from aioredlock_ng.options import positive_seconds
 
 from ._template import Template, UnusableValue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aioredlock_ng import Lock, LockNotAcquired, Redlock
+    from aioredlock_ng import Lock, LockNotAcquired
     from aioredlock_ng._core.templates import Placeholder
 
-__all__ = ["UNAVAILABLE", "Answer", "Policy"]
+__all__ = ["UNAVAILABLE", "Answer", "Policy", "checked_manager"]
 
 UNAVAILABLE: Final = 503
 """Service Unavailable: no quorum of nodes, or the lock was lost."""
 
 _HELD: Final = (409, 423)
 """Conflict, and Locked, which says exactly that and cannot be mistaken for a conflict of the application's own."""
+
+
+def checked_manager(call: str, redlock: object) -> Redlock | None:
+    """What a user gave as the app's manager; None stays None.
+
+    Raises:
+        ConfigurationError: It is no `Redlock`. Its text is not shown: a URL may have a password in it.
+    """
+    if redlock is not None and not isinstance(redlock, Redlock):
+        raise ConfigurationError(
+            f'{call}() takes a Redlock, not {type(redlock).__name__}: write {call}(Redlock(["redis://10.0.0.1"])), or {call}()'
+            " for the nodes in AIOREDLOCK_NG_NODES"
+        )
+    return redlock
 
 
 class Answer(NamedTuple):
@@ -35,7 +50,7 @@ class Policy:
 
     Args:
         templates: Names of the locks, which are taken together.
-        options: Arguments of `Redlock.lock`.
+        options: Times among the arguments of `Redlock.lock`.
         held_status: 409 or 423, when another holds the lock.
         retry_after: Whole seconds for the Retry-After header.
 
@@ -50,6 +65,9 @@ class Policy:
             raise ConfigurationError(f"held_status must be 409 or 423, got {held_status!r}")
         if type(retry_after) is not int or retry_after < 0:
             raise ConfigurationError(f"retry_after must be whole seconds, 0 or more, got {retry_after!r}")
+        for name, value in options.items():
+            if value is not None:
+                positive_seconds(name, value, zero=name == "blocking_timeout")
         self.templates = tuple(Template(text) for text in templates)
         self.held_status = held_status
         self.headers = {"Retry-After": str(retry_after)}
@@ -64,7 +82,7 @@ class Policy:
         """Make sure that this manager accepts the options.
 
         Raises:
-            ConfigurationError: It does not: a ttl above its `max_ttl`, a negative timeout.
+            ConfigurationError: It does not: a ttl above its `max_ttl`, or too small for its `node_timeout`.
         """
         redlock.lock("a name", **self._options)
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+from collections.abc import Mapping
+from datetime import date
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aioredlock_ng import ConfigurationError, Lease, LockLost, LockNotAcquired, Redlock
 
-from ._policy import Policy
-from ._template import UnusableValue
+from ._policy import Policy, checked_manager
+from ._template import UnusableValue, is_textual
 
 try:
     from aiohttp import web
@@ -21,7 +23,7 @@ except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(f'{__name__} needs aiohttp: pip install "aioredlock-ng[aiohttp]"', name=missing.name) from missing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 __all__ = ["REDLOCK", "LockUnavailable", "check_locks", "lease_of", "locked", "redlock_ctx"]
 
@@ -55,10 +57,14 @@ def redlock_ctx(redlock: Redlock | None = None) -> Callable[[web.Application], A
 
     Returns:
         The cleanup context. It raises `ConfigurationError` for settings and locks that are unusable, see `check_locks`.
+
+    Raises:
+        ConfigurationError: `redlock` is no manager.
     """
+    given = checked_manager("redlock_ctx", redlock)
 
     async def context(app: web.Application) -> AsyncIterator[None]:
-        manager = Redlock.from_env() if redlock is None else redlock
+        manager = Redlock.from_env() if given is None else given
         check_locks(app, manager)
         async with manager:
             app[REDLOCK] = manager
@@ -102,7 +108,11 @@ def locked(
     Safety: as `async with redlock.lock(...)`: however the handler ends, a client that went away included, the lock is released.
     """
     options = {"ttl": ttl, "blocking_timeout": blocking_timeout, "max_hold": max_hold}
-    locks = _Locks(Policy((template, *more), options, held_status, retry_after), path or {}, query or {})
+    locks = _Locks(
+        Policy((template, *more), options, held_status, retry_after),
+        {} if path is None else path,
+        {} if query is None else query,
+    )
 
     def decorate(handler: H) -> H:
         if not inspect.iscoroutinefunction(handler):
@@ -161,9 +171,13 @@ class _Locks:
         self, policy: Policy, path: Mapping[str, Callable[[str], object]], query: Mapping[str, Callable[[str], object]]
     ) -> None:
         needed = {placeholder.name for placeholder in policy.placeholders}
+        bare = {placeholder.name for placeholder in policy.placeholders if not placeholder.attributes}
         for argument, given in (("path", path), ("query", query)):
+            _check_makers(argument, given, bare)
             if unused := given.keys() - needed:
-                raise ConfigurationError(f"{argument} names {', '.join(sorted(unused))}, no placeholder of the lock's name")
+                raise ConfigurationError(
+                    f"{argument} names {', '.join(sorted(map(str, unused)))}, no placeholder of the lock's name"
+                )
         if both := path.keys() & query.keys():
             raise ConfigurationError(f"{', '.join(sorted(both))} can come from the path or from the query, not from both")
         self._policy = policy
@@ -228,6 +242,31 @@ class _Locks:
                 except ValueError as error:
                     raise UnusableValue(f"{name} is not possible: {error}") from error
         return values
+
+
+def _check_makers(argument: str, makers: Any, bare: set[str]) -> None:
+    """Check what `path` or `query` says, as far as that is possible without a request.
+
+    Args:
+        argument: What the errors call it.
+        makers: As the user gave it.
+        bare: Placeholders whose values are in the name themselves, and not an attribute of them.
+
+    Raises:
+        ConfigurationError: It is no mapping, or something in it makes no value that a name can have.
+    """
+    if not isinstance(makers, Mapping):
+        raise ConfigurationError(f'{argument} must be a mapping like {{"id": int}}, not {type(makers).__name__}')
+    for name, make in makers.items():
+        if not callable(make):
+            raise ConfigurationError(
+                f"{argument} must say what makes a value of the text of {name}, like {{{name!r}: int}}; got {make!r}"
+            )
+        if name in bare and isinstance(make, type) and (make is date or not is_textual(make)):
+            raise ConfigurationError(
+                f"{argument} makes a {make.__name__} of {name}, and needed is what makes a str, int, UUID, date or Enum of a"
+                " text: int, str, UUID, date.fromisoformat, an Enum, or a function of yours"
+            )
 
 
 def _handlers(handler: Any) -> Iterator[Any]:

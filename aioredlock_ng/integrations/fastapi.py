@@ -20,7 +20,7 @@ except ModuleNotFoundError as missing:
 from aioredlock_ng import ConfigurationError, Lease, LockLost, LockNotAcquired, Redlock
 
 from ._parameters import Parameters
-from ._policy import UNAVAILABLE, Policy
+from ._policy import UNAVAILABLE, Policy, checked_manager
 from ._routes import dependencies_of, served
 from ._template import UnusableValue
 
@@ -66,11 +66,15 @@ def redlock_lifespan(redlock: Redlock | None = None) -> Callable[[FastAPI], Abst
 
     Returns:
         The lifespan. Entering it raises `ConfigurationError` for settings and locks that are unusable, see `check_locks`.
+
+    Raises:
+        ConfigurationError: `redlock` is no manager.
     """
+    given = checked_manager("redlock_lifespan", redlock)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Redlock]]:
-        manager = Redlock.from_env() if redlock is None else redlock
+        manager = Redlock.from_env() if given is None else given
         check_locks(app, manager)
         async with manager:
             app.state.redlock = manager

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import date
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -287,6 +289,7 @@ GIVEN: list[tuple[str, Callable[..., Any], str, Any]] = [
     (r"/{id:\d+}", locked("a:{id}", path={"id": int}), "/007", ["a:7"]),
     ("/{id}", locked("a:{id}", path={"id": UUID}), f"/{ID.hex}", [f"a:{ID}"]),
     ("/{id}", locked("a:{id.hex}", path={"id": UUID}), f"/{str(ID).upper()}", [f"a:{ID.hex}"]),
+    ("/{id}", locked("a:{id.numerator}", path={"id": Fraction}), "/7", ["a:7"]),
     ("/{item}", locked("{item}:{size}", query={"size": str}), "/x?size=a:b", ["x:a:b"]),
     ("/{a}/{b}", locked("a:{a}", "a:{b}", path={"a": int, "b": int}), "/1/2", ["a:1", "a:2"]),
     ("/{a}/{b}", locked("a:{a}", "a:{b}", path={"a": int, "b": int}), "/1/01", ["a:1"]),
@@ -352,7 +355,7 @@ class _View(web.View):
         ("/fixed", locked("a:{id}")(names), r"/fixed: .*variables of this path are: none; .*query="),
         ("/{id}", _View, "needs ix"),
         ("/{id}", locked("a:{id}", ttl=61.0)(names), "ttl"),
-        ("/{id}", locked("a:{id}", blocking_timeout=-1.0)(names), "blocking_timeout"),
+        ("/{id}", locked("a:{id}", ttl=0.01)(names), "ttl=0.01 is too small"),
     ],
 )
 async def test_what_the_route_does_not_have_is_told_at_start(nodes: NodeSet, path: str, handler: Any, told: str) -> None:
@@ -369,13 +372,26 @@ async def test_what_the_route_does_not_have_is_told_at_start(nodes: NodeSet, pat
         (lambda: locked("a:{id}", path={"ix": int}), "path names ix, no placeholder"),
         (lambda: locked("a:{id}", query={"ix": int}), "query names ix, no placeholder"),
         (lambda: locked("a:{id}", path={"id": int}, query={"id": int}), "not from both"),
+        (lambda: locked("a:{id}", path={1: int}), "path names 1, no placeholder"),  # type: ignore[dict-item]
+        (lambda: locked("a:{id}", path=["id"]), "path must be a mapping like .*, not list"),  # type: ignore[arg-type]
+        (lambda: locked("a:{id}", query="id"), "query must be a mapping like .*, not str"),  # type: ignore[arg-type]
+        (lambda: locked("a:{id}", query=""), "query must be a mapping"),  # type: ignore[arg-type]
+        (lambda: locked("a:{id}", path={"id": 3}), r"path must say what makes .* of id, like \{'id': int\}; got 3"),  # type: ignore[dict-item]
+        (lambda: locked("a:{id}", query={"id": None}), "query must say what makes"),  # type: ignore[dict-item]
+        (lambda: locked("a:{id}", path={"id": float}), "path makes a float of id, and needed is .* str, int, UUID"),
+        (lambda: locked("a:{id}", path={"id": bytes}), "path makes a bytes of id"),  # type: ignore[dict-item]
+        (lambda: locked("a:{id}", path={"id": date}), r"path makes a date of id, .* date\.fromisoformat"),  # type: ignore[dict-item]
+        (lambda: locked("a", ttl=-1), "ttl must be a finite positive number of seconds, got -1"),
+        (lambda: locked("a", blocking_timeout="5"), "blocking_timeout must be a number of seconds, not str"),  # type: ignore[arg-type]
+        (lambda: redlock_ctx("redis://:secret@x"), r"redlock_ctx\(\) takes a Redlock, not str: write redlock_ctx\(Redlock"),  # type: ignore[arg-type]
         (lambda: locked("a:{id}", held_status=500), "held_status"),
         (lambda: locked("a:{id}")(lambda request: None), "async def"),  # type: ignore[arg-type,return-value]
     ],
 )
 def test_what_is_wrong_anyway_is_told_when_it_is_written(make: Callable[[], object], told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=told) as error:
         make()
+    assert "secret" not in str(error.value)
 
 
 async def test_a_lease_is_there_only_within_the_handler(nodes: NodeSet) -> None:
