@@ -74,7 +74,7 @@ def doctor(
     errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     accepted = set(ignore or ())
     if unknown := accepted - KINDS.keys():
-        errors.print(f"aioredlock_ng doctor: no finding is called {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
+        errors.print(f"aioredlock-ng doctor: no finding is called {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
         raise typer.Exit(2)
     try:
         nodes, settings = options_of(
@@ -91,7 +91,7 @@ def doctor(
         with Interruption() as interruption:
             diagnosis = interruption.run(diagnose(nodes, Options(**settings), watch=watch, probe=probe))
     except ConfigurationError as error:
-        errors.print(f"aioredlock_ng doctor: {error}")
+        errors.print(f"aioredlock-ng doctor: {error}")
         raise typer.Exit(2) from None
     findings = tuple(finding for finding in diagnosis.findings if finding.code not in accepted)
     diagnosis = replace(diagnosis, findings=findings, severity=findings[0].severity if findings else None)

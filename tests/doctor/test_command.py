@@ -175,7 +175,7 @@ def test_nodes_are_named_by_node_too(sound: list[str]) -> None:
 def test_what_the_environment_has_wrong_is_told_as_by_the_other_commands(name: str, value: str, words: str) -> None:
     answer = doctor("redis://127.0.0.1:1", **{f"AIOREDLOCK_NG_{name}": value})
     assert answer.returncode == 2
-    assert answer.stderr == f"aioredlock_ng doctor: AIOREDLOCK_NG_{name} {words}\n"
+    assert answer.stderr == f"aioredlock-ng doctor: AIOREDLOCK_NG_{name} {words}\n"
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_what_the_environment_has_wrong_is_told_as_by_the_other_commands(name: s
 def test_what_cannot_begin_is_told_in_a_line(arguments: tuple[str, ...], words: str) -> None:
     answer = doctor(*arguments)
     assert answer.returncode == 2
-    assert answer.stderr.startswith("aioredlock_ng doctor: ")
+    assert answer.stderr.startswith("aioredlock-ng doctor: ")
     assert len(answer.stderr.splitlines()) == 1
     assert words in answer.stderr
     assert SECRET not in answer.stdout + answer.stderr

@@ -77,13 +77,13 @@ def demo(
         try:
             status = _demo(options, interruption, stack)
         except (NodesFailed, ServerFailed, ServerNotFound, ConfigurationError) as error:
-            errors.print(f"aioredlock_ng demo: {error}")
+            errors.print(f"aioredlock-ng demo: {error}")
             status = 2
         except (WorkerFailed, HolderFailed) as error:
-            errors.print(f"aioredlock_ng demo broke off: {error}")
+            errors.print(f"aioredlock-ng demo broke off: {error}")
             status = 1
         except SystemExit:
-            errors.print("aioredlock_ng demo: stopped by a signal; its workers and servers are ended")
+            errors.print("aioredlock-ng demo: stopped by a signal; its workers and servers are ended")
             raise
     raise typer.Exit(status)
 

@@ -98,7 +98,7 @@ class LiveView:
     def _picture(self) -> RenderableType:
         board = self._board
         title = Text.assemble(
-            ("aioredlock_ng demo", "bold"),
+            ("aioredlock-ng demo", "bold"),
             (f"  phase {len(board.phases)} of {board.planned}, {board.elapsed:4.1f} s  ", "cyan"),
             (f"{board.where}; {board.workload}", "dim"),
         )
@@ -170,7 +170,7 @@ class PlainView:
         self._console.print(f"{self._board.elapsed:5.1f} s  {words}", markup=False, highlight=False, soft_wrap=True)
 
     def __enter__(self) -> Self:
-        self._console.print(f"aioredlock_ng demo: {self._board.where}; {self._board.workload}", markup=False, soft_wrap=True)
+        self._console.print(f"aioredlock-ng demo: {self._board.where}; {self._board.workload}", markup=False, soft_wrap=True)
         for number, node in enumerate(self._board.nodes, 1):
             self._console.print(f"  node {number}: {node.address}, {node.state.value}", markup=False, soft_wrap=True)
         return self
