@@ -157,10 +157,11 @@ def _become(command: Sequence[str], gate: int, parent: int) -> NoReturn:
             os._exit(0)
         os.environ.update(json.loads(word))
         os.execvp(command[0], list(command))  # noqa: S606
-    except OSError as error:
+    # ValueError: there is a NUL in a word.
+    except (OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError):
             status = _NOT_FOUND
-        words = f"aioredlock-ng run: cannot execute {command[0]!r}: {error.strerror}\n"
+        words = f"aioredlock-ng run: cannot execute {command[0]!r}: {getattr(error, 'strerror', error)}\n"
         os.write(2, words.encode(errors="backslashreplace"))
     finally:
         os._exit(status)

@@ -63,7 +63,7 @@ def run(
     and 127 when the command cannot be executed or found.
     """
     command: list[str] = context.obj
-    if not command:
+    if not any(command[:1]):
         say("run", "no command; write it behind --, like: aioredlock-ng run NAME -- make deploy")
         raise typer.Exit(USAGE)
     if no_wait and wait is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,6 +33,12 @@ def test_the_exit_status_is_the_commands_own(cli: Cli, three_nodes: NodeSet, com
     answer = cli("run", "x", "--", *command)
     assert answer.returncode == status, answer.stderr
     assert three_nodes.keys() == [set(), set(), set()]
+
+
+def test_a_word_that_no_program_can_be_given_is_told(cli: Cli) -> None:
+    code = r"from aioredlock_ng.cli import main; main(['run', 'x', '--', 'true', 'a\0b'])"
+    answer = subprocess.run([sys.executable, "-c", code], env=cli.env, capture_output=True, timeout=PATIENCE, check=False)
+    assert (answer.returncode, answer.stderr) == (126, b"aioredlock-ng run: cannot execute 'true': embedded null byte\n")
 
 
 def test_the_command_runs_without_a_shell(cli: Cli) -> None:
@@ -160,6 +167,7 @@ def test_a_password_is_never_shown(cli: Cli, tmp_path: Path) -> None:
     [
         (["x"], "no command"),
         (["x", "--"], "no command"),
+        (["x", "--", ""], "no command"),
         (["--", "true"], "Missing argument"),
         (["-n", "-w", "1", "x", "--", "true"], "contradict"),
         (["--ttl", "0.01", "x", "--", "true"], "ttl=0.01 is too small"),
