@@ -35,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         words, child = words[:end], words[end + 1 :]
     try:
         from .app import build
+        from .output import watched_output
 
         app = build(words)
     except ModuleNotFoundError as error:
@@ -43,11 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         extra = "demo" if "demo" in words else "cli"
         sys.stderr.write(
-            f"aioredlock_ng: the command line needs the package {package!r}, which is not installed.\n"
+            f"aioredlock-ng: the command line needs the package {package!r}, which is not installed.\n"
             f'Install it with the extra: pip install "aioredlock-ng[{extra}]"\n'
         )
         raise SystemExit(2) from None
-    app(words, prog_name="aioredlock-ng", obj=child)
+    with watched_output(words[0] if words else "--help"):
+        app(words, prog_name="aioredlock-ng", obj=child)
 
 
 def _mend_streams() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from aioredlock_ng import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +42,7 @@ def build(words: Sequence[str] = ()) -> typer.Typer:
         pretty_exceptions_enable=False,
         # Errors on one line, help without boxes: both are read by scripts and in logs too.
         rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_commands)
     wanted = next((word for word in words if not word.startswith("-")), "")
@@ -49,5 +52,15 @@ def build(words: Sequence[str] = ()) -> typer.Typer:
     return app
 
 
-def _commands() -> None:
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"aioredlock-ng {__version__}")
+        raise typer.Exit
+
+
+def _commands(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_tell_version, is_eager=True)
+    ] = False,
+) -> None:
     """The commands of aioredlock_ng."""

@@ -14,7 +14,7 @@ from aioredlock_ng import ConfigurationError, QuorumUnreachable, RedlockError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["HELD", "LOST", "NO_QUORUM", "USAGE", "reported", "say"]
+__all__ = ["HELD", "LOST", "NO_OUTPUT", "NO_QUORUM", "USAGE", "reported", "say"]
 
 HELD: Final = 1
 """Another holds the lock: as flock."""
@@ -24,6 +24,9 @@ USAGE: Final = 2
 
 NO_QUORUM: Final = 69
 """No majority of the nodes answered, or a majority refuses: EX_UNAVAILABLE of sysexits.h."""
+
+NO_OUTPUT: Final = 74
+"""Standard output does not take what was found, a full disk for one: EX_IOERR of sysexits.h."""
 
 LOST: Final = 75
 """The lock was lost while the child ran: EX_TEMPFAIL of sysexits.h."""

@@ -1,0 +1,81 @@
+"""Standard output whose failures are told apart from all others; it never decides what is written."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+from contextlib import contextmanager, redirect_stdout
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["OutputFailed", "watched_output"]
+
+
+class OutputFailed(Exception):
+    """Standard output takes nothing more.
+
+    Args:
+        error: The system's.
+    """
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(error.strerror)
+        self.error = error
+
+
+class _Output(io.TextIOWrapper):
+    def write(self, text: str, /) -> int:
+        try:
+            return super().write(text)
+        except OSError as error:
+            raise OutputFailed(error) from error
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            raise OutputFailed(error) from error
+
+
+@contextmanager
+def watched_output(command: str) -> Iterator[None]:
+    """Turn a failure to write to standard output into a line and an exit status; into SIGPIPE's where nobody reads on.
+
+    Args:
+        command: What the line begins with.
+
+    Raises:
+        SystemExit: With the status.
+    """
+    stream = sys.stdout
+    if not isinstance(stream, io.TextIOWrapper):
+        yield
+        return
+    output = _Output(
+        stream.buffer,
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
+    try:
+        with redirect_stdout(output):
+            try:
+                yield
+            finally:
+                output.flush()
+    except OutputFailed as failed:
+        # What could not be written would be tried again at the end, and Python itself would tell of it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        if isinstance(failed.error, BrokenPipeError):
+            raise SystemExit(128 + signal.SIGPIPE) from None
+        from .exits import NO_OUTPUT, say
+
+        say(command, f"cannot write to standard output: {failed}")
+        raise SystemExit(NO_OUTPUT) from None
+    finally:
+        output.detach()

@@ -1,0 +1,71 @@
+"""Before and after a command's own work: Control-C while it is imported, and an output that takes nothing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from aioredlock_ng import __version__
+from tests.cli.commands import PATIENCE, Cli, line, python
+
+pytestmark = pytest.mark.once
+
+ROOT = Path(__file__).parents[2]
+
+# What stands between a user and Control-C for as long as a test likes.
+SLOW = "import sys, time; sys.stdout.write('importing\\n'); sys.stdout.flush(); time.sleep(300)"
+
+SCRIPT = "import aioredlock_ng_command; aioredlock_ng_command.main()"
+
+ASKING = [["inspect", "x"], ["inspect", "x", "--json"], ["wait", "x", "--json"], ["top", "--once"], ["run", "--help"]]
+
+
+@pytest.mark.parametrize(("words", "module"), [(["-c", SCRIPT], "redis"), (["-m", "aioredlock_ng"], "typer")])
+def test_control_c_while_it_is_imported_ends_it_without_a_word(words: list[str], module: str, tmp_path: Path) -> None:
+    (tmp_path / f"{module}.py").write_text(SLOW)
+    env = {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, *words, "inspect", "x"], env=env, **pipes) as process:
+        assert line(process) == "importing"
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=PATIENCE) == ("", "")
+    assert process.returncode == -signal.SIGINT
+
+
+def test_control_c_stays_ignored_where_it_was(cli: Cli) -> None:
+    code = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); {SCRIPT}"
+    told = python("import signal; print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)")
+    words = [sys.executable, "-c", code, "run", "x", "--", *told]
+    assert subprocess.run(words, env=cli.env, capture_output=True, check=True, timeout=PATIENCE).stdout == b"True\n"
+
+
+@pytest.mark.parametrize("buffered", [True, False])
+@pytest.mark.parametrize("words", ASKING, ids=" ".join)
+def test_an_output_that_takes_nothing_is_told_by_its_own_exit_status(cli: Cli, words: list[str], buffered: bool) -> None:
+    cli.env |= {"PYTHONUNBUFFERED": "" if buffered else "1"}
+    with open("/dev/full", "wb") as full:
+        answer = cli(*words, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    told = f"aioredlock-ng {words[0]}: cannot write to standard output: No space left on device\n"
+    assert (answer.returncode, answer.stderr) == (74, told)
+
+
+@pytest.mark.parametrize("buffered", [True, False])
+@pytest.mark.parametrize("words", ASKING, ids=" ".join)
+def test_an_output_that_nobody_reads_ends_it_as_its_signal_would(cli: Cli, words: list[str], buffered: bool) -> None:
+    cli.env |= {"PYTHONUNBUFFERED": "" if buffered else "1"}
+    with cli.started(*words) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(PATIENCE) == 128 + signal.SIGPIPE
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+def test_the_version_and_the_short_name_of_help(cli: Cli) -> None:
+    assert cli("--version").stdout == f"aioredlock-ng {__version__}\n"
+    assert cli("-h").stdout == cli("--help").stdout
+    assert "--conflict-code" in cli("run", "-h").stdout
