@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 FENCE = re.compile(r"(?P<indent> *)```(?P<language>\w*)")
 SHORT = 60
 COLON = "\ue000"
+INTERNAL = re.compile(r"For (`|those )|[^\n]*; for those ")
 RAISES = re.compile(r"(?P<indent> +)(?P<errors>\w+(?:, \w+)+): (?P<when>.+)")
 
 
@@ -143,8 +144,8 @@ def _docstring_converted(app: Sphinx, what: str, name: str, thing: object, optio
 
 
 def _member(app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object) -> bool | None:
-    """Leave out what one part of the library does for another."""
-    return True if (inspect.getdoc(thing) or "").startswith("For `") else None
+    """Leave out what one part of the library does for another, as the first line of a docstring says."""
+    return True if INTERNAL.match(inspect.getdoc(thing) or "") else None
 
 
 def _bases(app: Sphinx, name: str, thing: type, options: object, bases: list[type]) -> None:
