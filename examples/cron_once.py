@@ -2,6 +2,8 @@
 
 * * * * *  AIOREDLOCK_NG_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3 python cron_once.py
 
+By hand, with the time of a run: python cron_once.py 2026-11-21T10:00:00+00:00, within LATE of it.
+
 At most one host at a time, and a run that succeeded is not done again, as long as no two clocks are more than 30 s apart
 (KEEP - LATE). Not: that it is done at all. When its host dies, this run is left out, or begun again by a host that comes
 later; examples/cron_recorded.py does each run, and its effect once.
@@ -27,7 +29,7 @@ async def once(redlock: Redlock, job: str, slot: datetime, do: Callable[[], Awai
         # All hosts come in the same instant: with no time to wait, the votes may be split so that nobody gets it.
         async with redlock.lock(f"cron:{job}:{slot:%Y-%m-%dT%H:%M:%S}", blocking_timeout=1) as lease:
             # Under the lock: nobody begins later than this, however long it took to get here.
-            if not 0 <= (now() - slot).total_seconds() <= LATE:
+            if not in_time(slot):
                 return False
             await do()
             # Not given back, but left to expire: a host that comes a little later finds the run taken. When do() fails,
@@ -43,6 +45,10 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
+def in_time(slot: datetime) -> bool:
+    return 0 <= (now() - slot).total_seconds() <= LATE
+
+
 def this_minute() -> datetime:
     return now().replace(second=0, microsecond=0)
 
@@ -55,7 +61,7 @@ async def report() -> None:
 async def main(slot: datetime) -> None:
     async with Redlock.from_env() as redlock:
         if not await once(redlock, "report", slot, report):
-            print("left to another host")
+            print("left to another host" if in_time(slot) else f"not the time for {slot:%H:%M:%S}: left out here")
 
 
 if __name__ == "__main__":

@@ -81,5 +81,7 @@ async def main(path: Path, first: datetime) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("usage: cron_recorded.py DATABASE [FIRST]")
     begin = datetime.fromisoformat(sys.argv[2]) if len(sys.argv) > 2 else datetime.now(UTC)
     asyncio.run(main(Path(sys.argv[1]), begin.replace(second=0, microsecond=0)))

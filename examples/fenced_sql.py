@@ -78,4 +78,6 @@ async def main(path: Path, times: int = 20) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: fenced_sql.py DATABASE")
     asyncio.run(main(Path(sys.argv[1])))

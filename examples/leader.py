@@ -54,5 +54,7 @@ async def main(url: str, name: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: leader.py URL NAME")
     with contextlib.suppress(asyncio.CancelledError, KeyboardInterrupt):
         asyncio.run(main(*sys.argv[1:]))

@@ -60,4 +60,6 @@ async def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: worker.py FOLDER")
     asyncio.run(main(Path(sys.argv[1])))

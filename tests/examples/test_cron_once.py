@@ -42,6 +42,14 @@ async def test_one_of_several_hosts_does_a_run(nodes: NodeSet) -> None:
     assert sorted(told) == ["left to another host"] * 2 + ["the report is written"]
 
 
+async def test_too_late_is_not_taken_for_another_hosts_work(
+    nodes: NodeSet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cron_once, "now", lambda: TEN + timedelta(seconds=cron_once.LATE + 1))
+    await cron_once.main(TEN)
+    assert capsys.readouterr().out == "not the time for 10:00:00: left out here\n"
+
+
 async def test_a_finished_run_stays_taken_and_the_next_is_free(nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[str] = []
 
