@@ -17,7 +17,8 @@ pytest_plugins = ["pytester"]
 
 
 @pytest.mark.once
-def test_every_block_runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("nodes", ["memory", "local"])
+def test_every_block_runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, nodes: str) -> None:
     files = {match["name"]: match["code"] for match in BLOCK.finditer(PAGE)}
     assert None not in files, "a block begins with the name of its file"
     assert len(files) == PAGE.count("```python"), "no name twice"
@@ -26,7 +27,17 @@ def test_every_block_runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     result = pytester.runpytest_subprocess(
         *("-p", "asyncio", "--asyncio-mode=auto", "-o", "asyncio_default_fixture_loop_scope=function"),
-        *("-p", "pytest_aioredlock_ng", "-p", "no:cacheprovider", "--strict-markers", "-v", "-W", "error"),
+        *(
+            "-p",
+            "pytest_aioredlock_ng",
+            f"--redlock-nodes={nodes}",
+            "-p",
+            "no:cacheprovider",
+            "--strict-markers",
+            "-v",
+            "-W",
+            "error",
+        ),
         # A matter between FastAPI's test client and its own HTTP client.
         *("-W", "ignore:Using `httpx` with"),
         timeout=50,
