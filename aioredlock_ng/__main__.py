@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aioredlock_ng_command import main
+from aioredlock_ng.cli import main
 
 if __name__ == "__main__":
     main()

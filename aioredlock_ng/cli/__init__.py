@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # The parser would take the first "--" away, and nobody could tell the names from the command behind them.
         end = words.index("--")
         words, child = words[:end], words[end + 1 :]
+    interrupted = signal.getsignal(signal.SIGINT)
+    if interrupted is signal.default_int_handler:
+        # A traceback of half an import tells nobody anything.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         from .app import build
         from .output import watched_output
@@ -48,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f'Install it with the extra: pip install "aioredlock-ng[{extra}]"\n'
         )
         raise SystemExit(2) from None
+    finally:
+        signal.signal(signal.SIGINT, interrupted)
     with watched_output(words[0] if words else "--help"):
         app(words, prog_name="aioredlock-ng", obj=child)
 

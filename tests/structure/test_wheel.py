@@ -34,7 +34,7 @@ def test_the_wheel_holds_every_source_file_every_script_and_the_pytest_plugin(wh
         if path.is_file() and path.suffix in {".py", ".lua", ".typed"}
     }
     inside = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    assert inside == sources | {"aioredlock_ng_command.py", "pytest_aioredlock_ng.py"}
+    assert inside == sources | {"pytest_aioredlock_ng.py"}
     assert any(name.endswith(".lua") for name in inside)
     assert "aioredlock_ng/py.typed" in inside
 
@@ -44,7 +44,7 @@ def test_the_wheel_has_the_command_and_the_pytest_plugin_as_entry_points(wheel: 
     found = configparser.ConfigParser()
     found.read_string(wheel.read(entries).decode())
     assert {section: dict(found[section]) for section in found.sections()} == {
-        "console_scripts": {"aioredlock-ng": "aioredlock_ng_command:main"},
+        "console_scripts": {"aioredlock-ng": "aioredlock_ng.cli:main"},
         "pytest11": {"pytest_aioredlock_ng": "pytest_aioredlock_ng"},
     }
 
