@@ -10,7 +10,10 @@ from aioredlock_ng._core.owners import checked_owner
 from aioredlock_ng._core.validity import MIN_VALIDITY_SHARE, drift_of, least_ttl, ttl_ms
 from aioredlock_ng.errors import ConfigurationError
 
-__all__ = ["Options", "positive_seconds"]
+__all__ = ["LONGEST_MAX_TTL", "Options", "positive_seconds", "whole_number"]
+
+LONGEST_MAX_TTL = 86_400.0
+"""Seconds. With the recovery guard `max_ttl` is written to the nodes, for all who use them: more is surely milliseconds."""
 
 
 def positive_seconds(name: str, value: object, *, zero: bool = False, unit: str = " of seconds") -> float:
@@ -31,6 +34,20 @@ def positive_seconds(name: str, value: object, *, zero: bool = False, unit: str 
     return seconds
 
 
+def whole_number(name: str, value: object, least: int, most: int | None = None) -> int:
+    """Check a number of things, or which of them, that a user gave.
+
+    Raises:
+        ConfigurationError: `value` is no int, or not between `least` and `most`.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ConfigurationError(f"{name} must be a whole number, not {type(value).__name__}")
+    if value < least or (most is not None and value > most):
+        bounds = f"at least {least}" if most is None else f"from {least} to {most}"
+        raise ConfigurationError(f"{name} must be {bounds}, not {value}")
+    return value
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """Settings of a `Redlock`.
@@ -38,17 +55,20 @@ class Options:
     Attributes:
         ttl: Life of a lock without renewal, seconds. Default of every `lock()`.
         node_timeout: How long one node may take to answer before a round goes on without it, seconds.
-        drift_factor: Share of the ttl given up for clocks running at different rates (Redlock text: 0.01).
+        drift_factor: Share of the ttl given up for clocks running at different rates (Redlock text: 0.01), 0 to 0.5.
         min_validity: Seconds that must be left for a grant to count; None: a twentieth of the ttl.
         key_format: Redis key of a name; contains `{name}` once.
-        max_ttl: The longest ttl that a lock may ask for, seconds.
+        max_ttl: The longest ttl that a lock may ask for, seconds; with a recovery guard at most 86,400, a day.
         connect_timeout: How long connecting and the handshake with one node may take, seconds.
         close_timeout: How long `aclose()` waits for releases under way, seconds.
         fencing: Give every lease a fencing token.
         recovery_guard: "auto": a node that lost its memory grants nothing for the guard time, but a wholly new set of
             nodes may vote at once. "strict": that waits too. None: no guard.
         owner: Text of the label beside the keys of leases that live longer than a moment; True: host, process and task;
-            False: no label.
+            False: no label. A text is one printable line of at most 200 bytes.
+
+    Raises:
+        ConfigurationError: A setting is unusable; says which, why, and what to do.
     """
 
     ttl: float = 10.0
@@ -67,6 +87,11 @@ class Options:
         """Check everything that can be checked without I/O."""
         for name in ("ttl", "node_timeout", "max_ttl", "connect_timeout", "close_timeout"):
             positive_seconds(name, getattr(self, name))
+        if self.max_ttl > LONGEST_MAX_TTL and self.recovery_guard is not None:
+            raise ConfigurationError(
+                f"max_ttl={self.max_ttl:g} is more than {LONGEST_MAX_TTL:,.0f} seconds: a node that forgot would grant nothing"
+                f" for so long; name seconds (if milliseconds were meant: max_ttl={self.max_ttl / 1000:g})"
+            )
         positive_seconds("drift_factor", self.drift_factor, zero=True, unit="")
         if self.drift_factor > 0.5:
             raise ConfigurationError(f"drift_factor must be a share between 0 and 0.5, got {self.drift_factor!r}")
@@ -90,7 +115,10 @@ class Options:
         """
         ttl = positive_seconds("ttl", value)
         if ttl > self.max_ttl:
-            raise ConfigurationError(f"ttl={ttl:g} is above max_ttl={self.max_ttl:g}; ask for less or raise max_ttl")
+            hint = f" (if milliseconds were meant: ttl={ttl / 1000:g})" if ttl >= 1000 else ""
+            raise ConfigurationError(
+                f"ttl={ttl:g} is above max_ttl={self.max_ttl:g} seconds; ask for less or raise max_ttl{hint}"
+            )
         least = least_ttl(self.node_timeout, self.drift_factor, self.min_validity)
         if ttl < least:
             share = "5 % of ttl" if self.min_validity is None else f"min_validity={self.min_validity:g}"

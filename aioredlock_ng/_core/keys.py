@@ -6,7 +6,17 @@ import re
 
 from aioredlock_ng.errors import ConfigurationError
 
-__all__ = ["MAX_NAME", "MAX_NAMES", "OWN_KEYS", "PASSED_KEYS", "TURN_KEYS", "KeyFormat", "as_text", "resource_name"]
+__all__ = [
+    "MAX_NAME",
+    "MAX_NAMES",
+    "OWN_KEYS",
+    "PASSED_KEYS",
+    "TURN_KEYS",
+    "KeyFormat",
+    "as_text",
+    "name_bytes",
+    "resource_name",
+]
 
 OWN_KEYS = b"aioredlock_ng:"
 """What the keys begin with that are no locks: the marker and the counters of every node."""
@@ -36,7 +46,16 @@ class KeyFormat:
                 f"key_format must be a str that contains '{{name}}' exactly once, like 'lock:{{name}}'; got {key_format!r}"
             )
         prefix, _, suffix = key_format.partition("{name}")
-        self._prefix, self._suffix = prefix.encode(), suffix.encode()
+        try:
+            self._prefix, self._suffix = prefix.encode(), suffix.encode()
+        except UnicodeEncodeError:
+            raise ConfigurationError(
+                f"key_format {key_format!r} has a lone surrogate and cannot be UTF-8; leave that character out"
+            ) from None
+        if self._prefix.startswith(OWN_KEYS):
+            raise ConfigurationError(
+                f"key_format {key_format!r} begins with {as_text(OWN_KEYS)!r}, which this library keeps for itself; change that"
+            )
 
     def key(self, name: str | bytes) -> bytes:
         """The Redis key of a name.
@@ -45,19 +64,7 @@ class KeyFormat:
             ConfigurationError: Not str or bytes, empty, longer than `MAX_NAME` bytes, not encodable as UTF-8, or one of
                 the library's own keys.
         """
-        if isinstance(name, str):
-            try:
-                raw = name.encode()
-            except UnicodeEncodeError:
-                raise ConfigurationError(
-                    f"lock name {name!r} has a lone surrogate and cannot be UTF-8; pass bytes instead"
-                ) from None
-        elif isinstance(name, (bytes, bytearray, memoryview)):
-            raw = bytes(name)
-        else:
-            raise ConfigurationError(f"lock name must be str or bytes, not {type(name).__name__}; convert it first")
-        if not raw:
-            raise ConfigurationError("lock name must not be empty; name the resource that the lock protects")
+        raw = name_bytes("lock name", name)
         if len(raw) > MAX_NAME:
             raise ConfigurationError(f"lock name has {len(raw):,} bytes, more than {MAX_NAME:,}; use a hash of it as the name")
         key = self._prefix + raw + self._suffix
@@ -81,6 +88,26 @@ class KeyFormat:
 
     def _between(self, key: bytes) -> bytes:
         return key[len(self._prefix) : len(key) - len(self._suffix)]
+
+
+def name_bytes(what: str, name: object) -> bytes:
+    """A name that a user gave, as bytes; `what` is what the errors call it.
+
+    Raises:
+        ConfigurationError: Not str or bytes, empty, or not encodable as UTF-8.
+    """
+    if isinstance(name, str):
+        try:
+            raw = name.encode()
+        except UnicodeEncodeError:
+            raise ConfigurationError(f"{what} {name!r} has a lone surrogate and cannot be UTF-8; pass bytes instead") from None
+    elif isinstance(name, (bytes, bytearray, memoryview)):
+        raw = bytes(name)
+    else:
+        raise ConfigurationError(f"{what} must be str or bytes, not {type(name).__name__}; convert it first")
+    if not raw:
+        raise ConfigurationError(f"{what} must not be empty; name the resource that is protected")
+    return raw
 
 
 def _plain(text: bytes) -> bytes:
