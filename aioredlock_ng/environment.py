@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+import re
+from collections.abc import Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from aioredlock_ng.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["PREFIX", "settings_from"]
+__all__ = ["PREFIX", "naming_variables", "settings_from"]
 
 PREFIX: Final = "AIOREDLOCK_NG_"
 
@@ -21,13 +25,26 @@ _WORDS: Final[dict[str, dict[str, bool | str | None]]] = {
 }
 """Options that are named by a word."""
 
+_KNOWN: Final = tuple(name.upper() for name in ("nodes", *_NUMBERS, *_WORDS, "owner", "key_format"))
+
+_NO_SETTINGS: Final = frozenset({"NAME", "TOKEN", "FENCE", "REDIS_SERVER"})
+"""What `aioredlock-ng run` tells its child, and where `aioredlock_ng.testing` finds a server."""
+
+_log = logging.getLogger("aioredlock_ng")
+
 
 def settings_from(environ: Mapping[str, str], given: Mapping[str, Any]) -> tuple[list[str], dict[str, Any]]:
     """The nodes' URLs and the options that the environment names, but for those that are given.
 
+    A variable that is nearly one of ours is named in the log: it may be a slip of the pen.
+
     Raises:
         ConfigurationError: There are no nodes, or a value is unusable.
     """
+    if not isinstance(environ, Mapping):
+        raise ConfigurationError(f"environ must be a mapping of texts, like os.environ, not {type(environ).__name__}")
+    _warn_of_slips(str(name).removeprefix(PREFIX) for name in environ if str(name).startswith(PREFIX))
+    environ = {name: _text(name, environ[name]) for name in (PREFIX + known for known in _KNOWN) if name in environ}
     urls = [url.strip() for url in environ.get(f"{PREFIX}NODES", "").split(",") if url.strip()]
     if not urls:
         raise ConfigurationError(f"{PREFIX}NODES is not set; set it to the nodes' URLs, like redis://10.0.0.1,redis://10.0.0.2")
@@ -58,3 +75,34 @@ def settings_from(environ: Mapping[str, str], given: Mapping[str, Any]) -> tuple
     if f"{PREFIX}KEY_FORMAT" in environ and "key_format" not in given:
         options["key_format"] = environ[f"{PREFIX}KEY_FORMAT"]
     return urls, options
+
+
+@contextmanager
+def naming_variables(*options: str) -> Iterator[None]:
+    """Have an error about options that came from the environment name the variables: nobody wrote those options.
+
+    Raises:
+        ConfigurationError: With the same words.
+    """
+    try:
+        yield
+    except ConfigurationError as error:
+        named = [PREFIX + option.upper() for option in options if re.search(rf"\b{option}\b", str(error))]
+        if not named:
+            raise
+        raise ConfigurationError(f"{', '.join(named)}: {error}") from None
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{name} must be a str, as in os.environ, not {type(value).__name__}")
+    return value
+
+
+def _warn_of_slips(names: Iterable[str]) -> None:
+    for name in names:
+        if name not in _KNOWN and name not in _NO_SETTINGS:
+            from difflib import get_close_matches  # rarely needed
+
+            for near in get_close_matches(name, _KNOWN, 1):
+                _log.warning("%s%s is no setting and was not read; did you mean %s%s?", PREFIX, name, PREFIX, near)

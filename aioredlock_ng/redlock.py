@@ -29,7 +29,7 @@ from aioredlock_ng._nodes.outbox import Outbox
 from aioredlock_ng._nodes.port import NodeState
 from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
 from aioredlock_ng.doctor import PROBE, WATCH, diagnose
-from aioredlock_ng.environment import settings_from
+from aioredlock_ng.environment import naming_variables, settings_from
 from aioredlock_ng.errors import ConfigurationError, QuorumUnreachable, RedlockClosed
 from aioredlock_ng.guarded import Guard, LockOptions, guarded
 from aioredlock_ng.lease import Lease
@@ -64,17 +64,18 @@ class Redlock:
             themselves are never touched), or node objects. An odd number; 1 is no Redlock but works.
         ttl: Seconds that a lock lives without renewal.
         node_timeout: Seconds that one node may take to answer before a round goes on without it.
-        drift_factor: Share of the ttl given up for clock drift.
+        drift_factor: Share of the ttl given up for clock drift, 0 to 0.5.
         min_validity: Seconds that must be left for a grant to count; None: a twentieth of the ttl.
         key_format: Redis key of a name; contains `{name}` once.
-        max_ttl: The longest ttl a lock may ask for, seconds.
+        max_ttl: The longest ttl a lock may ask for, seconds; with a recovery guard at most 86,400, a day: the nodes remember
+            the longest that any manager had, and wait for it where they forgot (docs/operations.md, "To lower max_ttl").
         connect_timeout: Seconds for connecting and handshake with one node.
         close_timeout: Seconds that `aclose` waits for releases under way.
         fencing: Give every lease a fencing token, `lease.fence`. False: plain `SET NX PX`, no repair of lost keys.
         recovery_guard: "auto": a node that lost its memory (restart, flush, failover) grants nothing for `max_ttl` and
             a second, but a wholly new set of nodes may vote at once. "strict": that waits too. None: no guard.
         owner: What `inspect` shows of who holds a lock: a label beside the keys of leases that live longer than a tenth of a
-            second. True: host, process and task; False: no label.
+            second. True: host, process and task; a text of your own, one printable line of at most 200 bytes; False: none.
         sinks: Called with every event (see `aioredlock_ng.events`), beside the log; must be quick and not block.
         clock: Seconds that never jump back; for simulation. Default: boot time, which goes on during suspend.
         wall_clock: Seconds since 1970, only for the value of fences; their order never depends on it.
@@ -117,6 +118,7 @@ class Redlock:
             recovery_guard=recovery_guard,
             owner=owner,
         )
+        _check_surroundings(clock, wall_clock, rng)
         self._keys = KeyFormat(key_format)
         self._life = self._life_of(self._options.ttl)
         self._given = _checked_nodes(nodes)
@@ -140,14 +142,15 @@ class Redlock:
         `_OWNER` (a text, true or false).
 
         Args:
-            environ: Where to look.
+            environ: Where to look. A variable that is nearly one of these is named in the log.
             options: Settings that win over the environment; see the class.
 
         Raises:
-            ConfigurationError: `AIOREDLOCK_NG_NODES` is missing, or a value is unusable.
+            ConfigurationError: `AIOREDLOCK_NG_NODES` is missing, or a value is unusable; names the variable.
         """
         urls, found = settings_from(environ, options)
-        return cls(urls, **found, **options)
+        with naming_variables("nodes", *found):
+            return cls(urls, **found, **options)
 
     async def open(self) -> Self:
         """Connect; nodes that are down now are connected in the background.
@@ -157,11 +160,15 @@ class Redlock:
 
         Raises:
             ConfigurationError: Two nodes are the same server, or `wall_clock` tells no time of this age.
-            RedlockClosed: It is open already.
+            RedlockClosed: It is open already, maybe in another event loop or in the process before a fork.
 
         Safety: cancelled, everything is closed again.
         """
         if self._engine is not None:
+            try:
+                self._engine.usable()
+            except RedlockClosed as error:
+                raise RedlockClosed(f"{error}: make a new Redlock in this one") from None
             raise RedlockClosed("this Redlock is open already")
         if not 0 <= (wall_us := self._wall_us()) < LATEST_US:
             raise ConfigurationError(
@@ -261,11 +268,13 @@ class Redlock:
             blocking_timeout = positive_seconds("blocking_timeout", blocking_timeout, zero=True)
         if max_hold is not None:
             max_hold = positive_seconds("max_hold", max_hold)
+        if not isinstance(auto_extend, bool):
+            raise ConfigurationError(f"auto_extend must be True or False, not {type(auto_extend).__name__}")
         if on_lost not in ("cancel", "flag"):
             raise ConfigurationError(f"on_lost must be 'cancel' or 'flag', got {on_lost!r}")
         life = self._life if ttl is None else self._life_of(self._options.check_ttl(ttl))
         resource = name if type(name) is str and not more else resource_name(names)
-        spec = LockSpec(self._kind, resource, names, keys, slots, life, bool(auto_extend), max_hold)
+        spec = LockSpec(self._kind, resource, names, keys, slots, life, auto_extend, max_hold)
         return Lock(self, spec, blocking_timeout, on_lost)
 
     def guard(self, template: str, **options: Unpack[LockOptions]) -> Guard:
@@ -292,6 +301,8 @@ class Redlock:
         Raises:
             QuorumUnreachable: Too few nodes answered to say.
             ConfigurationError, RedlockClosed: As everywhere.
+
+        Safety: cancelled, nothing has changed.
         """
         return (await self.inspect(name)).held
 
@@ -301,6 +312,8 @@ class Redlock:
         Raises:
             QuorumUnreachable: Too few nodes answered to say.
             ConfigurationError, RedlockClosed: As everywhere.
+
+        Safety: cancelled, nothing has changed.
         """
         key = self._keys.key(name)
         # Its holder may write labels though this manager does not.
@@ -319,18 +332,23 @@ class Redlock:
 
         Args:
             name: The lock.
-            token: Only from the holder with this token, as `inspect` told it; None: from whoever holds it.
+            token: Only from the holder with this token, the whole one, as `inspect` told it (the log shows only the beginning);
+                None: from whoever holds it.
 
         Returns:
-            On how many nodes a key was deleted.
+            On how many nodes a key was deleted; 0 as well where another has it than `token` says.
 
         Raises:
             QuorumUnreachable: Too few nodes answered to be sure that it is gone.
-            ConfigurationError, RedlockClosed: As everywhere.
+            ConfigurationError: `name` is unusable, or `token` is no str.
+            RedlockClosed: As everywhere.
 
         Safety: cancelled, the keys are deleted on all nodes that answer, or on none.
         """
         key = self._keys.key(name)
+        # An empty one is that of a key without a value, as others may write it.
+        if token is not None and not isinstance(token, str):
+            raise ConfigurationError(f"token must be the whole token as a str, or None, not {type(token).__name__}")
         engine = self.engine()
         # The servers tell everybody but us (NOLOOP): a holder or a waiter of our own must not be the last to know.
         changed: Iterable[int] = range(len(self._nodes))
@@ -374,7 +392,11 @@ class Redlock:
         return () if engine is None else tuple(Lease(engine, holding) for holding in engine.extender.holdings)
 
     def stats(self) -> Stats:
-        """Counters since `open`."""
+        """Counters since `open`.
+
+        Raises:
+            RedlockClosed: Not open.
+        """
         engine = self.engine()
         counters = asdict(engine.context.counters)
         return Stats(**counters, held=len(engine.extender.holdings), waiting=len(engine.lines.contenders()))
@@ -429,6 +451,17 @@ class Redlock:
             state = node.state()
             if state.state == "refused" and "are the same server" in state.reason:
                 raise ConfigurationError(f"{state.reason}; name each server once, or the quorum means nothing")
+
+
+def _check_surroundings(clock: object, wall_clock: object, rng: object) -> None:
+    if not callable(clock):
+        raise ConfigurationError(f"clock must be a callable that returns seconds, not {type(clock).__name__}; leave it out")
+    if wall_clock is not None and not callable(wall_clock):
+        raise ConfigurationError(
+            f"wall_clock must be a callable that returns seconds since 1970, or None, not {type(wall_clock).__name__}"
+        )
+    if rng is not None and not all(callable(getattr(rng, draw, None)) for draw in ("random", "getrandbits")):
+        raise ConfigurationError(f"rng must be a random.Random or None, not {type(rng).__name__}")
 
 
 def _checked_nodes(nodes: Iterable[object]) -> list[Connector | Node]:

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from aioredlock_ng import Redlock
+from aioredlock_ng import Options, Redlock
 from aioredlock_ng._core.keys import KeyFormat
-from aioredlock_ng.environment import PREFIX, settings_from
+from aioredlock_ng.environment import PREFIX, naming_variables, settings_from
 
 __all__ = [
     "JsonOption",
@@ -55,7 +55,10 @@ def options_of(nodes: list[str] | None, **given: Any) -> tuple[list[str], dict[s
     urls, found = settings_from(environ, given)
     if given.get("recovery_guard") == "none":
         given["recovery_guard"] = None
-    return nodes or urls, {**found, **given}
+    options = {**found, **given}
+    with naming_variables(*found):
+        Options(**options)
+    return nodes or urls, options
 
 
 def manager(nodes: list[str] | None, **given: Any) -> Redlock:

@@ -120,6 +120,20 @@ async def test_ls_lists_locks_and_nothing_else(cli: Cli, three_nodes: NodeSet) -
     assert cli("ls", "order:*").stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("key_format", "words"), [(b"\xff{name}", "lone surrogate"), (b"aioredlock_ng:{name}", "keeps for itself")]
+)
+def test_a_key_format_that_cannot_be_is_told_in_a_line(cli: Cli, key_format: bytes, words: str) -> None:
+    given = cli("inspect", "x", "--key-format", os.fsdecode(key_format))
+    cli.env["AIOREDLOCK_NG_KEY_FORMAT"] = os.fsdecode(key_format)
+    from_environment = cli("inspect", "x")
+    for answer, named in ((given, "key_format "), (from_environment, "AIOREDLOCK_NG_KEY_FORMAT: key_format ")):
+        assert answer.returncode == 2
+        assert answer.stderr.startswith(f"aioredlock-ng inspect: {named}")
+        assert words in answer.stderr
+        assert answer.stderr.count("\n") == 1
+
+
 async def test_ls_takes_a_key_format_as_it_is_written(cli: Cli, three_nodes: NodeSet) -> None:
     async with (
         Redlock(three_nodes.urls, node_timeout=1.0, key_format="lock[a*]:{name}?") as redlock,

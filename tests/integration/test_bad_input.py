@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
 
 from aioredlock_ng import ConfigurationError, Redlock, RedlockClosed, RedlockError
+from aioredlock_ng.testing import MemoryNodes
 from tests.integration.helpers import no_keys_left, program
 from tests.support.eventually import eventually
 
@@ -101,6 +103,27 @@ def test_a_locks_time_that_is_no_finite_positive_number_is_refused(option: str, 
 def test_a_blocking_timeout_that_is_no_finite_number_is_refused(value: Any) -> None:
     with pytest.raises(ConfigurationError, match="blocking_timeout"):
         Redlock(URLS).lock("order", blocking_timeout=value)
+
+
+@pytest.mark.parametrize("value", ["false", None, [], 0, 1])
+def test_an_auto_extend_that_is_no_bool_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigurationError, match="auto_extend must be True or False, not"):
+        Redlock(URLS).lock("order", auto_extend=value)
+
+
+@pytest.mark.parametrize("token", [b"0123", 5, True])
+async def test_a_token_that_is_no_text_is_refused_before_anything_is_asked(token: Any) -> None:
+    with pytest.raises(ConfigurationError, match="token must be the whole token as a str, or None, not"):
+        await Redlock(URLS).force_release("order", token=token)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("clock", None), ("clock", 1.0), ("wall_clock", 1.0), ("wall_clock", "now"), ("rng", 7), ("rng", lambda: 0.5)],
+)
+def test_a_clock_or_randomness_that_is_none_is_refused(option: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{option} must be a"):
+        Redlock(URLS, **{option: value})
 
 
 def test_a_ttl_too_small_for_the_node_timeout_is_refused_with_the_inequality() -> None:
@@ -265,6 +288,13 @@ async def test_from_another_loop_every_call_says_loop_and_changes_nothing(one_no
         await no_keys_left(one_node, redlock)
 
 
+def test_opening_it_again_on_another_loop_says_what_to_do() -> None:
+    redlock = MemoryNodes(1).redlock(clock=time.monotonic)
+    asyncio.run(redlock.open())
+    with pytest.raises(RedlockClosed, match=r"belongs to another event loop.*make a new Redlock in this one"):
+        asyncio.run(redlock.open())
+
+
 async def test_check_may_be_called_from_a_thread(one_node: NodeSet) -> None:
     async with Redlock(one_node.urls) as redlock:
         lease = await redlock.lock("order").acquire()
@@ -318,7 +348,7 @@ async def refused(call):
 FORKS = """
 async def in_child(redlock, lease, url):
     for call in (redlock.lock("b").acquire, redlock.lock("b").try_acquire, lease.release, lease.extend, lease.verify,
-                 lambda: redlock.locked("order"), redlock.aclose):
+                 lambda: redlock.locked("order"), redlock.open, redlock.aclose):
         await refused(call)
     assert (lease.valid, lease.lost, lease.remaining()) == (False, True, 0.0)
     try:

@@ -25,8 +25,17 @@ def test_a_name_of_bytes_is_its_own_key(name: bytes) -> None:
 
 @pytest.mark.parametrize(("key_format", "name"), [("{name}", "aioredlock_ng:marker"), ("aioredlock_ng:{name}", "a")])
 def test_the_librarys_own_keys_are_no_locks(key_format: str, name: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"kept for|keeps for"):
+    with pytest.raises(ConfigurationError, match=r"keeps for"):
         KeyFormat(key_format).key(name)
+
+
+@pytest.mark.parametrize(
+    ("key_format", "words"),
+    [("aioredlock_ng:{name}", "keeps for itself"), ("\ud800{name}", "lone surrogate"), ("{name}\udcff", "lone surrogate")],
+)
+def test_a_key_format_under_which_no_name_could_be_locked_is_refused(key_format: str, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^key_format .*{words}"):
+        Redlock(["redis://127.0.0.1:1"], key_format=key_format)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200))
@@ -87,6 +96,24 @@ def test_a_ttl_too_small_for_the_node_timeout_is_refused_with_the_inequality() -
         Options(ttl=0.1, node_timeout=0.1)
     assert "node_timeout" in str(caught.value)
     assert "drift_factor" in str(caught.value)
+
+
+def test_a_max_ttl_that_must_be_milliseconds_is_refused() -> None:
+    """It would be written to the nodes, and lengthen for everybody how long one that forgot must wait."""
+    assert Options(max_ttl=86_400).guard_ms == 86_400_000
+    for max_ttl in (86_400.001, 6e7, 10**300):
+        with pytest.raises(ConfigurationError, match=r"^max_ttl=.* seconds: .* milliseconds were meant: max_ttl=\S+\)$"):
+            Options(max_ttl=max_ttl)
+    assert Options(max_ttl=1e9, recovery_guard=None).check_ttl(1e8) == 1e8
+
+
+def test_a_ttl_that_may_be_milliseconds_is_refused_with_a_hint() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"^ttl=10000 is above max_ttl=60 seconds; .*milliseconds were meant: ttl=10\)$"
+    ):
+        Options().check_ttl(10_000)
+    with pytest.raises(ConfigurationError, match=r"^ttl=61 is above max_ttl=60 seconds; ask for less or raise max_ttl$"):
+        Options().check_ttl(61)
 
 
 def test_a_ttl_above_max_ttl_is_refused() -> None:
@@ -164,6 +191,63 @@ def test_the_environment_names_numbers(name: str) -> None:
     unit = "" if name == "DRIFT_FACTOR" else " of seconds"
     with pytest.raises(ConfigurationError, match=f"^AIOREDLOCK_NG_{name} must be a number{unit}, got 'soon'$"):
         Redlock.from_env(nodes | {f"AIOREDLOCK_NG_{name}": "soon"})
+
+
+@pytest.mark.parametrize(
+    ("variables", "named", "words"),
+    [
+        ({"TTL": "nan"}, ["TTL"], "ttl must be a finite positive number"),
+        ({"TTL": "90"}, ["TTL"], "ttl=90 is above max_ttl=60"),
+        ({"TTL": "90", "MAX_TTL": "70"}, ["TTL", "MAX_TTL"], "ttl=90 is above max_ttl=70"),
+        ({"MAX_TTL": "6e7"}, ["MAX_TTL"], "more than 86,400 seconds"),
+        ({"DRIFT_FACTOR": "0.9"}, ["DRIFT_FACTOR"], "drift_factor must be a share"),
+        ({"NODE_TIMEOUT": "20"}, ["NODE_TIMEOUT"], "ttl=10 is too small for node_timeout=20"),
+        ({"OWNER": "a\nb"}, ["OWNER"], "owner must be one line"),
+        ({"KEY_FORMAT": "lock"}, ["KEY_FORMAT"], "key_format must be"),
+        ({"NODES": "redis://h:1,redis://h:1"}, ["NODES"], "nodes names the same server twice"),
+    ],
+    ids=str,
+)
+def test_an_unusable_value_of_the_environment_is_told_by_its_variable(
+    variables: dict[str, str], named: list[str], words: str
+) -> None:
+    environ = {f"AIOREDLOCK_NG_{name}": value for name, value in ({"NODES": "redis://127.0.0.1:1"} | variables).items()}
+    with pytest.raises(ConfigurationError) as caught:
+        Redlock.from_env(environ)
+    told, _, rest = str(caught.value).partition(": ")
+    assert sorted(told.split(", ")) == sorted(f"AIOREDLOCK_NG_{name}" for name in named)
+    assert rest.startswith(words) or words in rest
+
+
+def test_what_was_given_is_not_blamed_on_the_environment() -> None:
+    environ = {"AIOREDLOCK_NG_NODES": "redis://127.0.0.1:1", "AIOREDLOCK_NG_TTL": "9"}
+    with pytest.raises(ConfigurationError, match=r"^drift_factor must be"):
+        Redlock.from_env(environ, drift_factor=0.9)
+    with pytest.raises(ConfigurationError, match=r"^ttl must be"):
+        Redlock.from_env(environ, ttl=0)
+
+
+@pytest.mark.parametrize(
+    "environ", [None, "AIOREDLOCK_NG_NODES=redis://h", ["redis://h"], {"AIOREDLOCK_NG_NODES": ["redis://h"]}]
+)
+def test_what_is_no_environment_is_refused(environ: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^environ must be a mapping|^AIOREDLOCK_NG_NODES must be a str"):
+        Redlock.from_env(environ)
+
+
+def test_a_misspelt_variable_is_named_in_the_log_with_the_one_that_was_meant(caplog: pytest.LogCaptureFixture) -> None:
+    nodes = {"AIOREDLOCK_NG_NODES": "redis://127.0.0.1:1", "AIOREDLOCK": "x", "PATH": "/bin"}
+    # What `aioredlock-ng run` sets for its child is no slip of the pen.
+    Redlock.from_env(
+        nodes | dict.fromkeys((f"AIOREDLOCK_NG_{name}" for name in ("NAME", "TOKEN", "FENCE", "REDIS_SERVER")), "a")
+    )
+    Redlock.from_env(nodes | {"AIOREDLOCK_NG_COLOUR": "red"})
+    assert caplog.messages == []
+    redlock = Redlock.from_env(nodes | {"AIOREDLOCK_NG_NODE_TIMOUT": "0.5"})
+    assert redlock._options.node_timeout == 0.1
+    assert caplog.messages == [
+        "AIOREDLOCK_NG_NODE_TIMOUT is no setting and was not read; did you mean AIOREDLOCK_NG_NODE_TIMEOUT?"
+    ]
 
 
 @pytest.mark.parametrize("url", ["redis://me:s3cr3t,x@10.0.0.1", "redis://me:12,s3cr3t,x@10.0.0.1"])
