@@ -33,14 +33,14 @@ class StaleFence(RedlockError):
         return (type(self), (self.resource, self.fence, self.seen))
 
 
-def usable_fence(fence: object) -> int:
-    """Return the fence if it can be one.
+def usable_fence(fence: object, name: str = "fence") -> int:
+    """Return the fence if it can be one; `name` is what the errors call it.
 
     Raises:
         ConfigurationError: It is no int (the fence of a lock without fencing is None), negative, or above `MAX_FENCE`.
     """
     if not isinstance(fence, int) or isinstance(fence, bool):
-        raise ConfigurationError(f"fence must be an int, lease.fence of a lock with fencing, not {type(fence).__name__}")
+        raise ConfigurationError(f"{name} must be an int, like lease.fence of a lock with fencing, not {type(fence).__name__}")
     if not 0 <= fence <= MAX_FENCE:
-        raise ConfigurationError(f"fence must be from 0 to 2**53 - 1, not {fence}")
+        raise ConfigurationError(f"{name} must be from 0 to 2**53 - 1, not {fence}")
     return fence

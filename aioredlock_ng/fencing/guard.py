@@ -6,7 +6,8 @@ import threading
 from collections import OrderedDict
 from typing import Final
 
-from aioredlock_ng.errors import ConfigurationError
+from aioredlock_ng._core.keys import name_bytes
+from aioredlock_ng.options import whole_number
 
 from .fence import StaleFence, usable_fence
 
@@ -40,10 +41,8 @@ class FenceGuard:
     """
 
     def __init__(self, *, max_resources: int, floor: int = 0) -> None:
-        if max_resources < 1:
-            raise ConfigurationError(f"max_resources must be at least 1, not {max_resources}")
-        self._max = max_resources
-        self._floors = [usable_fence(floor)] * _FLOORS
+        self._max = whole_number("max_resources", max_resources, 1)
+        self._floors = [usable_fence(floor, "floor")] * _FLOORS
         self._seen: OrderedDict[bytes, int] = OrderedDict()
         self._mutex = threading.Lock()
 
@@ -60,10 +59,11 @@ class FenceGuard:
 
         Raises:
             StaleFence: A newer fence was seen.
-            ConfigurationError: The fence is None, as without fencing, or cannot be one: no int, negative, above `MAX_FENCE`.
+            ConfigurationError: The fence is None, as without fencing, or cannot be one: no int, negative, above `MAX_FENCE`;
+                or the name is no text and no bytes, or empty.
         """
         shown = usable_fence(fence)
-        name = resource.encode() if isinstance(resource, str) else resource
+        name = name_bytes("resource", resource)
         with self._mutex:
             newest = self._seen.get(name, self._floors[hash(name) % _FLOORS])
             if shown < newest:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from redis.asyncio import Redis, RedisCluster
 from redis.exceptions import ResponseError
 
+from aioredlock_ng._core.keys import name_bytes
 from aioredlock_ng.errors import ConfigurationError
+from aioredlock_ng.options import positive_seconds
 
 from .fence import StaleFence, usable_fence
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from redis.asyncio import Redis, RedisCluster
 
 __all__ = ["GUARD_SCRIPT", "RedisFence"]
 
@@ -22,7 +21,7 @@ GUARD_SCRIPT: Final = resources.files(__package__).joinpath("guard.lua").read_te
 """The Lua source of the check, for clients in other languages and for scripts of your own."""
 
 _STALE = "STALEFENCE "
-_MAX_KEEP = 1e9
+_MAX_SECONDS = 1e9
 
 
 class RedisFence:
@@ -41,16 +40,19 @@ class RedisFence:
         keep: Seconds that a fence is remembered after its data has gone, up to 1e9. None: for ever, some 100 bytes per key.
 
     Raises:
-        ConfigurationError: `keep` is out of range.
+        ConfigurationError: `client` is no asyncio client, or `keep` is out of range.
 
     Safety: a command whose caller was cancelled may have been carried out or not; it may be repeated with the same fence.
     """
 
     def __init__(self, client: Redis | RedisCluster, *, keep: float | None = None) -> None:
-        if keep is not None and not 0.001 <= keep <= _MAX_KEEP:
-            raise ConfigurationError(f"keep must be seconds from 0.001 to 1e9, or None, not {keep!r}")
+        if not isinstance(client, (Redis, RedisCluster)):
+            raise ConfigurationError(
+                f"client must be a redis.asyncio.Redis or RedisCluster, not {type(client).__module__}.{type(client).__name__};"
+                " make one, as by redis.asyncio.Redis.from_url(…)"
+            )
         self._run = client.register_script(GUARD_SCRIPT)
-        self._keep = "" if keep is None else str(round(keep * 1000))
+        self._keep = "" if keep is None else str(_milliseconds("keep", keep))
 
     @staticmethod
     def fence_key(key: str | bytes) -> bytes:
@@ -59,7 +61,7 @@ class RedisFence:
         `order:42` has `{order:42}:fence`; `order:{42}`, whose slot is that of `42`, has `fence:order:{42}`. Only names with a
         `}` that closes no tag have none in their slot: a cluster refuses every call for them.
         """
-        name = key.encode() if isinstance(key, str) else key
+        name = name_bytes("key", key)
         tagged = b"}" in name.partition(b"{")[2]
         return b"fence:" + name if tagged else b"{" + name + b"}:fence"
 
@@ -68,14 +70,15 @@ class RedisFence:
 
         Raises:
             StaleFence: A newer fence was seen.
-            ConfigurationError: The fence is None, as without fencing, or cannot be one: no int, negative, above `MAX_FENCE`.
+            ConfigurationError: The fence is None, as without fencing, or cannot be one: no int, negative, above `MAX_FENCE`;
+                or another argument is unusable.
             redis.exceptions.RedisError: The server refused, or could not be asked.
         """
         return await self.execute("GET", key, fence=fence)
 
     async def set(self, key: str | bytes, value: str | bytes | float, *, fence: int | None, ttl: float | None = None) -> None:
-        """Write a string; `ttl` is its life in seconds, None: without end. Raises what `get` raises."""
-        expiry = () if ttl is None else ("PX", max(1, round(ttl * 1000)))
+        """Write a string; `ttl` is its life in seconds, 0.001 to 1e9, None: without end. Raises what `get` raises."""
+        expiry = () if ttl is None else ("PX", _milliseconds("ttl", ttl))
         await self.execute("SET", key, value, *expiry, fence=fence)
 
     async def hgetall(self, key: str | bytes, *, fence: int | None) -> dict[Any, Any]:
@@ -84,7 +87,11 @@ class RedisFence:
         return dict(zip(flat[::2], flat[1::2], strict=True))
 
     async def hset(self, key: str | bytes, fields: Mapping[str, str | bytes | float], *, fence: int | None) -> None:
-        """Write fields of a hash. Raises what `get` raises."""
+        """Write fields of a hash, at least one. Raises what `get` raises."""
+        if not isinstance(fields, Mapping):
+            raise ConfigurationError(f"fields must be a mapping, not {type(fields).__name__}")
+        if not fields:
+            raise ConfigurationError("fields must not be empty; to delete the key, use delete()")
         await self.execute("HSET", key, *(word for field in fields.items() for word in field), fence=fence)
 
     async def delete(self, key: str | bytes, *, fence: int | None) -> bool:
@@ -105,7 +112,8 @@ class RedisFence:
 
         Raises:
             StaleFence: A newer fence was seen; nothing was read or written.
-            ConfigurationError: The fence is None, as without fencing, or cannot be one: no int, negative, above `MAX_FENCE`.
+            ConfigurationError: The fence is None, as without fencing, or cannot be one: no int, negative, above `MAX_FENCE`;
+                or another argument is unusable.
             redis.exceptions.RedisError: The server refused, or could not be asked.
         """
         shown = usable_fence(fence)
@@ -116,3 +124,10 @@ class RedisFence:
             if not words.startswith(_STALE):
                 raise
             raise StaleFence(key, shown, int(words.removeprefix(_STALE))) from None
+
+
+def _milliseconds(name: str, value: object) -> int:
+    seconds = positive_seconds(name, value)
+    if not 0.001 <= seconds <= _MAX_SECONDS:
+        raise ConfigurationError(f"{name} must be seconds from 0.001 to 1e9, or None, not {value!r}")
+    return round(seconds * 1000)

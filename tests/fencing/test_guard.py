@@ -149,9 +149,24 @@ def test_what_is_no_fence_is_refused_in_words(fence: Any, words: str) -> None:
         FenceGuard(max_resources=1).check("a", fence)
 
 
-def test_a_guard_that_could_remember_nothing_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="max_resources"):
-        FenceGuard(max_resources=0)
+@pytest.mark.parametrize("max_resources", [0, -1, "5", None, 1.5, True])
+def test_a_guard_that_could_remember_nothing_is_refused(max_resources: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^max_resources must be"):
+        FenceGuard(max_resources=max_resources)
+
+
+@pytest.mark.parametrize("floor", [1.5, None, -1, 2**53])
+def test_what_is_no_floor_is_refused_by_that_name(floor: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^floor must be"):
+        FenceGuard(max_resources=1, floor=floor)
+
+
+@pytest.mark.parametrize("resource", [None, 5, "", b"", "\ud800"])
+def test_what_is_no_name_is_refused_and_not_remembered(resource: Any) -> None:
+    guard = FenceGuard(max_resources=1)
+    with pytest.raises(ConfigurationError, match=r"^resource"):
+        guard.check(resource, 3)
+    assert len(guard) == 0
 
 
 def test_the_largest_fence_is_a_fence() -> None:

@@ -7,6 +7,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import redis
 from hypothesis import given
 from hypothesis import strategies as st
 from redis.asyncio import Redis, RedisCluster
@@ -180,7 +181,37 @@ async def test_what_is_no_fence_is_refused_before_the_server_is_asked(fence: Any
     assert await client.exists(KEY, FENCE) == 0
 
 
-@pytest.mark.parametrize("keep", [0, -1, float("nan"), float("inf")])
+@pytest.mark.parametrize("key", [None, 5, "", b"", "\ud800"])
+async def test_what_is_no_key_is_refused_before_the_server_is_asked(key: Any, client: Redis) -> None:
+    with pytest.raises(ConfigurationError, match=r"^key"):
+        await RedisFence(client).get(key, fence=NOW)
+    with pytest.raises(ConfigurationError, match=r"^key"):
+        RedisFence.fence_key(key)
+    assert await client.keys("*:fence") == []
+
+
+@pytest.mark.parametrize("ttl", [0, -5, 1e-9, 0.0009, float("nan"), float("inf"), 1e10, "5", True])
+async def test_an_impossible_ttl_is_refused_before_the_server_is_asked(ttl: Any, client: Redis) -> None:
+    with pytest.raises(ConfigurationError, match=r"^ttl must be"):
+        await RedisFence(client).set(KEY, "a", fence=NOW, ttl=ttl)
+    assert await client.exists(KEY, FENCE) == 0
+
+
+@pytest.mark.parametrize("fields", [{}, None, [("a", "b")], "ab"])
+async def test_what_are_no_fields_is_refused_before_the_server_is_asked(fields: Any, client: Redis) -> None:
+    with pytest.raises(ConfigurationError, match=r"^fields must"):
+        await RedisFence(client).hset(KEY, fields, fence=NOW)
+    assert await client.exists(KEY, FENCE) == 0
+
+
+@pytest.mark.parametrize("given", [redis.Redis(), "redis://127.0.0.1", None], ids=["synchronous", "URL", "None"])
+def test_what_is_no_asyncio_client_is_refused(given: Any) -> None:
+    """A synchronous one would have written, and raised because its reply cannot be awaited."""
+    with pytest.raises(ConfigurationError, match=r"^client must be a redis\.asyncio\.Redis or RedisCluster, not"):
+        RedisFence(given)
+
+
+@pytest.mark.parametrize("keep", [0, -1, float("nan"), float("inf"), 1e10, "5", True])
 async def test_an_impossible_keep_is_refused(keep: float, client: Redis) -> None:
     with pytest.raises(ConfigurationError, match="keep"):
         RedisFence(client, keep=keep)
