@@ -10,6 +10,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Literal, get_args
 
 from aioredlock_ng import ConfigurationError, Lease, Lock
+from aioredlock_ng._core.keys import name_bytes
+from aioredlock_ng.options import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,8 +83,8 @@ def lose_at(name: str | bytes, point: Point, *, nth: int = 1) -> Iterator[None]:
     """
     if point not in get_args(Point):
         raise ConfigurationError(f"point must be one of {', '.join(get_args(Point))}, not {point!r}")
-    if nth < 1:
-        raise ConfigurationError(f"nth must be at least 1, not {nth}")
+    _key(name)
+    whole_number("nth", nth, 1)
     from unittest.mock import patch  # slow to import, and only needed here
 
     plan = _Plan(name, point, nth)
@@ -184,7 +186,7 @@ def _is_of(lease: Lease, name: str | bytes) -> bool:
 
 
 def _key(name: str | bytes) -> bytes:
-    return name.encode() if isinstance(name, str) else name
+    return name_bytes("name", name)
 
 
 async def _lost_on_loop(lease: Lease) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from aioredlock_ng import ConfigurationError, Redlock
 from aioredlock_ng._nodes.memory import MemoryNode, MemoryServer
 from aioredlock_ng.events import NodeDown, NodeUp
+from aioredlock_ng.options import positive_seconds, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,12 +47,9 @@ class MemoryNodes:
     """
 
     def __init__(self, count: int = 3, *, latency: float = 0.0, appendonly: bool = False) -> None:
-        if count < 1:
-            raise ConfigurationError(f"count must be at least 1, not {count}")
-        if not 0 <= latency < math.inf:
-            raise ConfigurationError(f"latency must be finite seconds, at least 0, not {latency}")
+        whole_number("count", count, 1)
+        self._latency = positive_seconds("latency", latency, zero=True)
         self._nodes = [_Node(MemoryServer(f"memory-{index}", self.clock), appendonly) for index in range(count)]
-        self._latency = latency
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ahead = 0.0
 
@@ -76,33 +73,31 @@ class MemoryNodes:
         it asks its lease, within half a second when it does not.
 
         Raises:
-            ConfigurationError: `seconds` is negative or infinite.
+            ConfigurationError: `seconds` is no finite number, zero or more: time does not go back.
         """
-        if not 0 <= seconds < math.inf:
-            raise ConfigurationError(f"seconds must be finite and at least 0, not {seconds}: time does not go back")
-        self._do(partial(self._advance, seconds))
+        self._do(partial(self._advance, positive_seconds("seconds", seconds, zero=True)))
 
     def pause(self, index: int) -> None:
         """Hang one node: it keeps its connections and answers nothing."""
         self._running(index)
-        self._do(self._nodes[index].pause)
+        self._do(self._node(index).pause)
 
     def resume(self, index: int) -> None:
         """Let a hung node run on; it then does what was asked meanwhile."""
-        self._do(self._nodes[index].resume)
+        self._do(self._node(index).resume)
 
     def crash(self, index: int) -> None:
         """Kill one node: its connections are lost, and its keys unless `appendonly`."""
         self._running(index)
-        self._do(self._nodes[index].crash)
+        self._do(self._node(index).crash)
 
     def restart(self, index: int) -> None:
         """Bring one node back, empty unless `appendonly`; one that runs is stopped before."""
-        self._do(self._nodes[index].restart)
+        self._do(self._node(index).restart)
 
     def wipe(self, index: int | None = None) -> None:
         """Delete every key of one node, or of all."""
-        for node in self._nodes if index is None else [self._nodes[index]]:
+        for node in self._nodes if index is None else [self._node(index)]:
             self._do(node.server.flush)
 
     def restore(self) -> None:
@@ -148,8 +143,11 @@ class MemoryNodes:
         return self._loop
 
     def _running(self, index: int) -> None:
-        if not self._nodes[index].server.up:
+        if not self._node(index).server.up:
             raise RuntimeError(f"node {index} is not running; restart({index}) brings it back")
+
+    def _node(self, index: int) -> _Node:
+        return self._nodes[whole_number("index", index, 0, len(self._nodes) - 1)]
 
     def _advance(self, seconds: float) -> None:
         self._ahead += seconds

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from anyio import to_thread
 
 from aioredlock_ng import Redlock
+from aioredlock_ng.options import whole_number
 
 from .servers import LocalServer
 
@@ -39,6 +40,9 @@ class LocalNodes:
         appendonly: Keep the data over `crash` and `restart`.
         unix_socket: Listen on Unix sockets only.
         password: Required of every client.
+
+    Raises:
+        ConfigurationError: `count`, or later the index of a node, is unusable.
     """
 
     def __init__(
@@ -51,8 +55,7 @@ class LocalNodes:
         unix_socket: bool = False,
         password: str | None = None,
     ) -> None:
-        if count < 1:
-            raise ValueError(f"count must be at least 1, not {count}")
+        whole_number("count", count, 1)
         self._servers = [
             LocalServer(extra_args, binary=binary, appendonly=appendonly, unix_socket=unix_socket, password=password)
             for _ in range(count)
@@ -90,26 +93,26 @@ class LocalNodes:
 
     def pause(self, index: int) -> None:
         """Hang one node: see `LocalServer.pause`."""
-        self._servers[index].pause()
+        self._node(index).pause()
 
     def resume(self, index: int) -> None:
         """Let a hung node run on: see `LocalServer.resume`."""
-        self._servers[index].resume()
+        self._node(index).resume()
 
     def crash(self, index: int) -> None:
         """Kill one node: see `LocalServer.crash`."""
-        self._servers[index].crash()
+        self._node(index).crash()
 
     def restart(self, index: int) -> None:
         """Bring one node back on its port, empty unless `appendonly`: see `LocalServer.restart`."""
-        self._servers[index].restart()
+        self._node(index).restart()
 
     def wipe(self, index: int | None = None) -> None:
         """Delete every key of one node, or of all."""
         if index is None:
             self._all(LocalServer.wipe)
         else:
-            self._servers[index].wipe()
+            self._node(index).wipe()
 
     def restore(self) -> None:
         """Make all nodes run and answer again, whatever was done to them; keys stay."""
@@ -141,6 +144,9 @@ class LocalNodes:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await to_thread.run_sync(self.close)
+
+    def _node(self, index: int) -> LocalServer:
+        return self._servers[whole_number("index", index, 0, len(self._servers) - 1)]
 
     def _all(self, method: Callable[[LocalServer], object]) -> None:
         with ThreadPoolExecutor(len(self._servers)) as threads:

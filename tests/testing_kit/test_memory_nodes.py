@@ -335,7 +335,12 @@ async def test_a_busy_loop_does_not_keep_a_thread_from_failing_for_ever(monkeypa
         (lambda: MemoryNodes(0), "count"),
         (lambda: MemoryNodes(1, latency=-1), "latency"),
         (lambda: MemoryNodes(1, latency=float("nan")), "latency"),
+        (lambda: MemoryNodes("3"), "count must be a whole number, not str"),  # type: ignore[arg-type]
+        (lambda: MemoryNodes(1.5), "count must be a whole number, not float"),  # type: ignore[arg-type]
+        (lambda: MemoryNodes(True), "count"),
+        (lambda: MemoryNodes(1, latency="1"), "latency"),  # type: ignore[arg-type]
         (lambda: MemoryNodes(1).advance(-1), "seconds"),
+        (lambda: MemoryNodes(1).advance("1"), "seconds"),  # type: ignore[arg-type]
         (lambda: MemoryNodes(1).advance(float("inf")), "seconds"),
     ],
 )
@@ -352,6 +357,10 @@ def test_what_a_node_cannot_suffer_now_is_refused() -> None:
             fault(0)
     nodes.pause(1)
     assert repr(nodes) == "<MemoryNodes 2 paused=[1] down=[0]>"
-    for fault in (nodes.resume, nodes.restart, nodes.wipe):
-        with pytest.raises(IndexError):
-            fault(2)
+    for fault in (nodes.pause, nodes.resume, nodes.crash, nodes.restart, nodes.wipe):
+        for index in (-1, 2):
+            with pytest.raises(ConfigurationError, match=f"index must be from 0 to 1, not {index}"):
+                fault(index)
+        with pytest.raises(ConfigurationError, match="index must be a whole number, not str"):
+            fault("1")  # type: ignore[arg-type]
+    assert repr(nodes) == "<MemoryNodes 2 paused=[1] down=[0]>"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from redis.asyncio import Redis
 
+from aioredlock_ng import ConfigurationError
 from aioredlock_ng.testing import LocalNodes, LocalServer, ServerFailed, free_port
 
 if TYPE_CHECKING:
@@ -187,5 +188,20 @@ def test_when_one_node_cannot_start_none_stays(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("count", [0, -1])
 def test_no_nodes_are_refused(count: int) -> None:
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ConfigurationError, match="count must be at least 1"):
         LocalNodes(count)
+
+
+@pytest.mark.parametrize("count", ["3", 1.5, None, True])
+def test_a_count_that_is_no_whole_number_is_refused(count: Any) -> None:
+    with pytest.raises(ConfigurationError, match="count must be a whole number"):
+        LocalNodes(count)
+
+
+def test_a_node_that_is_not_there_is_refused_and_no_other_is_hurt() -> None:
+    with LocalNodes(2) as nodes:
+        for fault in (nodes.pause, nodes.resume, nodes.crash, nodes.restart, nodes.wipe):
+            for index in (-1, 2):
+                with pytest.raises(ConfigurationError, match=f"index must be from 0 to 1, not {index}"):
+                    fault(index)
+        assert [node.command("PING") for node in nodes] == [b"PONG", b"PONG"]
