@@ -70,15 +70,24 @@ class Lock:
         return self
 
     async def extend(self) -> None:
-        """See `Aioredlock.extend`."""
+        """See `Aioredlock.extend`.
+
+        Safety: as `aioredlock_ng.Lease.extend`.
+        """
         await self.lock_manager.extend(self)
 
     async def release(self) -> None:
-        """See `Aioredlock.unlock`."""
+        """See `Aioredlock.unlock`.
+
+        Safety: as `aioredlock_ng.Lease.release`.
+        """
         await self.lock_manager.unlock(self)
 
     async def is_locked(self) -> bool:
-        """See `Aioredlock.is_locked`."""
+        """See `Aioredlock.is_locked`.
+
+        Safety: cancelled, nothing has changed.
+        """
         return await self.lock_manager.is_locked(self)
 
     async def __aenter__(self) -> Self:

@@ -6,18 +6,21 @@ import asyncio
 import math
 import random
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from aioredlock_ng import LockReleased, QuorumUnreachable, Redlock
+from aioredlock_ng import ConfigurationError, LockReleased, QuorumUnreachable, Redlock
 from aioredlock_ng.compat._access import Access, name_of
 from aioredlock_ng.compat._connections import nodes_of, sentinels_of, without_passwords
 from aioredlock_ng.compat._errors import LockAcquiringError, LockRuntimeError, in_words_of_aioredlock
 from aioredlock_ng.compat._lock import Lock
+from aioredlock_ng.options import positive_seconds, whole_number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ["Aioredlock"]
+
+_Number = TypeVar("_Number", int, float)
 
 _ANY_TTL = 1e9
 """aioredlock knows no longest timeout, and without the recovery guard no node has to wait for it."""
@@ -61,14 +64,10 @@ class Aioredlock:
             stacklevel=2,
         )
         self.redis_connections = redis_connections
-        self.retry_count = int(retry_count)
-        self.retry_delay_min = float(retry_delay_min)
-        self.retry_delay_max = float(retry_delay_max)
-        self.internal_lock_timeout = float(internal_lock_timeout)
-        if self.retry_count < 1:
-            raise ValueError("retry_count must be 1 or more")
-        for name in ("retry_delay_min", "retry_delay_max", "internal_lock_timeout"):
-            _positive(name, getattr(self, name))
+        self.retry_count = whole_number("retry_count", _number(int, "retry_count", retry_count), 1)
+        self.retry_delay_min = _seconds("retry_delay_min", retry_delay_min)
+        self.retry_delay_max = _seconds("retry_delay_max", retry_delay_max)
+        self.internal_lock_timeout = _seconds("internal_lock_timeout", internal_lock_timeout)
         settings: dict[str, Any] = {"fencing": False, "recovery_guard": None} | options
         settings.setdefault("max_ttl", _ANY_TTL if settings["recovery_guard"] is None else 60.0)
         nodes = nodes_of(redis_connections)
@@ -97,7 +96,7 @@ class Aioredlock:
         Safety: as `aioredlock_ng.Lock.acquire`: returns a lock, or raises and has undone the attempt.
         """
         if lock_timeout is not None:
-            _positive("lock_timeout", lock_timeout)
+            positive_seconds("lock_timeout", lock_timeout)
         held = self._locks.get(resource)
         if lock_identifier and held is not None and held.id == lock_identifier and held.valid:
             if lock_timeout is None and held.lock_timeout is not None:
@@ -138,7 +137,7 @@ class Aioredlock:
         if not lock.valid:
             raise RuntimeError(f"the lock {lock.resource!r} is not valid; acquire it anew")
         if lock_timeout is not None:
-            _positive("lock_timeout", lock_timeout)
+            positive_seconds("lock_timeout", lock_timeout)
         if lock.lease is None:
             raise LockRuntimeError(f"the lock {lock.resource!r} is another manager's; only who acquired it can extend it")
         ttl = lock_timeout or lock.lock_timeout or self.internal_lock_timeout
@@ -251,6 +250,15 @@ class Aioredlock:
         self._locks[lock.resource] = lock
 
 
-def _positive(name: str, value: float) -> None:
-    if value <= 0:
-        raise ValueError(f"{name} must be more than 0 seconds, got {value!r}")
+def _seconds(name: str, value: object) -> float:
+    return positive_seconds(name, _number(float, name, value))
+
+
+def _number(kind: Callable[[Any], _Number], name: str, value: object) -> _Number:
+    """As aioredlock takes it, which raises these kinds of errors: a text that is a number is one."""
+    try:
+        return kind(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a number, not {type(value).__name__}") from None
+    except (ValueError, OverflowError):
+        raise ConfigurationError(f"{name} must be a number, not {value!r}") from None
