@@ -1,0 +1,117 @@
+"""How operations.md lowers `max_ttl` on a set in use, done on real servers; and that what it warns of is so."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioredlock_ng.testing import LocalNodes
+from tests.integration.helpers import SHORT_GUARD, state_of
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.once
+
+PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+MARKER = "aioredlock_ng:marker"
+WRONG = {"max_ttl": 3600.0, "node_timeout": 0.5}
+
+
+@pytest.fixture
+def nodes() -> Iterator[LocalNodes]:
+    with LocalNodes(3) as nodes:
+        yield nodes
+
+
+def guards(nodes: LocalNodes) -> list[str]:
+    return [node.command("GET", MARKER).decode().partition(":")[2].partition(":")[0] for node in nodes]
+
+
+def lower(nodes: LocalNodes) -> list[str]:
+    """Step 3; what it shows."""
+    (script,) = re.findall(r"```lua\n(.*?)```", PAGE.partition("## To lower")[2].partition("\n## ")[0], re.DOTALL)
+    return [node.command("EVAL", script, "1", MARKER, "1000").decode() for node in nodes]
+
+
+async def have_the_wrong_one(nodes: LocalNodes) -> None:
+    async with nodes.redlock(**WRONG) as redlock:
+        async with redlock.lock("order"):
+            pass
+        await eventually(lambda: guards(nodes) == ["3600000"] * 3)
+
+
+async def forget(nodes: LocalNodes, index: int) -> None:
+    await asyncio.to_thread(nodes.restart, index)
+
+
+async def test_a_lower_one_changes_nothing_and_nor_does_deleting_a_marker(nodes: LocalNodes) -> None:
+    await have_the_wrong_one(nodes)
+    async with nodes.redlock(**SHORT_GUARD) as redlock:
+        async with redlock.lock("order"):
+            assert guards(nodes) == ["3600000"] * 3
+        nodes[2].command("DEL", MARKER)
+        await eventually(lambda: state_of(redlock, 2) == "quarantined")
+        await eventually(lambda: guards(nodes)[2] == "3600000")
+
+
+async def test_without_a_pause(nodes: LocalNodes) -> None:
+    await have_the_wrong_one(nodes)
+    async with nodes.redlock(**SHORT_GUARD) as before:
+        # One node waits for an hour, and votes two seconds after the marker was lowered.
+        await forget(nodes, 2)
+        await eventually(lambda: state_of(before, 2) == "quarantined")
+        shown = lower(nodes)
+        assert [marker.count(":") for marker in shown] == [1, 1, 2]
+        async with before.lock("order"):
+            assert guards(nodes) == ["1000"] * 3
+        await eventually(lambda: state_of(before, 2) == "up", 20)
+        # Who was there before remembers: step 4.
+        await forget(nodes, 2)
+        await eventually(lambda: guards(nodes)[2] == "3600000")
+        lower(nodes)
+    async with nodes.redlock(**SHORT_GUARD) as anew:
+        await eventually(lambda: [node.state for node in anew.nodes] == ["up"] * 3, 20)
+        await forget(nodes, 1)
+        await eventually(lambda: guards(nodes) == ["1000"] * 3)
+        await eventually(lambda: state_of(anew, 1) == "up", 20)
+        async with anew.lock("order"):
+            assert guards(nodes) == ["1000"] * 3
+
+
+async def test_it_lowers_the_time_of_nodes_that_all_wait(nodes: LocalNodes) -> None:
+    async with nodes.redlock(**WRONG, recovery_guard="strict") as wrong:
+        await eventually(lambda: [node.state for node in wrong.nodes] == ["quarantined"] * 3)
+    assert [marker.count(":") for marker in lower(nodes)] == [2] * 3
+    async with nodes.redlock(**SHORT_GUARD) as redlock, asyncio.timeout(20), redlock.lock("order"):
+        pass
+
+
+async def test_it_leaves_a_missing_marker_and_a_founding_one_alone(nodes: LocalNodes) -> None:
+    founding = f"{nodes[1].info()['run_id']}:3600000:1:nonce"
+    nodes[1].command("SET", MARKER, founding)
+    assert lower(nodes) == ["", founding, ""]
+    assert nodes[0].command("EXISTS", MARKER) == b"0"
+
+
+async def test_where_everything_may_stop(nodes: LocalNodes) -> None:
+    await have_the_wrong_one(nodes)
+    for node in nodes:
+        node.command("DEL", MARKER)
+    async with nodes.redlock(**SHORT_GUARD) as redlock:
+        async with redlock.lock("order", blocking_timeout=1.0):
+            pass
+        await eventually(lambda: guards(nodes) == ["1000"] * 3)
+
+
+async def test_a_node_that_is_left_out_brings_the_old_number_back(nodes: LocalNodes) -> None:
+    await have_the_wrong_one(nodes)
+    for node in list(nodes)[:2]:
+        node.command("DEL", MARKER)
+    async with nodes.redlock(**SHORT_GUARD):
+        await eventually(lambda: guards(nodes) == ["3600000"] * 3)
