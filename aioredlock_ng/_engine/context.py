@@ -72,6 +72,7 @@ class Context:
         notes: Where waiters are noted; None: nowhere.
         doubt: Told when a node said that it is quarantined.
         quarantine: Why a node cannot leave quarantine, in the server's words; "" where it only has to wait.
+        quarantined: Whether a node is known to be in quarantine.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -90,5 +91,6 @@ class Context:
     notes: Notes | None
     doubt: Callable[[], None]
     quarantine: Callable[[int], str]
+    quarantined: Callable[[int], bool]
     fences: FenceClock = field(default_factory=FenceClock)
     counters: Counters = field(default_factory=Counters)

@@ -1,7 +1,8 @@
 """Gives nodes back what they lack of a lease: lost keys, unacknowledged fences. It never counts as a renewal.
 
 Sound only behind the recovery guard and the fence check, which the script makes on the node itself (model-checked: past
-the guard, setting keys again gives two holders), and never begun after the local deadline.
+the guard, setting keys again gives two holders), and never begun after the local deadline. A node that is known to be in
+quarantine would refuse each: the first renewal after it finds out again what it lacks.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class Repairs:
 
     def missing(self, lacking: Iterable[Holding], index: int) -> None:
         """Node `index` answered that it has no keys of these, which may be held by a quorum of others."""
+        if self._context.quarantined(index):
+            return
         due = [holding for holding in lacking if self._wanted(holding, index)]
         if due:
             for holding in due:
@@ -46,17 +49,20 @@ class Repairs:
 
     def complete(self, holdings: Iterable[Holding]) -> None:
         """Give every node that answers what it may lack of them: it did not grant, or did not acknowledge the fence."""
-        nodes = self._context.fleet.nodes
+        context = self._context
+        nodes = context.fleet.nodes
         everywhere = [GRANTED] * len(nodes)
+        able = [index for index, node in enumerate(nodes) if node.ready and not context.quarantined(index)]
         for holding in [holding for holding in holdings if holding.granted != everywhere]:
-            for index, node in enumerate(nodes):
-                if holding.granted[index] != GRANTED and node.ready and self._wanted(holding, index):
+            for index in able:
+                if holding.granted[index] != GRANTED and self._wanted(holding, index):
                     self._repair(holding, index)
 
     def _due(self, lacking: Iterable[Holding], index: int) -> None:
+        quarantined = self._context.quarantined(index)
         for holding in lacking:
             holding.repairing &= ~(1 << index)
-            if self._wanted(holding, index):
+            if not quarantined and self._wanted(holding, index):
                 self._repair(holding, index)
 
     def _wanted(self, holding: Holding, index: int) -> bool:

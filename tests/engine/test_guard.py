@@ -173,6 +173,28 @@ async def test_a_forgetful_node_is_not_repaired_before_it_is_trusted(rig: Rig) -
     assert lease.valid
 
 
+async def test_a_node_that_is_known_to_be_in_quarantine_is_sent_no_repairs_and_gets_all_keys_when_it_is_over(rig: Rig) -> None:
+    """Else it would be sent one for each lease and renewal, for the whole guard time, and refuse them all."""
+    process = await rig.process(max_ttl=GUARD, ttl=3.0)
+    leases = await asyncio.gather(*(process.lock(f"{number}").acquire() for number in range(20)))
+    await asyncio.sleep(0.2)
+    rig.servers[1].restart()
+    await asyncio.sleep(0.2)
+    assert states(process.redlock) == ["up", "quarantined", "up"]
+    questions = process.questions()
+    before, renewals = process.redlock.stats().repairs, process.redlock.stats().renewals
+    while states(process.redlock)[1] == "quarantined":
+        await asyncio.sleep(0.01)
+    assert process.redlock.stats().renewals >= renewals + 3 * len(leases)
+    assert [command for command in questions if command.script.name == "repair"] == []
+    assert process.redlock.stats().repairs == before
+    await asyncio.sleep(2)
+    keys = {b"%d" % number for number in range(20)}
+    assert [server_keys & keys for server_keys in rig.keys()] == [keys] * 3
+    assert process.redlock.stats().repairs == before + len(leases)
+    assert all(lease.nodes == (3, 3) for lease in leases)
+
+
 async def test_a_lease_survives_a_rolling_restart_a_guard_time_apart(rig: Rig) -> None:
     process = await rig.process(max_ttl=GUARD, ttl=3.0)
     lease = await process.lock("a").acquire()
