@@ -103,7 +103,8 @@ class Connector:
         try:
             self._make(**kwargs, protocol=3) if "protocol" not in kwargs else self._make(**{**kwargs, "protocol": 3})
         except (TypeError, ValueError, redis_errors.RedisError) as error:
-            raise ConfigurationError(f"node {self.address}: {_plain(error)}; remove or correct that option") from None
+            secret = isinstance(node, str) and "password" in node
+            raise ConfigurationError(f"node {self.address}: {_plain(error, secret)}; remove or correct that option") from None
 
     @staticmethod
     def _pool_of(node: object) -> Any:
@@ -114,6 +115,11 @@ class Connector:
                 )
             try:
                 parts = _split(node)
+                # A "/", "?" or "#" in a password ends it, and what follows would be shown as a path, an option or a host.
+                if "@" in (parts.path if parts.scheme == "unix" else "") + parts.query + parts.fragment:
+                    raise ValueError("it has an '@' behind a '/', '?' or '#'; percent-encode those that part nothing")
+                if "," in parts.netloc.rpartition("@")[2]:
+                    raise ValueError("its host has a ','; a node is one server, and options follow a '?'")
                 # redis-py takes the one for localhost and the other for database 0.
                 if parts.scheme == "unix" and not parts.path:
                     raise ValueError("it names no socket; write unix:///path/of/the/socket")
@@ -244,17 +250,21 @@ def _address_of(pool: Any) -> tuple[str, object]:
 
 
 def _without_secrets(url: str) -> str:
-    """Scheme and place; not even the place where an "@" behind a "?" leaves open what is part of a password."""
+    """Scheme and place; not even the place where an "@" behind a "?" or a "," leaves open what is part of a password."""
     scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
     place, _, query = rest.partition("?")
     # What follows a comma is another product's way to give settings, a password among them.
-    shown = "…" if "@" in query else place.rpartition("@")[2].partition(",")[0]
+    place, _, settings = place.partition(",")
+    shown = "…" if "@" in settings + query else place.rpartition("@")[2]
     return f"{scheme}{separator}{shown}"[:80]
 
 
-def _plain(error: Exception) -> str:
+def _plain(error: Exception, secret: bool = False) -> str:
+    """What is wrong in our words or redis-py's; `secret`: an option's name may be what follows a "&" in a password."""
     text = str(error)
     if text.startswith("Port could not be cast"):  # its words quote what may be the beginning of a password
         return "its port is no number; percent-encode '/', '?' and '#' in a user name or password"
     marker = "unexpected keyword argument "
-    return f"unknown option {text.split(marker)[1]}" if marker in text else text
+    if marker not in text:
+        return text
+    return "unknown option; percent-encode '&' in a password" if secret else f"unknown option {text.split(marker)[1]}"

@@ -47,6 +47,9 @@ SECRET = "s3cr3t"
         (["redis://127.0.0.1:99999"], "Port out of range"),
         (["redis://127.0.0.1:red"], "its port is no number"),
         (["unix://"], "names no socket"),
+        (["unix:///run/a@b.sock"], "percent-encode '@'"),
+        (["redis://127.0.0.1?client_name=a@b"], "percent-encode '@'"),
+        (["redis://127.0.0.1,127.0.0.2"], "a node is one server"),
     ],
 )
 def test_unusable_nodes_are_refused_by_name(nodes: Any, words: str) -> None:
@@ -76,6 +79,18 @@ def test_unusable_nodes_are_refused_by_name(nodes: Any, words: str) -> None:
         f"redis://:[{SECRET}]@h:1",
         f"h:6380,password={SECRET},ssl=True",
         f"redis://h:1,password={SECRET}",
+        f"redis://h,password={SECRET}",
+        f"h:1,password=x@{SECRET},ssl=True",
+        f"redis://h:1,password=x@{SECRET},ssl=True",
+        f"http://me:x,{SECRET}@h:1",
+        f"unix://:x/{SECRET}@/run/redis.sock",
+        f"unix://:x?{SECRET}@/run/redis.sock",
+        f"unix://:x/y#{SECRET}@/run/redis.sock",
+        f"redis://us?er:{SECRET}=x@h?db=1",
+        f"redis://:1?{SECRET}@h",
+        f"redis://{SECRET}:1?x@h",
+        f"redis://{SECRET}:1#x@h",
+        f"redis://h?password=x&{SECRET}=y",
     ],
 )
 def test_a_url_that_is_refused_shows_no_part_of_its_password(url: str) -> None:
@@ -83,6 +98,11 @@ def test_a_url_that_is_refused_shows_no_part_of_its_password(url: str) -> None:
         Redlock([url])
     assert SECRET not in str(caught.value)
     assert SECRET not in repr(caught.value)
+
+
+def test_an_at_sign_that_is_percent_encoded_is_none() -> None:
+    urls = ["unix:///run/a%40b.sock", "redis://h?client_name=a%40b", "redis://me:a,b@h2"]
+    assert [node.address for node in Redlock(urls).nodes] == ["/run/a@b.sock", "h:6379", "h2:6379"]
 
 
 @pytest.mark.parametrize("value", [0, -1, math.inf, -math.inf, math.nan, 10**400, "10", None, True, b"1"])
