@@ -190,7 +190,8 @@ async def test_a_node_that_is_known_to_be_in_quarantine_is_sent_no_repairs_and_g
     assert process.redlock.stats().repairs == before
     await asyncio.sleep(2)
     keys = {b"%d" % number for number in range(20)}
-    assert [server_keys & keys for server_keys in rig.keys()] == [keys] * 3
+    held = rig.keys()
+    assert [keys & on_server for on_server in held] == [keys] * 3
     assert process.redlock.stats().repairs == before + len(leases)
     assert all(lease.nodes == (3, 3) for lease in leases)
 

@@ -1,0 +1,169 @@
+"""What a channel does with answers that are late or too many, over a transport that only notes what is written."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from aioredlock_ng._core.votes import Dropped
+from aioredlock_ng._nodes.channel import Channel
+from aioredlock_ng._nodes.outbox import Outbox
+from aioredlock_ng._scripts import Request
+
+PATIENCE = 0.2
+QUESTION = b"*1\r\n$4\r\nTIME\r\n"
+PING = b"*1\r\n$4\r\nPING\r\n"
+
+
+class Asker:
+    """A `Sink` that keeps its answers."""
+
+    def __init__(self, started: float = 0.0) -> None:
+        self.command = Request(QUESTION)
+        self.started = started
+        self.replies: list[object] = []
+
+    def stands(self) -> bool:
+        return True
+
+    def deliver(self, index: int, reply: object) -> None:
+        self.replies.append(reply)
+
+
+class Transport:
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.aborted = False
+
+    def set_protocol(self, protocol: object) -> None:
+        pass
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class Line:
+    """A channel with its transport, and what it told its node."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.transport = Transport()
+        self.silences: list[bool] = []
+        self.closed: list[str] = []
+        self.channel = Channel(
+            0,
+            outbox,
+            PATIENCE,
+            on_push=lambda keys: None,
+            on_close=lambda reason, releases: self.closed.append(reason),
+            on_silent=self.silences.append,
+            on_release_refused=lambda command: None,
+        )
+        self.channel.attach(cast("Any", self.transport), b"", keep=None)
+        outbox.join(self.channel)
+
+    def receive(self, data: bytes) -> None:
+        view = self.channel.get_buffer(-1)
+        view[: len(data)] = data
+        self.channel.buffer_updated(len(data))
+
+    def take_written(self) -> list[bytes]:
+        taken, self.transport.written = self.transport.written, []
+        return taken
+
+
+class Clock:
+    """Goes on when told."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_a_silent_server_counts_as_answering_only_once_it_answers_a_question_in_time() -> None:
+    clock = Clock()
+    line = Line(Outbox(asyncio.get_running_loop(), clock))
+    asker = Asker(clock.now)
+    line.channel.ask(asker)
+    line.channel.silent = True
+    await asyncio.sleep(0)
+    assert line.take_written() == [QUESTION]
+    clock.now += 5
+    line.receive(b"+late\r\n")
+    assert asker.replies == [b"late"]
+    for _ in range(3):
+        await asyncio.sleep(0)
+        assert line.take_written() == [PING]
+        clock.now += PATIENCE + 0.1
+        line.receive(b"+PONG\r\n")
+        assert line.channel.silent
+    await asyncio.sleep(0)
+    assert line.take_written() == [PING]
+    # What is asked meanwhile brings no second ping.
+    line.channel.ask(Asker(clock.now))
+    await asyncio.sleep(0)
+    assert line.take_written() == [QUESTION]
+    clock.now += PATIENCE - 0.1
+    line.receive(b"+PONG\r\n")
+    assert (line.channel.silent, line.silences) == (False, [False])
+    line.receive(b"+answer\r\n")
+    await asyncio.sleep(0)
+    assert (line.take_written(), line.closed) == ([], [])
+
+
+async def test_a_server_that_refuses_a_ping_answers_too() -> None:
+    line = Line(Outbox(asyncio.get_running_loop(), Clock()))
+    line.channel.ask(Asker())
+    line.channel.silent = True
+    line.receive(b"+late\r\n")
+    line.receive(b"-NOPERM this user has no permissions to run the 'ping' command\r\n")
+    assert (line.channel.silent, line.silences, line.closed) == (False, [False], [])
+
+
+async def test_a_ping_that_the_connection_does_not_outlive_is_no_answer() -> None:
+    line = Line(Outbox(asyncio.get_running_loop(), Clock()))
+    line.channel.ask(Asker())
+    line.channel.silent = True
+    line.receive(b"+late\r\n")
+    line.channel.close("cut")
+    assert (line.channel.silent, line.silences, line.closed) == (True, [], ["cut"])
+
+
+async def test_an_answer_too_many_closes_its_own_connection_and_keeps_no_other_from_being_written() -> None:
+    troubles: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: troubles.append(context))
+    outbox = Outbox(loop, Clock())
+    broken, well = Line(outbox), Line(outbox)
+    before, asked, other = Asker(), Asker(), Asker()
+    broken.channel.ask(before)
+    await asyncio.sleep(0)
+    # In the tick in which both are asked something, the one answers twice what it was asked before.
+    broken.channel.ask(asked)
+    well.channel.ask(other)
+    broken.receive(b"+one\r\n+two\r\n")
+    await asyncio.sleep(0)
+    assert troubles == []
+    assert broken.closed == ["not the Redis protocol: an answer that nobody asked for"]
+    assert broken.transport.aborted
+    assert (before.replies, asked.replies) == ([b"one"], [b"two"])
+    assert well.take_written() == [QUESTION]
+    well.receive(b"+answer\r\n")
+    assert (other.replies, well.closed) == ([b"answer"], [])
+
+
+async def test_who_waits_until_all_is_answered_does_not_wait_for_a_connection_that_is_gone() -> None:
+    line = Line(Outbox(asyncio.get_running_loop(), Clock()))
+    asker = Asker()
+    line.channel.ask(asker)
+    draining = asyncio.create_task(line.channel.drain(60.0))
+    await asyncio.sleep(0)
+    assert not draining.done()
+    line.channel.close("cut")
+    await asyncio.wait_for(draining, 10)
+    assert isinstance(asker.replies[0], Dropped)
