@@ -42,7 +42,7 @@ _READONLY = re.compile(r"(ERR Error running script .*|@user_script: ?\d+: )?-?RE
 
 _Push = hiredis.PushNotification
 
-_PING = hiredis.pack_command(("TIME",))
+_PROBE = hiredis.pack_command(("TIME",))
 """What is asked of a suspect server: something that locks need the right for anyway."""
 
 
@@ -81,7 +81,7 @@ class Channel(asyncio.BufferedProtocol):
         self._waiting: deque[Sink] = deque()
         self._out: list[bytes] = []
         self._transport: asyncio.Transport | None = None
-        self._doubted = self._pinged = False
+        self._doubted = self._probing = False
         self._drained: asyncio.Future[None] | None = None
         self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.silent = False
@@ -201,13 +201,13 @@ class Channel(asyncio.BufferedProtocol):
         """For the transport: bytes have come."""
         self._reader.feed(self._view, 0, nbytes)
         self._dispatch()
-        if self.silent and not self._pinged and self._transport is not None:
+        if self.silent and not self._probing and self._transport is not None:
             # One answer is no recovery: the backlog must be gone, and what is asked now answered in time.
-            self._pinged = True
-            self.ask_raw(_PING, _Ping(self._outbox.clock(), self._ponged))
+            self._probing = True
+            self.ask_raw(_PROBE, _Probe(self._outbox.clock(), self._probed))
 
-    def _ponged(self, asked_at: float) -> None:
-        self._pinged = False
+    def _probed(self, asked_at: float) -> None:
+        self._probing = False
         if self._transport is not None and self._outbox.clock() - asked_at <= self._patience:
             self.silent = False
             self._on_silent(False)
@@ -348,11 +348,11 @@ class Belated:
             self._freed(list(self.command.keys))
 
 
-class _Ping:
+class _Probe:
     """Whether the server answers in time; a `Sink`."""
 
     def __init__(self, started: float, answered: Callable[[float], None]) -> None:
-        self.command = Request(_PING)
+        self.command = Request(_PROBE)
         self.started = started
         self._answered = answered
 
