@@ -253,10 +253,10 @@ async def test_a_node_that_is_always_slow_is_suspect_until_it_answers_in_time(th
             return sum(isinstance(event, kind) for event in heard)
 
         proxy.delay(0.6)
-        pings = stats_of(three_nodes, 0, "ping")
+        probes = stats_of(three_nodes, 0, "time")
         # It answers everything, and now and then there is nothing that it has not answered.
         await suspect(redlock, 0)
-        await eventually(lambda: told(NodeAnswers) or stats_of(three_nodes, 0, "ping") >= pings + 4)
+        await eventually(lambda: told(NodeAnswers) or stats_of(three_nodes, 0, "time") >= probes + 4)
         assert (told(NodeSuspect), told(NodeAnswers), state_of(redlock, 0)) == (1, 0, "suspect")
         proxy.delay(0.0)
         await eventually(lambda: state_of(redlock, 0) == "up")

@@ -121,7 +121,7 @@ async def test_a_server_that_refuses_a_ping_answers_too() -> None:
     line.channel.ask(Asker())
     line.channel.silent = True
     line.receive(b"+late\r\n")
-    line.receive(b"-NOPERM this user has no permissions to run the 'ping' command\r\n")
+    line.receive(b"-NOPERM this user has no permissions to run the 'time' command\r\n")
     assert (line.channel.silent, line.silences, line.closed) == (False, [False], [])
 
 
