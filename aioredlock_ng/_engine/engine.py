@@ -273,8 +273,9 @@ class Engine:
         Neither by a loop that goes on in the child: it would answer for the parent, and release what that holds.
         """
         self._forked = self._closed = True
+        now = self.context.clock()
         for holding in self.extender.holdings:
-            holding.deadline, holding.reason = -inf, "it belongs to the process before the fork"
+            holding.deadline, holding.lost_at, holding.reason = -inf, now, "it belongs to the process before the fork"
         steps = [self.extender.close, self.context.timeouts.stop, *(node.disown for node in self.context.fleet.nodes)]
         steps += [self._twins.stop, *([self.guard.stop] if self.guard is not None else ())]
         for step in steps:
