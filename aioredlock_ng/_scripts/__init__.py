@@ -149,8 +149,8 @@ class Command(Request):
         blanks: What varies in it.
 
     Attributes:
-        owed_until: For a release: the instant after which the keys are gone anyway. None: not a release. A release
-            that could not be delivered is owed to the node until then.
+        owed_until: For a release: the instant until which it is sent again where it was refused; the keys that the server
+            knew of are gone then. None: not a release. One that could not be delivered is owed to the node without end.
     """
 
     __slots__ = ("_args", "_keys", "blanks", "form", "owed_until", "script")

@@ -132,8 +132,8 @@ def _found_without_the_silent(readings: Any, guard_ms: int, now: float, *, stric
     return [None if reading is None else next(steps) for reading in readings]
 
 
-def _forgive_releases(self: RedisNode, _channel: object) -> None:
-    self._owed = {}
+def _forgive_releases(_self: RedisNode, _channel: object, _owed: object) -> None:
+    pass
 
 
 def _released_only(self: extender.Extender, holding: Holding) -> Any:
