@@ -317,9 +317,7 @@ class RedisNode:
                 wire.transport.abort()
                 # It may have come back while it was asked: then it is at the old connection, too.
                 await asyncio.sleep(self._patience)
-                if channel is not self._channel or not channel.silent:
-                    return
-                if channel.oldest is oldest:
+                if channel is self._channel and channel.oldest is oldest:
                     channel.close("silent, though the server answers on a new connection")
                     return
         finally:
