@@ -144,6 +144,10 @@ class Lines:
             line.turns.refused(self._context.clock(), woken=woken)
             for key in contender.keys if self._register.sets else ():
                 self._register.last.pop(key, None)
+        if self._keeping is not None and (kept := self._keeping[0]) is not line and any(key in kept.keys for key in held):
+            # What it lacks is not to be had here, as it seemed.
+            self._keep_no_more(kept)
+            self._context.loop.call_soon(self._give_back, kept)
         if line.contender is not contender or line.holder is not None:
             return
         if len(held) == len(line.keys):
@@ -382,7 +386,7 @@ class Lines:
     def _give_back(self, line: Line) -> None:
         """What was kept for it, for long enough, or until the last of it has gone."""
         line.passed_over = 0
-        if line.holder is None and not line.resting:
+        if line.holder is None and not line.resting and not (line.contender and line.contender.asking):
             held = () if line.contender is None else line.contender.held
             self._register.claim(line, held if len(held) < len(line.keys) else ())
             self._next_of(line.keys)
