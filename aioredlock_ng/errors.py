@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Vote
@@ -50,10 +50,6 @@ class _Asked(RedlockError):
         self.resource = resource
         self.votes = votes
         self.elapsed = elapsed
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        state = {"resource": self.resource, "votes": self.votes, "elapsed": self.elapsed}
-        return (type(self), self.args, state)
 
 
 class LockNotAcquired(_Asked):

@@ -30,7 +30,7 @@ class StaleFence(RedlockError):
         self.seen = seen
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), (self.resource, self.fence, self.seen))
+        return (type(self), (self.resource, self.fence, self.seen), self.__dict__)
 
 
 def usable_fence(fence: object, name: str = "fence") -> int:

@@ -178,8 +178,10 @@ def test_the_largest_fence_is_a_fence() -> None:
 @pytest.mark.parametrize("resource", ["order:42", b"\xff\x00"])
 def test_the_error_survives_pickling_with_all_that_it_carries(resource: str | bytes) -> None:
     error = StaleFence(resource, 4, 5)
+    error.add_note("of the caller's")
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is StaleFence
     assert isinstance(again, RedlockError)
     assert str(again) == str(error)
     assert (again.resource, again.fence, again.seen) == (resource, 4, 5)
+    assert again.__notes__ == ["of the caller's"]

@@ -172,9 +172,11 @@ def test_errors_survive_pickling_with_all_that_they_carry(name: str) -> None:
     votes = (Vote("node:1", Outcome.HELD, 1.5), Vote("node:2", Outcome.FAILED, detail="OOM"))
     carries = name in ("LockNotAcquired", "LockHeld", "AcquireTimeout", "QuorumUnreachable", "LockLost")
     error = kind("words", resource="a", votes=votes, elapsed=0.25) if carries else kind("words")
+    error.add_note("of the caller's")
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is kind
     assert str(again) == "words"
+    assert again.__notes__ == ["of the caller's"]
     if carries:
         assert (again.resource, again.votes, again.elapsed) == ("a", votes, 0.25)
 
