@@ -73,6 +73,7 @@ class Connector:
     Attributes:
         address: For people: `host:port`, `host:port/db`, a socket's path, or `service@sentinel`.
         identity: Equal for two nodes that are certainly the same server.
+        by_sentinel: True where a Sentinel names the primary, and may be late to notice that it is another one.
 
     Raises:
         ConfigurationError: The argument is no usable node.
@@ -100,6 +101,7 @@ class Connector:
             kwargs["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
         self._kwargs = kwargs
         self.address, self.identity = _address_of(pool)
+        self.by_sentinel = isinstance(pool, SentinelConnectionPool) and pool.is_master
         try:
             self._make(**kwargs, protocol=3) if "protocol" not in kwargs else self._make(**{**kwargs, "protocol": 3})
         except (TypeError, ValueError, redis_errors.RedisError) as error:

@@ -59,7 +59,7 @@ class _Answers:
             self.complete.set_result(None)
 
 
-async def greet(channel: Channel, resp3: bool, started: float, within: float) -> Greeting:
+async def greet(channel: Channel, resp3: bool, started: float, within: float, by_sentinel: bool) -> Greeting:
     """Run the handshake in one write and judge the answers.
 
     Raises:
@@ -90,7 +90,8 @@ async def greet(channel: Channel, resp3: bool, started: float, within: float) ->
     about = answers.replies[0]
     facts = facts_of(info_fields(about) if isinstance(about, bytes) else {})
     if facts["primary"]:
-        raise ConnectFailed(f"is a replica of {facts['primary']}; name the primary instead", permanent=True)
+        remedy = "its Sentinel has not noticed yet" if by_sentinel else "name the primary instead"
+        raise ConnectFailed(f"is a replica of {facts['primary']}; {remedy}", permanent=not by_sentinel)
     if facts["cluster"]:
         raise ConnectFailed("runs in cluster mode; Redlock needs independent servers", permanent=True)
     lacks = []

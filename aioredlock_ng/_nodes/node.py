@@ -204,7 +204,7 @@ class RedisNode:
         try:
             if self._refused:
                 raise ConnectFailed(self._refused, permanent=True)
-            greeting = await greet(channel, wire.resp3, started, left)
+            greeting = await greet(channel, wire.resp3, started, left, self._connector.by_sentinel)
             twin = self._listener.identify(self._index, greeting.run_id)
             if twin:
                 raise ConnectFailed(

@@ -406,6 +406,29 @@ async def test_locks_go_on_after_a_sentinels_failover(sentinel_set: SentinelSet,
             await one.aclose()
 
 
+async def test_a_sentinel_that_is_late_to_notice_a_failover_is_waited_for(sentinel_set: SentinelSet) -> None:
+    class Late(Sentinel):
+        named = sentinel_set.replica.port
+
+        async def discover_master(self, _name: str) -> tuple[str, int]:
+            return "127.0.0.1", self.named
+
+    sentinel = Late([sentinel_set.address])
+    client = sentinel.master_for(sentinel_set.name)
+    try:
+        async with Redlock([client]) as redlock, asyncio.TaskGroup() as group:
+            assert redlock.nodes[0].state == "down"
+            assert "is a replica" in redlock.nodes[0].reason
+            waiting = group.create_task(redlock.lock("order").acquire())
+            await eventually(lambda: redlock.stats().attempts > 0)
+            sentinel.named = sentinel_set.primary.port
+            await (await asyncio.wait_for(waiting, 15)).release()
+    finally:
+        await client.aclose()
+        for one in sentinel.sentinels:
+            await one.aclose()
+
+
 async def test_a_sentinels_replica_is_no_node(sentinel_set: SentinelSet) -> None:
     sentinel = Sentinel([sentinel_set.address])
     client = sentinel.slave_for(sentinel_set.name)
