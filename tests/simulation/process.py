@@ -63,6 +63,7 @@ class SimConnector:
         self._link = link
         self.address = link.server.name
         self.identity = link.server.name
+        self.by_sentinel = False
 
     async def connect(self, within: float) -> SimWire:
         """See `Connector.connect`."""
