@@ -11,6 +11,7 @@ __all__ = [
     "MAX_NAMES",
     "OWN_KEYS",
     "PASSED_KEYS",
+    "PRECEDENCE_KEYS",
     "TURN_KEYS",
     "KeyFormat",
     "as_text",
@@ -26,6 +27,9 @@ TURN_KEYS = OWN_KEYS + b"turn:"
 
 PASSED_KEYS = OWN_KEYS + b"passed:"
 """What the keys begin with that tell for how many turns of others somebody has waited; the lock's key follows."""
+
+PRECEDENCE_KEYS = OWN_KEYS + b"precedence:"
+"""What the keys begin with that tell who goes before others at the next release; the lock's key follows."""
 
 MAX_NAME = 65_536
 """Bytes in a name. Redis takes 512 MB, but 10 MB cost 40 ms per node and command: surely a mistake."""

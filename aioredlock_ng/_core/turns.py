@@ -7,6 +7,8 @@ a process alone hardly ever pauses between short holds; if somebody did, it star
 
 from __future__ import annotations
 
+from math import ceil
+
 from aioredlock_ng._core.backoff import WAKE_CAP
 
 __all__ = ["FIRST_BOUND", "LAST_BOUND", "STAND_BACK", "Turns"]
@@ -37,6 +39,10 @@ FIRST_IN_VAIN = 3
 """Turns of others at whose end a process may ask first before it goes to the end of the circle: who is too far from the nodes,
 or too slow, would keep the others waiting at each."""
 
+OUTRUN = 2
+"""Times in a row that this process asked in vain for what was free, as it had been told, before it asks to go first: who is
+further from the nodes than others, or slower, comes too late each time. Of several, who was outrun most often does."""
+
 LONGEST_PAUSE = 0.25
 """Seconds at most, whatever a round trip seemed to take: an attempt may have waited for a slow node, or with its process."""
 
@@ -53,10 +59,12 @@ class Turns:
     __slots__ = (
         "_bound",
         "_firsts",
+        "_outrun",
         "_outrun_at",
         "_refused_at",
         "_rested",
         "_run_from",
+        "_too_late_by",
         "_took",
         "_untold_at",
         "freed_at",
@@ -67,13 +75,13 @@ class Turns:
     def __init__(self) -> None:
         self._bound = FIRST_BOUND
         self._rested = False
-        self._took = 0.0
-        self._firsts = self.passed = self.most_passed = 0
+        self._took = self._too_late_by = 0.0
+        self._firsts = self._outrun = self.passed = self.most_passed = 0
         self._run_from = self.freed_at = self._refused_at = self._outrun_at = self._untold_at = float("-inf")
 
     def granted(self, now: float, asked: float) -> None:
         """This process got the resource, by an attempt that began at `asked`."""
-        self.passed = self._firsts = 0
+        self.passed = self._firsts = self._outrun = 0
         took = now - asked
         if self._rested or asked - self.freed_at > self._others_need():
             self._run_from = now
@@ -93,11 +101,13 @@ class Turns:
         self._refused_at = max(self._refused_at, others._refused_at)
         self._outrun_at = max(self._outrun_at, others._outrun_at)
 
-    def refused(self, now: float, *, woken: bool) -> None:
-        """Another process holds it; `woken`: it had been told that it was free, and somebody else was faster."""
+    def refused(self, now: float, asked: float, *, woken: bool) -> None:
+        """Another process holds it; `woken`: it had been told that it was free when it asked, and somebody else was faster."""
         self._refused_at = now
         if woken:
             self._outrun_at = now
+            self._outrun += 1
+            self._too_late_by = now - asked
         self._bound = FIRST_BOUND
         self._rested = False
         self.freed_at = float("-inf")
@@ -111,6 +121,15 @@ class Turns:
         if self._firsts == FIRST_IN_VAIN:
             self.passed = self._firsts = 0
         return False
+
+    def precedence(self) -> tuple[int, int]:
+        """Milliseconds for which others are to let this process go first at the next release, and how often it was outrun.
+
+        0: not at all; the milliseconds last from when another has found the resource free.
+        """
+        if self._outrun < OUTRUN:
+            return 0, 0
+        return ceil(1000 * max(STAND_BACK, min(LONGEST_PAUSE, self._too_late_by + WAKE_CAP))), self._outrun
 
     def untold(self, now: float) -> None:
         """The end of another process's turn was awaited, and nobody told it."""

@@ -148,11 +148,13 @@ class Acquisition:
         lead = fleet.lead(self.keys[0]) if lead_first else None
         if lead is not None:
             first = (lead,)
+        # Who was refused before competes with the others whom the same release wakes.
+        precedence = self._lines.precedence(self) if lead_first or self.round is not None else ()
         if 0 < len(first) < len(fleet.nodes):
             self.lead = lead
-            self._begin(now, self._first_asked).ask_first(first)
+            self._begin(now, self._first_asked, precedence).ask_first(first)
         else:
-            self._ask(now)
+            self._ask(now, precedence)
 
     @property
     def resource(self) -> str:
@@ -202,11 +204,11 @@ class Acquisition:
         if self.round is not None:
             self._waking().changed(indexes, told=False)
 
-    def _ask(self, now: float) -> None:
+    def _ask(self, now: float, precedence: tuple[bytes | int, ...] = ()) -> None:
         self.lead = None
-        self._begin(now, self._decided).ask()
+        self._begin(now, self._decided, precedence).ask()
 
-    def _begin(self, now: float, on_decided: Callable[[Round], None]) -> Round:
+    def _begin(self, now: float, on_decided: Callable[[Round], None], precedence: tuple[bytes | int, ...]) -> Round:
         """A new attempt with a fresh token (the same one over attempts gives two holders in 11 model steps)."""
         context, spec = self._context, self._spec
         if self.round is not None:
@@ -224,7 +226,7 @@ class Acquisition:
             self._proposed_us = context.wall_us()
             self._fence = context.fences.propose(self._proposed_us)
         token = context.new_token()
-        command = kind.acquiring(spec.keys, spec.slots, token, spec.life.ttl_word, self._fence)
+        command = kind.acquiring(spec.keys, spec.slots, token, spec.life.ttl_word, self._fence, precedence)
         self.round = attempt = Round(context, command, GRANTED, context.quorum, now, on_decided)
         attempt.token = token
         return attempt
@@ -237,7 +239,7 @@ class Acquisition:
         asked = attempt.asked_replies()
         if all(map(is_held, asked)):
             self._context.counters.refused += 1
-            self._wait([held_for(reply) for reply in asked], asked)
+            self._wait(attempt, [held_for(reply) for reply in asked], asked)
         else:
             self.lead = None
             attempt.widen(self._decided)
@@ -361,16 +363,22 @@ class Acquisition:
                 self._lines.lets_others_ask(self)
             self._waking().unreachable()
         else:
-            self._wait(counted.held, attempt.replies, counted.failed, split=counted.granted > 0)
+            self._wait(attempt, counted.held, attempt.replies, counted.failed, split=counted.granted > 0)
 
     def _wait(
-        self, remaining: Sequence[float | None], replies: Sequence[Reply], failed: int = 0, *, split: bool = False
+        self,
+        attempt: Round,
+        remaining: Sequence[float | None],
+        replies: Sequence[Reply],
+        failed: int = 0,
+        *,
+        split: bool = False,
     ) -> None:
         self.unreachable = False
         waker = self._waking()
         held = keys_held(replies, self.keys, len(self._context.fleet.nodes), failed)
         self.held = held or self.keys
-        self._lines.refused(self, held, woken=waker.woken, split=split)
+        self._lines.refused(self, held, attempt.started, woken=waker.woken, split=split)
         waker.held(remaining, failed, split=split)
 
     def _waking(self) -> Waker:

@@ -104,7 +104,7 @@ class Engine:
         if options.recovery_guard is not None:
             strict = options.recovery_guard == "strict"
             self.guard = Guard(self.context, run_id, strict=strict, trusted=self._trusted)
-        self.lines = Lines(self.context)
+        self.lines = Lines(self.context, run_id[:8])
         self._twins = Twins(self.context)
         self._releases = Releases(self.context)
         self.extender = Extender(self.context, self._releases, self.lines)

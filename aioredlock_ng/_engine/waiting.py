@@ -6,7 +6,7 @@ from collections import OrderedDict
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
-from aioredlock_ng._core.keys import TURN_KEYS
+from aioredlock_ng._core.keys import PRECEDENCE_KEYS, TURN_KEYS
 from aioredlock_ng._core.turns import STAND_BACK
 from aioredlock_ng._engine.hints import end_turn
 from aioredlock_ng._engine.register import KEPT_FREE, Register
@@ -74,10 +74,16 @@ class Contender(Protocol):
 
 
 class Lines:
-    """All lines of one manager."""
+    """All lines of one manager.
 
-    def __init__(self, context: Context) -> None:
+    Args:
+        context: The engine's surroundings.
+        own_id: What this process is called where processes compete.
+    """
+
+    def __init__(self, context: Context, own_id: bytes) -> None:
         self._context = context
+        self._own_id = own_id
         self._register = register = Register()
         self._lines = register.lines
         # For whom names are kept that are free: one at a time, for two might wait for each other.
@@ -130,8 +136,10 @@ class Lines:
         if line is not None and line.contender is contender:
             self._register.claim(line, line.keys)
 
-    def refused(self, contender: Contender, held: tuple[bytes, ...], *, woken: bool, split: bool) -> None:
-        """Who contends found `held` in the hands of another process; `woken`: after a wake-up; `split`: some nodes granted all.
+    def refused(self, contender: Contender, held: tuple[bytes, ...], asked: float, *, woken: bool, split: bool) -> None:
+        """Who contends found `held` in the hands of another process, by what it asked at that instant.
+
+        `woken`: after a wake-up; `split`: some nodes granted all.
 
         For the other names it wants, those behind it need not wait: it may sleep for long. Where rivals only split the votes it
         will not, and those behind would split them more.
@@ -141,7 +149,7 @@ class Lines:
             return
         # A line of this process that shares names is no rival process.
         if line.holder is None and not (self._register.sets and self.holders(contender.keys)):
-            line.turns.refused(self._context.clock(), woken=woken)
+            line.turns.refused(self._context.clock(), asked, woken=woken)
             for key in contender.keys if self._register.sets else ():
                 self._register.last.pop(key, None)
         if self._keeping is not None and (kept := self._keeping[0]) is not line and any(key in kept.keys for key in held):
@@ -167,6 +175,12 @@ class Lines:
     def turns(self, contender: Contender) -> Turns:
         """Those of this process, of what it wants."""
         return self._register.line(contender.keys).turns
+
+    def precedence(self, contender: Contender) -> tuple[bytes | int, ...]:
+        """What it tells the nodes where processes compete: see acquire_guarded.lua. Nothing of several names."""
+        if len(contender.keys) > 1 or not self._context.options.own_keys:
+            return ()
+        return PRECEDENCE_KEYS + contender.keys[0], self._own_id, *self.turns(contender).precedence()
 
     def leave(self, contender: Contender) -> None:
         """`contender` gave up, wherever it stands; the next one's turn comes in the next tick."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from hashlib import sha1
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -157,7 +158,9 @@ class MemoryServer:
     def _acquire_guarded(self, command: Command, by: Connection) -> Reply:
         keys = command.keys[:-2]
         token, ttl, vouch, fence, *slots = map(_bytes, command.args)
-        if (refusal := self._held(keys, by)) is not None:
+        precedence = slots[1:] if len(keys) == 1 else []
+        slots = slots[: len(slots) - len(precedence)]
+        if (refusal := self._held(keys, by, precedence)) is not None:
             return refusal
         if vouch:
             reading = self._marker_as(self._own(vouch))
@@ -171,14 +174,38 @@ class MemoryServer:
             self.set(key, token, int(ttl) / 1000, by)
         return self._store(int(fence), slots, granted=1) if fence else 1
 
-    def _held(self, keys: Sequence[bytes], by: Connection) -> Reply:
-        """The refusal where another holds some of these, which leaves them tracked; else None."""
+    def _held(self, keys: Sequence[bytes], by: Connection, precedence: Sequence[bytes] = ()) -> Reply:
+        """The refusal where another holds some of these, which leaves them tracked, or goes before others; else None."""
         held = {place: key for place, key in enumerate(keys, 1) if self.get(key) is not None}
         for key in held.values():
             self._track(key, by)
         if not held:
-            return None
-        return [0, max(map(self.pttl, held.values())), *(held if len(keys) > 1 else ())]
+            return self._sent_away(*precedence) if precedence else None
+        left = max(map(self.pttl, held.values()))
+        if precedence:
+            self._precede(left, *precedence)
+        return [0, left, *(held if len(keys) > 1 else ())]
+
+    def _precede(self, left: int, key: bytes, own: bytes, wants: bytes, times: bytes) -> None:
+        """From the next release on this one goes first, if it wants to and was outrun more often than who wanted before."""
+        who, _, most, _ = self._precedence(key)
+        if wants != b"0" and (who in (b"", own) or int(most) < int(times)):
+            self.set(key, b":".join((own, wants, times)), (left + int(wants)) / 1000)
+
+    def _sent_away(self, key: bytes, own: bytes, *_: bytes) -> Reply:
+        """The refusal where another goes first, from now on for as long as it wanted; else None."""
+        who, wants, times, found = self._precedence(key)
+        if who == own:
+            self.delete(key)
+        elif who:
+            if not found:
+                self.set(key, b":".join((who, wants, times, b"")), int(wants) / 1000)
+            return [0, int(wants)]
+        return None
+
+    def _precedence(self, key: bytes) -> tuple[bytes, ...]:
+        found = re.fullmatch(rb"([0-9A-Za-z]+):([0-9]+):([0-9]+)(:?)", self.get(key) or b"")
+        return found.groups() if found else (b"", b"", b"", b"")
 
     def _confirm(self, command: Command, by: Connection) -> Reply:
         token, fence, *slots = map(_bytes, command.args)

@@ -61,15 +61,23 @@ class LockKind:
         """See above."""
         return self.fencing and self.vouch != b""
 
-    def acquiring(self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], token: bytes, ttl: bytes, fence: int) -> Command:
-        """The command that takes all keys."""
+    def acquiring(
+        self,
+        keys: tuple[bytes, ...],
+        slots: tuple[bytes, ...],
+        token: bytes,
+        ttl: bytes,
+        fence: int,
+        precedence: tuple[bytes | int, ...] = (),
+    ) -> Command:
+        """The command that takes all keys; `precedence`: of one key, with fences or the guard; see acquire_guarded.lua."""
         if not self.fencing and not self.vouch:
             if len(keys) > 1:
                 return Command(self.acquire, keys, (token, ttl))
             return Command(self.acquire, None, (), None, self.acquire_one, (keys[0], token, ttl))
         word = b"%d" % fence if self.fencing else b""
-        if len(keys) > 1:
-            return Command(self.acquire, (*keys, MARKER_KEY, FENCES), (token, ttl, self.vouch, word, *slots))
+        if len(keys) > 1 or precedence:
+            return Command(self.acquire, (*keys, MARKER_KEY, FENCES), (token, ttl, self.vouch, word, *slots, *precedence))
         return Command(self.acquire, None, (), None, self.acquire_one, (keys[0], token, ttl, word, slots[0]))
 
     def confirming(self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], token: bytes, fence: int) -> Command:

@@ -11,6 +11,7 @@ from aioredlock_ng._core.votes import Refusal, is_held
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import AWAIT_TURN, MUTEX, NOTE, TURN_OVER
 from tests.contract.guarded import GuardedContract
+from tests.contract.precedence import PrecedenceContract
 
 if TYPE_CHECKING:
     from aioredlock_ng._nodes.port import Node
@@ -120,7 +121,7 @@ async def ask(node: Node, command: Command) -> Any:
     return await sink.reply()
 
 
-class NodeContract(GuardedContract):
+class NodeContract(GuardedContract, PrecedenceContract):
     """The suite; subclasses have a fixture `place`."""
 
     async def ask(self, node: Node, command: Command) -> Any:

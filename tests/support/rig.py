@@ -64,16 +64,16 @@ class Rig:
         self._hung: set[int] = set()
         self._seeds = itertools.count(1)
 
-    async def process(self, *, near: int | None = None, **options: Any) -> Process:
-        """Open one more manager, `near` a server: its ways there are a fifth as long."""
-        process = self.new_process(near=near, **options)
+    async def process(self, *, near: int | None = None, away: float = 1.0, **options: Any) -> Process:
+        """Open one more manager, so many times as far `away`, or `near` a server: its ways there are a fifth as long."""
+        process = self.new_process(near=near, away=away, **options)
         await process.redlock.open()
         return process
 
-    def new_process(self, *, near: int | None = None, **options: Any) -> Process:
-        """Make one more manager, not yet open; `near`: see `process`."""
-        shares = [5 if index == near else 1 for index in range(len(self.servers))]
-        nodes = [MemoryNode(server, lambda i=i: self.ways[i] / shares[i]) for i, server in enumerate(self.servers)]  # type: ignore[misc]
+    def new_process(self, *, near: int | None = None, away: float = 1.0, **options: Any) -> Process:
+        """Make one more manager, not yet open; `near` and `away`: see `process`."""
+        shares = [away / 5 if index == near else away for index in range(len(self.servers))]
+        nodes = [MemoryNode(server, lambda i=i: self.ways[i] * shares[i]) for i, server in enumerate(self.servers)]  # type: ignore[misc]
         for index in self._hung:
             nodes[index].hang()
         clock = asyncio.get_running_loop().time

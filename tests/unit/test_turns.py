@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 import pytest
 
+from aioredlock_ng._core.backoff import WAKE_CAP
 from aioredlock_ng._core.turns import (
     FIRST_BOUND,
     FIRST_IN_VAIN,
@@ -11,6 +14,7 @@ from aioredlock_ng._core.turns import (
     LONGEST_PAUSE,
     LONGEST_REST,
     MEMORY,
+    OUTRUN,
     STAND_BACK,
     Turns,
 )
@@ -88,7 +92,7 @@ def test_the_bound_doubles_while_nobody_else_takes_it_and_is_small_again_after_a
         bounds.append(now - begin)
         now += pause
     assert bounds == pytest.approx([FIRST_BOUND, 0.064, 0.128, LAST_BOUND, LAST_BOUND, LAST_BOUND], abs=0.002)
-    turns.refused(now, woken=True)
+    turns.refused(now, now, woken=True)
     turns.granted(now + 0.01, now)
     assert turns.freed(now + FIRST_BOUND / 2) == 0.0
     assert turns.freed(now + 0.011 + FIRST_BOUND) > 0.0
@@ -122,3 +126,23 @@ def test_where_no_end_was_told_none_is_awaited_for_a_while() -> None:
     turns.untold(1.0)
     assert not turns.told(1.0 + LAST_BOUND / 2)
     assert turns.told(1.0 + 2 * LAST_BOUND)
+
+
+def test_who_was_outrun_again_and_again_asks_to_go_first_for_as_long_as_it_needs() -> None:
+    turns = Turns()
+    for times in range(1, OUTRUN + 4):
+        turns.refused(now=times + 0.0625, asked=times, woken=True)
+        # Who looks because the holder's time is over, or it is time for a look, competes with nobody.
+        turns.refused(now=times + 0.5, asked=times, woken=False)
+        wanted = (ceil(1000 * (0.0625 + WAKE_CAP)), times) if times >= OUTRUN else (0, 0)
+        assert turns.precedence() == wanted
+    turns.granted(10.0, 10.0)
+    assert turns.precedence() == (0, 0)
+
+
+@pytest.mark.parametrize(("took", "wanted"), [(0.0, STAND_BACK), (5.0, LONGEST_PAUSE)])
+def test_what_it_asks_for_is_neither_too_short_nor_long(took: float, wanted: float) -> None:
+    turns = Turns()
+    for _ in range(OUTRUN):
+        turns.refused(now=1.0 + took, asked=1.0, woken=True)
+    assert turns.precedence() == (ceil(1000 * wanted), OUTRUN)
