@@ -181,12 +181,13 @@ class _Examination:
     async def _try_scripts(self) -> None:
         """A whole life of a lock. Nobody else knows the key: what a script answers is not judged, but for the grant."""
         key, token = (self._key,), self._token
-        await self._call(Command(MUTEX.inspect, key))
         self._leaves = True  # until it is known to be gone
         reply = await self._call(Command(MUTEX.acquire, key, (token, self._ttl)))
         self.facts["granted"] = is_granted(reply)
         if not self.facts["granted"] and not isinstance(reply, Refusal):
             self.refusals.append(Refused("script acquire", str(acquire_vote("it", reply))))
+        # Of a key that is there: it asks no more about others.
+        await self._call(Command(MUTEX.inspect, key))
         await self._call(Command(MUTEX.watch, key, (token,)))
         await self._call(Command(MUTEX.extend, key, (self._ttl, token)))
         await self._call(Command(MUTEX.release, key, (token,)))

@@ -2,13 +2,21 @@
 -- KEYS     the lock's keys; then, if asked for, the key of each one's label
 -- ARGV[1]  if labels are asked for: how many keys the lock has
 -- Returns  per key {remaining milliseconds (-1 endless, -2 no such key), token or '', label or ''}; label only if asked for.
--- pcall: what somebody else wrote in place of a label is none.
+-- GETEX, unlike GET, leaves no key tracked: a name that nobody has would stay so for as long as the connection lives, and that
+-- counts as the server's memory. One that is held is tracked by PTTL: who waits for a change is told. GET where a server
+-- refuses to write. pcall: what somebody else wrote in place of a label is none.
+local function read(key)
+  local value = redis.pcall('GETEX', key)
+  if type(value) == 'table' then value = redis.pcall('GET', key) end
+  return value
+end
 local answers, n = {}, tonumber(ARGV[1] or #KEYS)
 for i = 1, n do
-  local token = redis.call('GET', KEYS[i])
-  answers[i] = {redis.call('PTTL', KEYS[i]), token or ''}
+  local token = read(KEYS[i])
+  if type(token) == 'table' then return token end
+  answers[i] = {token and redis.call('PTTL', KEYS[i]) or -2, token or ''}
   if n < #KEYS then
-    local label = redis.pcall('GET', KEYS[n + i])
+    local label = read(KEYS[n + i])
     answers[i][3] = type(label) == 'string' and label or ''
   end
 end

@@ -79,6 +79,17 @@ class TestRedisNode(NodeContract):
         assert not isinstance(reply, Exception)
         assert await ask(node, Command(MUTEX.inspect, (b"c",))) == [[-2, b""]]
 
+    async def test_asking_who_holds_a_free_name_leaves_nothing_tracked(self, place: RedisPlace) -> None:
+        """The server would remember each such name for as long as the connection lives, and count it as its memory."""
+        node, heard = await place.node()
+        for name in (b"a", b"b", b"c"):
+            assert await ask(node, MUTEX.inspecting((name,), (b"o:" + name,))) == [[-2, b"", b""]]
+        assert b"tracking_total_keys:0\r\n" in await place.command("INFO", "stats")
+        await place.put("a", "somebody", TTL)
+        await ask(node, MUTEX.inspecting((b"a",), (b"o:a",)))
+        await place.delete("a")
+        await heard.hears_of(b"a")
+
     async def test_an_acquire_given_up_before_its_noscript_is_not_sent_again(self, place: RedisPlace) -> None:
         node, _ = await place.node()
         await place.command("SCRIPT", "FLUSH")
