@@ -208,16 +208,16 @@ class _Examination:
     async def _try_guarded_scripts(self, *, fencing: bool, guard: bool) -> None:
         """What real locks are taken with, by the settings: fences, the recovery guard; and what the guard's marker says."""
         kind, key, token, slot = guarded_mutex(fencing=True, vouch=b""), self._key, self._token, slot_of(self._key)
+        vouch = b"%b:%d" % (vouching(self.facts.get("run_id", "")), self._options.guard_ms)
         if fencing:
             reply = await self._call(Command(kind.acquire, (key, MARKER_KEY, self._counters), (token, self._ttl, b"", 1, slot)))
             self.facts["granted"] = self.facts["granted"] and is_granted(reply)
             await self._call(Command(kind.confirm, (key, self._counters), (token, 2, slot)))
-            await self._call(Command(kind.repair, (key, MARKER_KEY, self._counters), (token, self._ttl, b"", 2, slot)))
+            await self._call(Command(kind.repair, (key, MARKER_KEY, self._counters), (token, self._ttl, vouch, 2, slot)))
             await self._cleared()
             # It acknowledges nothing, for the key is gone; but the locks' counters are a key to be allowed too.
             await self._call(Command(kind.confirm, (key, FENCES), (token, 1, slot)))
         if guard:
-            vouch = b"%b:%d" % (vouching(self.facts.get("run_id", "")), self._options.guard_ms)
             # Whether it is quarantined is told by the marker; here it is only whether it may vote.
             reply = await self._call(Command(kind.acquire, (key, MARKER_KEY, FENCES), (token, self._ttl, vouch, b"", slot)))
             self.facts["granted"] = self.facts["granted"] and not isinstance(reply, Refusal)

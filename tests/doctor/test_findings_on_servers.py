@@ -308,6 +308,14 @@ async def test_keys_evicted_before_the_policy_was_corrected_are_a_warning(start_
     assert "eviction-policy" not in codes
 
 
+async def test_a_full_server_that_was_in_use_is_told_in_its_own_words_alone(start_server: StartServer) -> None:
+    server = start_server()
+    async with Redlock([server.url], node_timeout=5.0) as redlock, redlock.lock("order"):
+        pass
+    server.command("CONFIG", "SET", "maxmemory", "1")
+    assert re.search("^script acquire, .*script repair.*: -?OOM ", the(await examine([server.url]), "refused").what)
+
+
 async def test_a_clock_that_is_too_slow_is_a_warning(start_server: StartServer) -> None:
     async with contextlib.AsyncExitStack() as stack:
         began: list[float] = []
