@@ -168,6 +168,8 @@ class Extender:
                     holding.ballot = batch
                     if holding.deadline > at and holding.spec.auto_extend and not holding.unconfirmed:
                         newest.append(holding)
+                    elif holding.spec.auto_extend and not holding.unconfirmed and holding.deadline != holding.ends_at:
+                        self._renew_before_deadline(holding)
                     elif holding.slot is None and holding.timer is None:
                         # Asked for again meanwhile, or not to be: its deadline must not pass unseen either way.
                         self._put(holding, holding.deadline)
@@ -253,7 +255,7 @@ class Extender:
         soon = now + RENEW_WIDTH
         here = list(holdings)
         for holding in here:
-            holding.slot = None
+            holding.slot = holding.timer = None
         for holding in [holding for holding in here if holding.deadline <= now]:
             self._overdue(holding)
         unwatched: list[Holding] = []
@@ -282,6 +284,12 @@ class Extender:
             for part in parts(alike):
                 if held := [holding for holding in part if holding.phase is Phase.HELD]:
                     self.renew(held, ttl)
+
+    def _renew_before_deadline(self, holding: Holding) -> None:
+        """A timer of its own, for the slot of so near a deadline may begin a moment before it, or have begun."""
+        holding.unschedule()
+        left = max(0.0, holding.deadline - self._context.clock())
+        holding.timer = self._context.loop.call_later(left / 2, self._due, {holding})
 
     def _watch_deadline(self, holding: Holding) -> None:
         """An exact timer: the wheel may be a slot early, and a loss must not be."""
