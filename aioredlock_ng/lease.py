@@ -102,7 +102,7 @@ class Lease:
 
         Raises:
             LockLost: A quorum can no longer hold it, or the deadline has passed.
-            LockReleased: It was released or abandoned before.
+            LockReleased: It was released or abandoned, before or meanwhile.
             QuorumUnreachable: Too few nodes answered to say; the lease goes on until its deadline.
             RedlockClosed: The manager is closed or belongs to another loop.
 
@@ -117,6 +117,8 @@ class Lease:
         yes = sum(vote.outcome is Outcome.GRANTED for vote in votes)
         no = sum(vote.outcome is Outcome.HELD for vote in votes)
         self.check()
+        # One that was abandoned meanwhile is not lost.
+        self._raise_if_over()
         match verdict(len(votes), context.quorum, yes, no):
             case Verdict.LOST:
                 self._engine.extender.lose(holding, "a quorum of nodes no longer holds its key")
@@ -132,7 +134,7 @@ class Lease:
 
         Raises:
             LockLost: It is lost.
-            LockReleased: It was released or abandoned before.
+            LockReleased: It was released or abandoned, before or meanwhile.
             QuorumUnreachable: No quorum renewed it in time; the lease goes on until its deadline.
             ConfigurationError: The ttl is unusable; see `Redlock.lock`.
             RedlockClosed: The manager is closed or belongs to another loop.
@@ -210,19 +212,28 @@ class Lease:
         return False
 
     def abandon(self) -> None:
-        """Stop renewing and let the lock expire by itself: nobody else gets it before `remaining()` is over."""
+        """Stop renewing and let the lock expire by itself: nobody else gets it before `remaining()` is over.
+
+        One whose deadline has passed is lost; one that is over stays as it is.
+
+        Raises:
+            RedlockClosed: The manager is closed or belongs to another loop.
+        """
         self._engine.usable()
         self._engine.extender.abandon(self._holding)
 
     async def wait_lost(self) -> None:
         """Wait until the lease is over; returns when it is lost, released or abandoned, and tells which by `lost`.
 
+        Raises:
+            RedlockClosed: Called from another loop or a forked process.
+
         Safety: cancelled, nothing has changed.
         """
-        self._engine.usable()
         holding = self._holding
         if holding.phase is not Phase.HELD:
             return
+        self._engine.usable()
         if self.remaining() <= 0.0:
             # Not here: a task that waits within its own body is to be cancelled like any other.
             self._engine.context.loop.call_soon(self._engine.extender.check, holding)

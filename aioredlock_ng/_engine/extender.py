@@ -79,7 +79,8 @@ class Extender:
         return release
 
     def abandon(self, holding: Holding) -> None:
-        """Stop renewing; it expires by itself, and is not released."""
+        """Stop renewing; it expires by itself, and is not released. One that is over already is lost."""
+        self.check(holding)
         if holding.phase is Phase.HELD:
             holding.end(Phase.ABANDONED)
             self._forget(holding)

@@ -369,6 +369,47 @@ async def test_an_abandoned_lease_is_neither_renewed_nor_released(rig: Rig) -> N
     assert await other.lock("a").try_acquire() is not None
 
 
+async def test_a_lease_that_is_abandoned_behind_its_deadline_is_lost(rig: Rig) -> None:
+    """The process did something else for longer than the ttl: what it did in the meantime, it did without the lock."""
+    events: list[Event] = []
+    process = await rig.process(sinks=[events.append])
+    lease = await process.lock("a").acquire()
+    asyncio.get_running_loop().advance(20)  # type: ignore[attr-defined]
+    lease.abandon()
+    assert lease.lost
+    with pytest.raises(LockLost):
+        lease.check()
+    assert [event.cause for event in events if isinstance(event, LeaseLost)] == ["unrenewed"]
+
+    async def body() -> None:
+        async with process.lock("a") as lease:
+            asyncio.get_running_loop().advance(20)  # type: ignore[attr-defined]
+            lease.abandon()
+
+    with pytest.raises(LockLost):
+        await body()
+
+
+async def test_a_lease_that_is_abandoned_while_it_is_verified_is_not_told_to_be_lost(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await process.lock("a").acquire()
+    rig.vacate(b"a")
+    verifying = asyncio.create_task(lease.verify())
+    await asyncio.sleep(0)
+    lease.abandon()
+    with pytest.raises(LockReleased):
+        await verifying
+    assert not lease.lost
+
+
+async def test_who_waits_for_the_end_of_a_lease_that_is_over_need_not_ask_whether_its_manager_is_open(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await process.lock("a").acquire()
+    await process.redlock.aclose()
+    await lease.wait_lost()
+    assert not lease.lost
+
+
 async def test_release_is_idempotent_and_ends_the_lease(rig: Rig) -> None:
     process = await rig.process()
     lease = await process.lock("a").acquire()
