@@ -38,10 +38,10 @@ class _Body:
             self.task.cancel()
 
     def leave(self) -> bool:
-        """Take our cancellation back; True when nobody else has cancelled the task as well."""
+        """Take our cancellation back; True when it is the leaving task's, and nobody else has cancelled that as well."""
         if not self._told:
             return False
-        return self.task.uncancel() <= self._cancelling
+        return self.task.uncancel() <= self._cancelling and self.task is asyncio.current_task()
 
 
 class _Source(Protocol):

@@ -367,6 +367,27 @@ async def test_entering_and_leaving_in_different_tasks(rig: Rig) -> None:
     assert rig.clean
 
 
+async def test_leaving_in_a_task_that_somebody_else_cancelled_stays_a_cancellation_though_the_lease_was_lost(rig: Rig) -> None:
+    """Whom the loss cancelled is the task that entered, which is done."""
+    process = await rig.process()
+    lock = process.lock("a")
+    stack = contextlib.AsyncExitStack()
+    lease = await asyncio.create_task(stack.enter_async_context(lock))
+
+    async def body() -> None:
+        async with stack:
+            await asyncio.sleep(100)
+
+    leaving = asyncio.create_task(body())
+    await asyncio.sleep(0.1)
+    rig.vacate(b"a")
+    await lease.wait_lost()
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    assert leaving.cancelled()
+
+
 async def test_nested_locks_are_released_innermost_first_and_the_outer_loss_ends_both(rig: Rig) -> None:
     process = await rig.process(ttl=30.0)
     with pytest.raises(LockLost, match="'outer'"):
