@@ -126,5 +126,6 @@ class LeaseState:
         """
         if (self.phase, phase) not in _MOVES:
             raise IllegalMove(f"{self.phase} -> {phase}")
-        self.phase = phase
+        # In this order: threads read both.
         self.reason = reason
+        self.phase = phase

@@ -96,8 +96,9 @@ class Extender:
         context = self._context
         context.counters.lost += 1
         now = context.clock()
-        holding.end(Phase.LOST, reason)
+        # First: a thread may read it as soon as the lease is over.
         holding.lost_at = min(now, holding.deadline)
+        holding.end(Phase.LOST, reason)
         self._end(holding, now)
         # Who renews it this very moment is told by an exception.
         if holding.asking is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.support.rig import WAY
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from types import FrameType
 
     from aioredlock_ng.events import Event
     from tests.support.rig import Rig
@@ -542,6 +544,27 @@ async def test_check_in_a_thread_raises_after_the_deadline_and_touches_no_loop(r
         await asyncio.to_thread(lease.check)
     await asyncio.sleep(0.1)
     assert lease.lost
+
+
+async def test_a_thread_that_comes_amid_the_loss_is_told_of_it(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await process.lock("a").acquire()
+    told: set[str] = set()
+
+    def at_each_line(frame: FrameType, event: str, _: object) -> Any:
+        if not frame.f_globals["__name__"].startswith("aioredlock_ng._"):
+            return None
+        if lease.lost:
+            told.add(str(lease.lost_error()))
+        return at_each_line
+
+    before = sys.gettrace()
+    sys.settrace(at_each_line)
+    try:
+        lease.lose("somebody took it")
+    finally:
+        sys.settrace(before)
+    assert told == {str(lease.lost_error())}
 
 
 async def test_waiting_for_a_loss_leaves_nothing_behind_when_cancelled(rig: Rig) -> None:
