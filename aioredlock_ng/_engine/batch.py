@@ -53,7 +53,7 @@ class Batch:
         keys: How many keys the holdings have; None: all of the command's.
         on_yes: Called with holdings that a quorum of nodes has; each is named once.
         on_no: Called for each that a quorum can no longer have, within the node timeout.
-        on_unsure: Called for each of which neither can be known any more.
+        on_unsure: Called for each of which neither can be known any more, within the node timeout.
         on_late: Called at the node timeout for each of which a quorum may still say yes.
         on_missing: Called for each node that has no keys of some, with those and the node's index, however late.
         on_refused: Called with what a node refuses it with, and the node's index.
@@ -204,10 +204,12 @@ class Batch:
             yes, no = self._count(position, holding)
             if yes >= quorum:
                 confirmed.append(holding)
-            elif total - no < quorum and not self._late:
+            elif self._late:
+                self._pending = True
+            elif total - no < quorum:
                 self._settled.add(holding)
                 self._on_no(holding)
-            elif yes + silent < quorum and (self._late or total - no - silent >= quorum):
+            elif yes + silent < quorum <= total - no - silent:
                 self._settled.add(holding)
                 self._on_unsure(holding)
             else:

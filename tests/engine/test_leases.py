@@ -12,7 +12,7 @@ import pytest
 from aioredlock_ng import Lease, LockLost, LockReleased, QuorumUnreachable
 from aioredlock_ng._engine.batch import Batch
 from aioredlock_ng._engine.holding import Holding
-from aioredlock_ng.events import LeaseLost
+from aioredlock_ng.events import LeaseLost, LeasesRenewed, RenewalFailed
 from tests.support.rig import WAY
 
 if TYPE_CHECKING:
@@ -155,6 +155,28 @@ async def test_renewals_that_are_answered_late_count_all_the_same(rig: Rig) -> N
     rig.ways[:] = [0.4, 2.0, 2.0]
     await lease.wait_lost()
     assert lease.lost, "a minority is no quorum, however late the others"
+
+
+async def test_a_renewal_that_failed_is_told_once_and_not_behind_one_that_succeeded(rig: Rig) -> None:
+    told: list[Event] = []
+    process = await rig.process(ttl=10.0, sinks=[told.append])
+    lease = await process.lock("a").acquire()
+    await asyncio.sleep(2.5)
+    rig.hang(0, 1, 2)
+    await asyncio.sleep(1.4)
+    rig.refuse("BUSY Redis is busy", 1)
+    rig.resume(1)
+    await asyncio.sleep(0.1)
+    rig.refuse(None, 1)
+    rig.resume(2)
+    await asyncio.sleep(0.5)
+    # The second one has succeeded; now nobody can tell any more whether the first did.
+    rig.disconnect(0)
+    await asyncio.sleep(0.5)
+    outcomes = [event for event in told if isinstance(event, (RenewalFailed, LeasesRenewed))]
+    assert [type(event) for event in outcomes] == [RenewalFailed, LeasesRenewed]
+    assert process.redlock.stats().renewals_failed == 1
+    assert lease.valid
 
 
 async def test_a_late_no_is_no_loss_for_it_may_have_been_repaired(rig: Rig) -> None:
