@@ -72,5 +72,5 @@ class LockLost(_Asked):
     """The lease ended before it was released: unrenewed by its deadline, taken away, or held beyond `max_hold`.
 
     Attributes:
-        elapsed: Seconds from the call that acquired it to the loss, whenever this is raised.
+        elapsed: Seconds from the beginning of the attempt that acquired it to the loss, whenever this is raised.
     """

@@ -75,7 +75,7 @@ class Lease:
 
     @property
     def lost(self) -> bool:
-        """True once the lease ended without being released; reading it changes nothing, and tells nobody else."""
+        """True once the lease ended, neither released nor abandoned; reading it changes nothing, and tells nobody else."""
         return self._holding.phase is Phase.LOST or (self._holding.phase is Phase.HELD and self.remaining() <= 0.0)
 
     @property

@@ -138,6 +138,7 @@ class Lock:
 
         Raises:
             LockNotAcquired: See `acquire`; also when it was lost again before this task came to run. The body has not begun.
+            RedlockClosed: See `acquire`.
 
         Safety: as `acquire`; nothing is awaited after the decision.
         """
