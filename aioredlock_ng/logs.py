@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING
 
 from aioredlock_ng.events import (
@@ -41,6 +42,8 @@ def log_event(event: Event) -> None:
             _log.warning("node %s does not answer; going on without it", event.node)
         case NodeDegraded():
             _log.warning("node %s: %s", event.node, event.reason)
+        case NodeQuarantined() if event.left == inf:
+            _log.warning("node %s grants no lock, for it refuses the recovery guard: %s", event.node, event.reason)
         case NodeQuarantined():
             _log.warning("node %s grants no lock for %.1f s more: %s", event.node, event.left, event.reason)
         case NodeTrusted():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.guard import Trust, next_steps, read_marker
@@ -124,10 +125,10 @@ class Guard:
                 lefts = [left for index in range(len(steps)) if (left := self.left(index)) is not None]
                 self._say()
                 self._asleep.set()
-                # One that refuses to show its marker is looked at again when it next refuses to vote.
-                if not lefts and not self._hint.is_set():
+                # One that refuses to show its marker tells nobody when it does so no longer.
+                if not lefts and not any(self._refusals) and not self._hint.is_set():
                     return
-                await self._sleep(min([LOOK_EVERY, *filter(None, lefts)]) if lefts else 0.0)
+                await self._sleep(min([LOOK_EVERY, *filter(None, lefts)]))
         finally:
             self._asleep.set()
             self._task = None
@@ -184,14 +185,14 @@ class Guard:
             self._known_ms = max(self._known_ms, after.guard_ms)
         self._readings[index] = after
         if after is not None and after.trust is Trust.TRUSTED and (before is None or before.trust is not Trust.TRUSTED):
-            if index in self._quarantined:
-                self._quarantined.discard(index)
-                self._context.emit(NodeTrusted(self._context.fleet.nodes[index].address))
             self._trusted(index)
 
     def _say(self) -> None:
-        for index in range(len(self._readings)):
-            left = self.left(index)
+        for index, (why, node) in enumerate(zip(self._refusals, self._context.fleet.nodes, strict=True)):
+            left = inf if why else self.left(index)
             if left is not None and index not in self._quarantined:
                 self._quarantined.add(index)
-                self._context.emit(NodeQuarantined(self._context.fleet.nodes[index].address, left, REMEDY))
+                self._context.emit(NodeQuarantined(node.address, left, why or REMEDY))
+            elif left is None and self._readings[index] is not None and index in self._quarantined:
+                self._quarantined.discard(index)
+                self._context.emit(NodeTrusted(node.address))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -257,6 +258,31 @@ async def test_quarantine_is_said_once_and_its_end_too(rig: Rig, caplog: pytest.
     said = [record.getMessage() for record in caplog.records if "memory-1" in record.getMessage()]
     assert sum("grants no lock" in line for line in said) == 1
     assert sum("may grant locks again" in line for line in said) == 1
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["never trusted", "trusted before"])
+async def test_a_node_that_refuses_to_show_its_marker_is_said_to_be_in_quarantine_until_it_shows_it(
+    rig: Rig, caplog: pytest.LogCaptureFixture, known: bool
+) -> None:
+    """It grants nothing, so who watches the others must hear of it; and its rights are given back without a word to us."""
+    heard: list[Event] = []
+    await rig.process()
+    if not known:
+        rig.refuse("NOPERM marker", 1)
+    process = await rig.process(sinks=[heard.append], owner=False)
+    if known:
+        rig.refuse("NOPERM marker", 1)
+        process.redlock.engine().invalidated(1, [MARKER_KEY])
+    await asyncio.sleep(3)
+    assert states(process.redlock) == ["up", "quarantined", "up"]
+    assert heard == [NodeQuarantined("memory-1", inf, "NOPERM marker")]
+    rig.refuse(None, 1)
+    await asyncio.sleep(3)
+    assert states(process.redlock) == ["up"] * 3
+    assert heard[1:] == [NodeTrusted("memory-1")]
+    assert [line for line in caplog.messages if "memory-1" in line] == [
+        "node memory-1 grants no lock, for it refuses the recovery guard: NOPERM marker"
+    ]
 
 
 async def test_quarantine_is_said_again_for_a_new_connection(rig: Rig) -> None:
