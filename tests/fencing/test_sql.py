@@ -25,11 +25,12 @@ class Documented:
     """The statements of the page; `$1` and the like are names of parameters to SQLite as well."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
-        schema, self.read_for_update, self.write, self.create_or_write = re.findall(
+        schema, self.read_for_update, self.write, self.create_or_read = re.findall(
             r"^```sql\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
         )
         if sqlite3.sqlite_version_info < (3, 35):
             self.read_for_update = self.read_for_update.replace(" RETURNING balance", "")
+            self.create_or_read = self.create_or_read.replace(" RETURNING balance", "")
         self._db = db
         db.execute(schema)
 
@@ -54,19 +55,33 @@ def sql() -> Iterator[Documented]:
 
 def test_the_documented_statements_refuse_what_is_older_than_read_or_written(sql: Documented) -> None:
     assert not sql.changes(sql.read_for_update, NOW), "there is no such row"
-    assert sql.changes(sql.create_or_write, NOW, 100)
+    assert sql.changes(sql.create_or_read, NOW)
+    assert sql.changes(sql.write, NOW, 100)
     assert sql.changes(sql.read_for_update, NOW)
     assert sql.changes(sql.write, NOW, 110)
     assert sql.row() == (110, NOW)
     assert sql.changes(sql.read_for_update, NOW + 1)
-    for late in (sql.write, sql.create_or_write):
-        assert not sql.changes(late, NOW, 111)
-    assert not sql.changes(sql.read_for_update, NOW)
+    assert not sql.changes(sql.write, NOW, 111)
+    for late in (sql.read_for_update, sql.create_or_read):
+        assert not sql.changes(late, NOW)
     assert sql.row() == (110, NOW + 1)
-    assert sql.changes(sql.create_or_write, NOW + 2, 120)
+    assert sql.changes(sql.create_or_read, NOW + 2)
+    assert sql.row() == (110, NOW + 2)
+    assert sql.changes(sql.write, NOW + 2, 120)
     assert sql.row() == (120, NOW + 2)
     assert sql.changes(sql.write, MAX_FENCE, 130)
     assert not sql.changes(sql.write, MAX_FENCE - 1, 131)
+
+
+def test_who_finds_no_row_shows_the_fence_too(sql: Documented) -> None:
+    """Both find nothing, and what both then write builds on that: the late one must not get through."""
+    late, current = NOW, NOW + 1
+    for fence in (late, current):
+        assert sql.changes(sql.create_or_read, fence)
+        assert sql.row() == (0, fence)
+    assert not sql.changes(sql.write, late, 100)
+    assert sql.changes(sql.write, current, 10)
+    assert sql.row() == (10, current)
 
 
 def test_the_example_tells_a_stale_fence_from_a_missing_row(tmp_path: Path) -> None:
