@@ -66,6 +66,8 @@ async def test_without_a_pause(nodes: LocalNodes) -> None:
         # One node waits for an hour, and votes two seconds after the marker was lowered.
         await forget(nodes, 2)
         await eventually(lambda: state_of(before, 2) == "quarantined")
+        # It is from the moment in which nobody finds a marker there: one is on its way.
+        await eventually(lambda: guards(nodes)[2] == "3600000")
         shown = lower(nodes)
         assert [marker.count(":") for marker in shown] == [1, 1, 2]
         async with before.lock("order"):
