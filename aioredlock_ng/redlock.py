@@ -8,6 +8,7 @@ import random
 import secrets
 from dataclasses import asdict
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from aioredlock_ng._core.fencing import LATEST_US, slot_of
@@ -489,4 +490,6 @@ def _checked_sinks(sinks: Iterable[EventSink]) -> tuple[EventSink, ...]:
     for sink in checked:
         if not callable(sink):
             raise ConfigurationError(f"sinks must be callables that take an event; {sink!r} is none")
+        if iscoroutinefunction(sink) or iscoroutinefunction(getattr(sink, "__call__", None)):  # noqa: B004
+            raise ConfigurationError(f"sinks are called and never awaited; {sink!r} is a coroutine function; give a plain one")
     return checked

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -249,7 +250,14 @@ async def test_a_lease_that_was_granted_while_its_manager_closed_is_not_told(rig
         assert not any(isinstance(event, LockAcquired) for event in heard)
 
 
-@pytest.mark.parametrize("sinks", [print, 7, ["text"], [None]])
+class Awaited:
+    async def __call__(self, event: Event) -> None:
+        raise AssertionError("nobody awaits it")
+
+
+@pytest.mark.parametrize(
+    "sinks", [print, 7, ["text"], [None], [Awaited().__call__], [Awaited()], [partial(Awaited().__call__)]]
+)
 def test_what_is_no_sink_is_refused(sinks: object) -> None:
     with pytest.raises(ConfigurationError, match="sinks"):
         Redlock(["redis://127.0.0.1:1"], sinks=sinks)  # type: ignore[arg-type]
