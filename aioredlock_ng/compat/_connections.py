@@ -146,7 +146,8 @@ def _database(value: Any) -> int:
     except (TypeError, ValueError):
         # Not quoted: of a URL it may be a password with a "/" in it.
         raise ConfigurationError(
-            "the database of a connection is no number; write 0 to 15, and in a URL percent-encode a '/' of the password"
+            "the database of a connection is no number; write 0 to 15. A password with a '/' cannot be in a URL, which"
+            " aioredis does not percent-decode: give a dict with 'host', 'port' and 'password'"
         ) from None
 
 
