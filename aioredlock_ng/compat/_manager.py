@@ -166,7 +166,9 @@ class Aioredlock:
         lease = lock.ending_in(0.0).lease
         with in_words_of_aioredlock():
             if lease is not None:
-                if self._locks.get(lock.resource) == lock:
+                own = self._locks.get(lock.resource)
+                # A later lock may have the same identifier.
+                if own is not None and own.lease == lease:
                     del self._locks[lock.resource]
                 if await lease.release():
                     return

@@ -321,6 +321,19 @@ async def test_an_identifier_finds_its_lock_again(three_nodes: NodeSet, manager_
         await manager.get_lock("order", "worker-7")
 
 
+async def test_one_that_is_over_does_not_take_the_later_lock_of_its_identifier_out_of_the_books(
+    one_node: NodeSet, manager_of: Make
+) -> None:
+    manager = manager_of(one_node.urls, retry_count=1)
+    before = await manager.lock("order", lock_timeout=0.5, lock_identifier="worker-7")
+    await eventually(lambda: not before.valid)
+    later = await manager.lock("order", lock_timeout=20, lock_identifier="worker-7")
+    with pytest.raises(LockAcquiringError, match="another has it now"):
+        await before.release()
+    assert await manager.get_active_locks() == [later]
+    assert (await manager.get_lock("order", "worker-7")).lease == later.lease
+
+
 async def test_a_lock_of_another_manager_is_a_note(three_nodes: NodeSet, manager_of: Make) -> None:
     manager, other = manager_of(three_nodes.urls), manager_of(three_nodes.urls)
     lock = await manager.lock("order", lock_timeout=30)
