@@ -183,6 +183,8 @@ class Lease:
         if holding.phase is not Phase.HELD:
             return False
         engine.usable()
+        if engine.extender.pass_on(holding):
+            return True
         release = engine.extender.release(holding)
         if release is None:
             return False

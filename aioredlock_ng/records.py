@@ -94,6 +94,7 @@ class Stats:
         renewals: Leases renewed, summed over renewals.
         renewals_failed: Renewals that no quorum confirmed in time.
         handoffs: Leases handed to the next waiter of this process within the releasing tick.
+        passed_on: Those of them whose grant the next waiter got as it was, without asking the nodes.
         wakeups: Waiters woken because the servers told that a key is gone.
         wakeups_local: Waiters woken because a lock of this process is over that stood in their way.
         wakeups_expiry: Waiters woken by a timer, because the holder's remaining time was over.
@@ -116,6 +117,7 @@ class Stats:
     renewals: int
     renewals_failed: int
     handoffs: int
+    passed_on: int
     wakeups: int
     wakeups_local: int
     wakeups_expiry: int

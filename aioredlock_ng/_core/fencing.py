@@ -4,13 +4,20 @@ The scheme (proved in docs/fencing-proof.md): each node keeps a counter per slot
 with the acquire; a node acknowledges it by storing it, if it is above its counter. Without a quorum of acknowledgements,
 round 2 proposes one above every counter seen, to the nodes that granted or still may. Two leases share a node that
 acknowledged both, the later one strictly above the earlier. Clocks only make one round likely; the order never depends on them.
+
+What is proposed is a multiple of `STEP`. The fences from there to the next multiple come with it: nobody else can be granted
+one of those any more. They are for who gets the same grant after its first holder, without asking anybody.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from zlib import crc32
 
-__all__ = ["LATEST_US", "SLOTS", "FenceClock", "slot_of"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["LATEST_US", "SLOTS", "STEP", "FenceClock", "following", "slot_of"]
 
 LATEST_US = 8 * 10**15
 """Microseconds since 1970 (in 2223): beyond 2**53 a double, and so Lua, cannot tell a number from the next."""
@@ -18,34 +25,48 @@ LATEST_US = 8 * 10**15
 SLOTS = 16_384
 """Counters per node: bounded memory, nothing to clean. Two resources in one slot cost a second round, never safety."""
 
+STEP = 16
+"""Fences that come with a grant, its first holder's included. Microseconds: no two clients can take one name so soon after
+each other, so that what is skipped puts nobody behind the clock."""
+
 
 def slot_of(key: bytes) -> bytes:
     """The field of a key's counter: CRC-32 of the key modulo `SLOTS`, in decimal; the same for every client."""
     return b"%d" % (crc32(key) % SLOTS)
 
 
+def following(fence: int) -> int | None:
+    """The next fence of the same grant; None where there is no more."""
+    return fence + 1 if (fence + 1) % STEP else None
+
+
 class FenceClock:
-    """Proposes fences in microseconds: of this process each higher than the last, and close to everybody else's.
+    """Proposes fences in microseconds: of one slot each higher than the last, and all close to everybody else's.
 
     Attributes:
         offset: Microseconds by which the fences seen elsewhere are ahead of this machine's clock.
     """
 
-    __slots__ = ("_fastest", "_last", "offset")
+    __slots__ = ("_fastest", "_last", "_slots", "offset")
 
     def __init__(self) -> None:
         self._last = 0
+        # Those for which the last was proposed.
+        self._slots: set[bytes] = set()
         self._fastest: dict[int, int] = {}
         self.offset = 0
 
-    def propose(self, now_us: int, above: int = 0) -> int:
-        """A fence above `above` and above every earlier one, at `now_us` of the wall clock."""
-        fence = now_us + self.offset
+    def propose(self, now_us: int, slots: Iterable[bytes], above: int = 0) -> int:
+        """A fence above `above` and every earlier one of these slots, at `now_us` of the wall clock; a multiple of `STEP`."""
+        fence = max(now_us + self.offset, above + 1)
+        fence += -fence % STEP
         if fence <= self._last:
-            fence = self._last + 1
-        if fence <= above:
-            fence = above + 1
+            if self._slots.isdisjoint(slots):
+                self._slots.update(slots)
+                return self._last
+            fence = self._last + STEP
         self._last = fence
+        self._slots = set(slots)
         return fence
 
     def overtaken(self, counter: int, node: int, proposed_us: int, answered_us: int) -> None:

@@ -146,11 +146,15 @@ class Turns:
         """True while other processes are likely to ask in the very instant in which it is free."""
         return now - self._outrun_at <= MEMORY
 
+    def goes_on(self, now: float) -> bool:
+        """True while its run may last."""
+        return now - self._run_from < self._bound
+
     def freed(self, now: float) -> float:
         """This process gave it up; seconds to stand back now, 0.0 to hand on."""
         self.freed_at = now
         run = now - self._run_from
-        if run < self._bound:
+        if self.goes_on(now):
             return 0.0
         self._rested = True
         return max(self._others_need(), min(LONGEST_REST, run * REST_SHARE))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from math import ceil
 
 __all__ = [
+    "COVERED_FOR",
     "DRIFT_FLOOR",
     "MIN_VALIDITY_SHARE",
     "RETRY_SHARE",
     "SILENT_SHARE",
+    "covers",
     "deadline_of",
     "drift_of",
     "least_ttl",
@@ -73,6 +75,19 @@ WATCH_SHARE = 0.25
 def watch_after(ttl: float) -> float:
     """Seconds from the beginning of a grant until its keys are watched."""
     return min(WATCH_AFTER, ttl * WATCH_SHARE)
+
+
+COVERED_FOR = 0.05
+"""Seconds from the beginning of a grant during which it is passed on to those who were in line then. As long as several
+round trips, so that they no longer count; short, for what the nodes have lost meanwhile is noticed by asking them again."""
+
+COVERED_SHARE = 0.1
+"""Share of a short ttl for which it is: what is left for the last of them is nearly all of it."""
+
+
+def covers(started: float, now: float, ttl: float) -> bool:
+    """True while a grant that was asked for at `started` may be passed on."""
+    return now - started < min(COVERED_FOR, ttl * COVERED_SHARE)
 
 
 def renew_at(started: float, ttl: float, draw: float) -> float:

@@ -69,6 +69,7 @@ class Acquisition:
         "_before",
         "_blocking_timeout",
         "_context",
+        "_covers",
         "_extender",
         "_fence",
         "_limit",
@@ -107,7 +108,7 @@ class Acquisition:
         self.round: Round | None = None
         self._before: Round | None = None
         self._second: Round | None = None
-        self._fence = self._proposed_us = self.attempts = 0
+        self._fence = self._proposed_us = self._covers = self.attempts = 0
         self._limit: asyncio.TimerHandle | None = None
         self._waker: Waker | None = None
         self.lead: int | None = None
@@ -218,13 +219,14 @@ class Acquisition:
                 self._waker.asked()
         context.counters.attempts += 1
         self.attempts += 1
+        self._covers = self._lines.arrivals
         if len(self.keys) > 1:
             self.held = self.keys
             self._lines.asks(self)
         kind = spec.kind
         if kind.fencing:
             self._proposed_us = context.wall_us()
-            self._fence = context.fences.propose(self._proposed_us)
+            self._fence = context.fences.propose(self._proposed_us, spec.slots)
         token = context.new_token()
         command = kind.acquiring(spec.keys, spec.slots, token, spec.life.ttl_word, self._fence, precedence)
         self.round = attempt = Round(context, command, GRANTED, context.quorum, now, on_decided)
@@ -284,18 +286,27 @@ class Acquisition:
                 if attempt.unfenced and spec.kind.fencing:
                     self._fence_again(attempt, now)
                     return
-                self._stop()
                 self.round = self._second = None
-                context.counters.acquired += 1
                 fence = self._fence if spec.kind.fencing else None
-                holding = Holding(spec, attempt.token, attempt.started, attempt, attempt.replies, fence)
-                self._extender.adopt(holding)
+                holding = Holding(spec, attempt.token, attempt.started, attempt, attempt.replies, fence, self._covers)
+                self.take(holding)
                 self._lines.granted(self, holding, now)
-                self.future.set_result(holding)
                 return
             trouble = "granted so late that too little of the ttl was left"
         self._undo(attempt)
         self._refused(attempt, trouble)
+
+    def heir(self, holding: Holding, now: float) -> Holding | None:
+        """See `Contender.heir`."""
+        # A caller that was cancelled in this tick is about to give up.
+        return None if self.future.cancelled() else holding.passed_on(self._spec, now)
+
+    def take(self, holding: Holding) -> None:
+        """See `Contender.take`."""
+        self._stop()
+        self._context.counters.acquired += 1
+        self._extender.adopt(holding)
+        self.future.set_result(holding)
 
     def _fence_again(self, attempt: Round, now: float) -> None:
         """Round 2: a fence above every counter seen, to the nodes that granted or have not answered yet.
@@ -309,7 +320,7 @@ class Acquisition:
         if attempt.decider is not None:
             counter = counter_of(attempt.replies[attempt.decider])
             context.fences.overtaken(counter, attempt.decider, self._proposed_us, wall_us)
-        self._fence = context.fences.propose(wall_us, highest)
+        self._fence = context.fences.propose(wall_us, spec.slots, highest)
         command = spec.kind.confirming(spec.keys, spec.slots, attempt.token, self._fence)
         self._second = Round(context, command, GRANTED, context.quorum, now, self._fenced)
         self._second.ask_some([index for index, reply in enumerate(attempt.replies) if reply is None or is_granted(reply)])

@@ -43,6 +43,7 @@ class Counters:
     renewals: int = 0
     renewals_failed: int = 0
     handoffs: int = 0
+    passed_on: int = 0
     wakeups: int = 0
     wakeups_local: int = 0
     wakeups_expiry: int = 0

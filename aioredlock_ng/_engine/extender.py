@@ -17,7 +17,7 @@ from aioredlock_ng._engine.repair import Repairs
 from aioredlock_ng._engine.watcher import Watcher
 from aioredlock_ng._engine.wheel import Wheel
 from aioredlock_ng._scripts import Command
-from aioredlock_ng.events import LeaseAbandoned, LeaseLost, LeaseReleased, LeasesRenewed, LossFound, RenewalFailed
+from aioredlock_ng.events import LeaseAbandoned, LeaseLost, LeaseReleased, LeasesRenewed, LockHandedOn, LossFound, RenewalFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,6 +59,20 @@ class Extender:
         at = holding.since + holding.spec.life.watch_after
         holding.slot = self._wheel.add(holding, at if holding.spec.max_hold is None else min(holding.deadline, at))
 
+    def pass_on(self, holding: Holding) -> bool:
+        """Give it up to the next in line with its grant; False where the nodes must be asked: then `release` does."""
+        now = self._context.clock()
+        heir = self._lines.heir(holding, now)
+        if heir is None:
+            return False
+        holding.end(Phase.RELEASED)
+        self._forget(holding)
+        self._lines.pass_on(heir)
+        if (tell := self._context.tell) is not None:
+            tell(LockHandedOn(holding.spec.resource))
+        self._released(holding, now)
+        return True
+
     def release(self, holding: Holding) -> Round | None:
         """Give it up: the release is queued when this returns, and so is the next local waiter's attempt.
 
@@ -71,12 +85,15 @@ class Extender:
         if holding.deadline <= now:
             self._overdue(holding)
             return None
-        self._context.counters.released += 1
         holding.end(Phase.RELEASED)
         release = self._end(holding, now)
+        self._released(holding, now)
+        return release
+
+    def _released(self, holding: Holding, now: float) -> None:
+        self._context.counters.released += 1
         if (tell := self._context.tell) is not None and holding.told:
             tell(LeaseReleased(holding.spec.resource, holding.token_prefix, now - holding.since))
-        return release
 
     def abandon(self, holding: Holding) -> None:
         """Stop renewing; it expires by itself, and is not released. One that is over already is lost."""

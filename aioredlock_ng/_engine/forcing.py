@@ -63,7 +63,7 @@ async def force_release(
         if not tokens:
             # Not even the counters are raised: whoever came after may need to repair its keys.
             return [0] * len(context.fleet.nodes)
-    fence = context.fences.propose(context.wall_us())
+    fence = context.fences.propose(context.wall_us(), (slot,))
     return await ask(kind.force_releasing((key,), (slot,), fence, tuple(tokens)))
 
 

@@ -1,11 +1,12 @@
-"""What the engine keeps for one granted attempt; users see it through `Lease`. It never asks a node."""
+"""What the engine keeps for one lease; users see it through `Lease`. It never asks a node."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from aioredlock_ng._core.fencing import following
 from aioredlock_ng._core.lease_state import LeaseState
-from aioredlock_ng._core.validity import deadline_of
+from aioredlock_ng._core.validity import covers, deadline_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -42,7 +43,8 @@ class Holding(LeaseState):
     Attributes:
         spec: What was asked for.
         token: The attempt's own.
-        since: Instant at which the granting attempt began.
+        since: Instant at which the granting attempt began, or at which the grant was passed on to this lease.
+        covered: Arrivals in line up to this one were there before the granting attempt was sent.
         ballot: See `Ballot`.
         granted: Per node: what it answered when it granted; `GRANTED` where it has our keys and our fence.
         fence: The fencing token; None without fencing.
@@ -64,6 +66,7 @@ class Holding(LeaseState):
     __slots__ = (
         "asking",
         "ballot",
+        "covered",
         "fence",
         "granted",
         "labelled_until",
@@ -91,17 +94,21 @@ class Holding(LeaseState):
         ballot: Ballot,
         granted: list[Any],
         fence: int | None,
+        covered: int = 0,
+        since: float | None = None,
     ) -> None:
-        ends_at = None if spec.max_hold is None else started + spec.max_hold
+        since = started if since is None else since
+        ends_at = None if spec.max_hold is None else since + spec.max_hold
         life = spec.life
         # Not by super(): that alone would be a tenth of the cost of a grant.
         LeaseState.__init__(self, started, life.ttl, deadline_of(started, life.ttl, life.drift), ends_at)
         self.spec = spec
         self.token = token
-        self.since = started
+        self.since = since
         self.ballot = ballot
         self.granted = granted
         self.fence = fence
+        self.covered = covered
         self.task: asyncio.Task[Any] | None = None
         self.asking: asyncio.Task[Any] | None = None
         self.on_lost: Callable[[], None] | None = None
@@ -114,6 +121,21 @@ class Holding(LeaseState):
         self.watched = self.told = False
         self.repairing = 0
         self.lost_at: float
+
+    def passed_on(self, spec: LockSpec, now: float) -> Holding | None:
+        """The same grant, for the next who asked for it before it was granted; None where the nodes must be asked.
+
+        Nothing of it may have changed since: no renewal, no repair, no label.
+        """
+        life, fence = spec.life, self.fence
+        if spec.kind is not self.spec.kind or life != self.spec.life or self.watched or self.deadline <= now:
+            return None
+        left = deadline_of(self.started, life.ttl, life.drift) - now
+        if left < life.least_validity or not covers(self.started, now, life.ttl):
+            return None
+        if fence is not None and (fence := following(fence)) is None:
+            return None
+        return Holding(spec, self.token, self.started, self.ballot, self.granted, fence, self.covered, now)
 
     @property
     def token_prefix(self) -> str:

@@ -162,6 +162,10 @@ class Register:
                 lines.update(self._busy.get(key, ()))
         return list(lines)
 
+    def shared(self, key: bytes) -> bool:
+        """True while somebody wants or has several names, and this is one of them."""
+        return key in self._queues or key in self._busy
+
     def in_the_way(self, keys: Iterable[bytes], line: Line | None = None) -> Iterator[Line]:
         """The lines that keep these names from `line`, or from anybody."""
         for key in keys:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aioredlock_ng._core.fencing import STEP
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.validity import ttl_ms
 from aioredlock_ng._core.votes import GRANTED, Dropped
@@ -78,6 +79,8 @@ class Repairs:
         holding.repairing |= 1 << index
         # From now on there may be keys of ours: the release must go there too, behind this.
         holding.granted[index] = None
+        # By the one that was acknowledged: one above it may be that of a forced release.
+        fence -= fence % STEP
         command = spec.kind.repairing_of(spec.keys, spec.slots, holding.token, ttl_ms(holding.ttl), fence)
         context.fleet.nodes[index].ask(_Repair(context, holding, command), index)
 

@@ -50,6 +50,12 @@ class Contender(Protocol):
     def attempt(self, *, lead_first: bool) -> None:
         """It is its turn: ask all nodes at once, or, where other processes compete, one before the others."""
 
+    def heir(self, holding: Holding, now: float) -> Holding | None:
+        """What it would have by the grant of this holding, which is about to be released; None: it has to ask."""
+
+    def take(self, holding: Holding) -> None:
+        """It has this from now on."""
+
     def wake(self, *, lead_first: bool) -> None:
         """This process gave the resource up, or one that shares a name with it: its turn again, at once."""
 
@@ -79,6 +85,9 @@ class Lines:
     Args:
         context: The engine's surroundings.
         own_id: What this process is called where processes compete.
+
+    Attributes:
+        arrivals: How many have come so far.
     """
 
     def __init__(self, context: Context, own_id: bytes) -> None:
@@ -89,7 +98,7 @@ class Lines:
         # For whom names are kept that are free: one at a time, for two might wait for each other.
         self._keeping: tuple[Line, asyncio.TimerHandle] | None = None
         self._keep_again_at = float("-inf")
-        self._arrivals = 0
+        self.arrivals = 0
 
     def join(self, contender: Contender) -> None:
         """Queue up; the first in line contends at once unless this process holds or wants a name of it already.
@@ -104,14 +113,14 @@ class Lines:
         if register.sets:
             # Who came first may be about to ask in the next tick, for somebody has just gone.
             self._next_of(contender.keys)
-        self._arrivals += 1
+        self.arrivals += 1
         if line.idle and self._is_free(line):
-            self._contend(line, contender, self._arrivals)
+            self._contend(line, contender, self.arrivals)
             contender.attempt(lead_first=False)
         else:
             if line.queue is None:
                 line.queue = OrderedDict()
-            line.queue[contender] = self._arrivals
+            line.queue[contender] = self.arrivals
             register.moved(line)
 
     def granted(self, contender: Contender, holding: Holding, now: float) -> None:
@@ -199,6 +208,30 @@ class Lines:
             self._claim_for_next(line)
             # Not at once: a thousand waiters that fail one after the other would be a thousand calls deep.
             self._context.loop.call_soon(self._given_up, line, contender.unreachable)
+
+    def heir(self, holding: Holding, now: float) -> Holding | None:
+        """A local holding is about to be released: what the next in line may have of its grant. None: the nodes must be asked.
+
+        They need not where it stood there when that was asked for: a quorum granted it for the whole line, as it were.
+        """
+        register, keys = self._register, holding.spec.keys
+        line = self._lines.get(keys)
+        if line is None or line.holder is not holding or line.contender is not None or line.resting or not line.queue:
+            return None
+        contender, arrived = next(iter(line.queue.items()))
+        if arrived > holding.covered or len(keys) > 1 or register.shared(keys[0]) or not line.turns.goes_on(now):
+            return None
+        return contender.heir(holding, now)
+
+    def pass_on(self, heir: Holding) -> None:
+        """The next in line has this."""
+        line = self._lines[heir.spec.keys]
+        assert line.queue
+        contender, _ = line.queue.popitem(last=False)
+        line.holder = heir
+        self._context.counters.handoffs += 1
+        self._context.counters.passed_on += 1
+        contender.take(heir)
 
     def freed(self, holding: Holding, now: float) -> None:
         """A local holding is over: hand on within this tick, or stand back for other processes."""

@@ -114,6 +114,12 @@ class _Onlooker:
         """It is our turn: to look."""
         self.changes.set()
 
+    def heir(self, holding: Holding, now: float) -> None:
+        """It takes nothing."""
+
+    def take(self, holding: Holding) -> None:
+        """Nor is it given anything."""
+
     def wake(self, *, lead_first: bool) -> None:
         """The like."""
         self.changes.set()

@@ -6,9 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aioredlock_ng import LockHeld, QuorumUnreachable
-from aioredlock_ng._core.fencing import SLOTS, FenceClock, slot_of
+from aioredlock_ng._core.fencing import SLOTS, STEP, FenceClock, following, slot_of
 from tests.support.rig import WAY
 
 if TYPE_CHECKING:
@@ -176,14 +178,38 @@ async def test_a_node_that_did_not_acknowledge_gets_the_fence_with_the_renewal(r
 
 def test_proposals_rise_and_follow_the_fastest_clock() -> None:
     fences = FenceClock()
-    assert fences.propose(1000) == 1000
-    assert fences.propose(1000) == 1001
-    assert fences.propose(500) == 1002
-    fences.overtaken(4999, 0, 1000, 1200)
-    assert fences.propose(1010) == 5010
-    assert fences.propose(1011, above=9000) == 9001
+    assert fences.propose(1600, (b"1",)) == 1600
+    assert fences.propose(1600, (b"1",)) == 1616
+    assert fences.propose(500, (b"1",)) == 1632
+    fences.overtaken(5599, 0, 1600, 1800)
+    assert fences.propose(1616, (b"1",)) == 5616
+    assert fences.propose(1617, (b"1",), above=9000) == 9008
     fences.overtaken(100, 0, 1000, 1200)
-    assert fences.propose(8000) == 12_000, "a counter behind us teaches nothing"
+    assert fences.propose(8000, (b"1",)) == 12_000, "a counter behind us teaches nothing"
+
+
+def test_what_is_proposed_in_one_instant_for_other_slots_does_not_run_ahead_of_the_clock() -> None:
+    fences = FenceClock()
+    assert [fences.propose(1600, (b"%d" % slot,)) for slot in range(1000)] == [1600] * 1000
+    assert fences.propose(1600, (b"1000", b"5")) == 1616
+    assert fences.propose(1600, (b"1",)) == 1616, "of which nothing was proposed since"
+    assert fences.propose(1600, (b"1",)) == 1632
+
+
+@given(st.lists(st.tuples(st.integers(1, 200), st.sets(st.sampled_from([b"1", b"2", b"3"]), min_size=1), st.integers(0, 400))))
+def test_no_two_attempts_for_a_slot_have_a_fence_in_common(asked: list[tuple[int, set[bytes], int]]) -> None:
+    fences, last = FenceClock(), dict.fromkeys((b"1", b"2", b"3"), 0)
+    for now_us, slots, above in asked:
+        fence: int | None = fences.propose(now_us, tuple(slots), above)
+        assert fence is not None
+        assert fence > above
+        for slot in slots:
+            assert fence > last[slot]
+        own = [fence]
+        while (fence := following(own[-1])) is not None:
+            own.append(fence)
+        assert own == list(range(own[0], own[0] + STEP))
+        last.update(dict.fromkeys(slots, own[-1]))
 
 
 def test_who_asked_later_and_was_faster_is_no_faster_clock() -> None:

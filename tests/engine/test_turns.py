@@ -164,7 +164,8 @@ async def test_the_end_of_a_process_work_wakes_who_awaited_the_end_of_its_turn(
     for _ in range(20):
         await take(other)
         waiting = asyncio.ensure_future(take(other))
-        await asyncio.sleep(0.015)
+        # Two hand-overs that it is told of.
+        await asyncio.sleep(0.015 if count < 5 else 0.026)
         awaiting += asked[-1].script is AWAIT_TURN
         await workers.end()
         assert await waiting - workers.freed_at < STAND_BACK + 10 * WAY

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from aioredlock_ng import lease as lease_module
+from aioredlock_ng._core.fencing import FenceClock
 from aioredlock_ng._core.guard import next_steps
 from aioredlock_ng._core.lease_state import LeaseState, Phase, Renewal
 from aioredlock_ng._core.votes import is_granted
@@ -52,8 +53,24 @@ def _clock() -> float:
     return loop.clock()
 
 
-def _holding_from_now(spec: Any, token: bytes, _started: float, ballot: Any, granted: list[Any], fence: int | None) -> Holding:
-    return Holding(spec, token, _clock(), ballot, granted, fence)
+def _holding_from_now(spec: Any, token: bytes, _started: float, *rest: Any) -> Holding:
+    return Holding(spec, token, _clock(), *rest)
+
+
+_passed_on = Holding.passed_on
+
+
+def _passed_on_from_now(self: Holding, spec: Any, now: float) -> Holding | None:
+    heir = _passed_on(self, spec, now)
+    if heir is not None:
+        heir.started = now
+        heir.deadline += now - self.started
+    return heir
+
+
+def _propose_any(self: FenceClock, now_us: int, _slots: object, above: int = 0) -> int:
+    self._last = max(now_us + self.offset, self._last + 1, above + 1)
+    return self._last
 
 
 def _delete_anybodys(self: MemoryServer, command: Command, by: Any) -> int:
@@ -162,6 +179,8 @@ def _mutants() -> Iterator[Mutant]:
     yield one("deadline", "a renewal's deadline counts from its reply", (LeaseState, "renewed", _renewed_from_reply))
     yield one("wakeup", "after a wake-up the lead node's grant is proof enough", (Acquisition, "_first_asked", _lead_is_proof))
     yield one("fence", "fences are acknowledged by maximum", (MemoryServer, "_store", _store_maximum))
+    yield one("block", "fences are proposed among those of a line", (FenceClock, "propose", _propose_any))
+    yield one("passed-on", "a grant that is passed on counts from then", (Holding, "passed_on", _passed_on_from_now))
     yield one("extender", "a release stops the renewals of its resource", (lease_module.Lease, "release", _release_by_resource))
     yield one("late-grant", "a grant that comes after the refusal is ignored", (cleanup, "may_have_set", is_granted))
     yield one("unshielded", "cancelled, a release is given up", (lease_module.Lease, "release", _release_unshielded))

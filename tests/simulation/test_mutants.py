@@ -24,6 +24,8 @@ CAUGHT: Final = {
     "deadline": (90, {"exclusion"}),
     "wakeup": (0, {"exclusion", "fences"}),
     "fence": (0, {"fences"}),
+    "block": (78, {"fences"}),
+    "passed-on": (200, {"exclusion"}),
     "extender": (70, {"told"}),
     "late-grant": (0, {"leftovers"}),
     "unshielded": (100, {"leftovers"}),

@@ -167,7 +167,7 @@ class Watch:
             in_success = self.exclusion_promised and not self._faults.forgetting
             fences = self._fences["success" if in_success else "interval"]
             for known in self._fences.values():
-                words = known.granted(tracked.keys, holding.fence, loop.true(holding.since), now)
+                words = known.granted(tracked.keys, holding.fence, loop.true(holding.started), now)
                 if known is fences and self._fences_promised:
                     self.found("fences", words)
         self.contested = True

@@ -1,0 +1,350 @@
+"""What a quorum granted serves those who were in line when it was asked: safely, in order, not for long."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioredlock_ng import AcquireTimeout, Lease, LockReleased, RedlockClosed
+from aioredlock_ng._core.fencing import STEP, slot_of
+from aioredlock_ng._core.turns import FIRST_BOUND
+from aioredlock_ng._core.validity import COVERED_FOR
+from tests.support.rig import WAY, Rig
+
+if TYPE_CHECKING:
+    from tests.support.rig import Process
+
+pytestmark = pytest.mark.virtual_time
+
+COUNTERS = slot_of(b"a")
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def line(
+    process: Process, count: int, *, held: float = 0.001, **settings: Any
+) -> tuple[Lease, list[asyncio.Future[Lease]]]:
+    """A lease that was asked for when `count` others stood behind it already, and those."""
+    first = await process.lock("a").acquire()
+    asked = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(0)
+    behind = [asyncio.ensure_future(process.lock("a", **settings).acquire()) for _ in range(count)]
+    await asyncio.sleep(held)
+    _, lease = await asyncio.gather(first.release(), asked)
+    return lease, behind
+
+
+def passed_on(process: Process) -> int:
+    return process.redlock.stats().passed_on
+
+
+async def test_who_was_in_line_gets_it_in_order_without_asking(rig: Rig) -> None:
+    process = await rig.process()
+    lease, behind = await line(process, 5)
+    asked, leases = process.questions(), [lease]
+    for waiting in behind:
+        began = now()
+        assert await leases[-1].release()
+        leases.append(await waiting)
+        assert now() == began
+        with pytest.raises(LockReleased):
+            leases[-2].check()
+    assert passed_on(process) == 5
+    assert asked == []
+    assert [one.fence for one in leases] == list(range(lease.fence or 0, (lease.fence or 0) + 6))
+    assert rig.values(b"a") == [one.token.encode() for one in leases[:3]], "the attempt's, whose grant it is"
+    assert leases[-1].nodes == (3, 3)
+    await leases[-1].release()
+    await asyncio.sleep(0.1)
+    assert rig.clean
+    assert process.redlock.stats().released == 7
+
+
+async def test_who_came_after_it_was_asked_for_asks_for_himself(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await process.lock("a").acquire()
+    waiting = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(0)
+    _, own = await asyncio.gather(lease.release(), waiting)
+    assert own.token != lease.token
+    assert passed_on(process) == 0
+    await own.release()
+
+
+async def test_it_lives_as_long_as_the_grant_and_not_a_moment_longer(rig: Rig) -> None:
+    process = await rig.process(ttl=1.0)
+    lease, (waiting,) = await line(process, 1)
+    await asyncio.sleep(0.02)
+    await lease.release()
+    own = await waiting
+    assert passed_on(process) == 1
+    assert own.remaining() == pytest.approx(1.0 - 0.01 - 0.002 - 2 * WAY - 0.02, abs=1e-6)
+    await own.release()
+
+
+async def test_it_is_renewed_and_watched_like_any_other(rig: Rig) -> None:
+    process = await rig.process(ttl=1.0)
+    lease, (waiting,) = await line(process, 1)
+    await lease.release()
+    own = await waiting
+    assert passed_on(process) == 1
+    await asyncio.sleep(5.0)
+    own.check()
+    rig.vacate(b"a")
+    await asyncio.sleep(0.02)
+    assert own.lost
+
+
+@pytest.mark.parametrize(("ttl", "in_a_row"), [(10.0, COVERED_FOR // 0.015), (0.2, 0.1 * 0.2 // 0.015)])
+async def test_it_is_passed_on_for_a_short_time(rig: Rig, ttl: float, in_a_row: float) -> None:
+    process = await rig.process(ttl=ttl)
+    # Alone for long, so that its runs are long.
+    for _ in range(4):
+        async with process.lock("a"):
+            await asyncio.sleep(0.3)
+    lease, behind = await line(process, 8)
+    rows = [0]
+    for waiting in behind:
+        await asyncio.sleep(0.015)
+        before = passed_on(process)
+        await lease.release()
+        lease = await waiting
+        if passed_on(process) > before:
+            rows[-1] += 1
+        else:
+            rows.append(0)
+    assert rows[:2] == [in_a_row, in_a_row]
+    await lease.release()
+
+
+async def test_where_no_fence_is_left_the_nodes_are_asked(rig: Rig) -> None:
+    process = await rig.process()
+    lease, behind = await line(process, 2 * STEP)
+    fences = [lease.fence or 0]
+    for waiting in behind:
+        await lease.release()
+        lease = await waiting
+        fences.append(lease.fence or 0)
+    assert fences == sorted(set(fences))
+    assert passed_on(process) == 2 * STEP - 2
+    assert process.redlock.stats().second_rounds == 0
+    await lease.release()
+
+
+async def test_without_fences_there_is_no_such_end(rig: Rig) -> None:
+    process = await rig.process(fencing=False)
+    lease, behind = await line(process, 2 * STEP)
+    for waiting in behind:
+        await lease.release()
+        lease = await waiting
+    assert passed_on(process) == 2 * STEP
+    assert lease.fence is None
+    await lease.release()
+
+
+async def test_the_next_process_has_a_greater_fence(rig: Rig) -> None:
+    process, other = await rig.process(), await rig.process()
+    # It would propose fences of the very same block.
+    other.redlock.engine().context.wall_us = process.redlock.engine().context.wall_us = lambda: 1_700_000_000_000_000
+    lease, behind = await line(process, 3)
+    for waiting in behind:
+        await lease.release()
+        lease = await waiting
+    await lease.release()
+    async with other.lock("a") as theirs:
+        assert theirs.fence is not None
+        assert lease.fence is not None
+        assert theirs.fence > lease.fence
+
+
+@pytest.mark.parametrize("settings", [{"ttl": 20.0}, {"ttl": 0.5}])
+async def test_who_wants_another_ttl_asks(rig: Rig, settings: dict[str, float]) -> None:
+    process = await rig.process()
+    lease, (waiting,) = await line(process, 1, **settings)
+    await lease.release()
+    own = await waiting
+    assert passed_on(process) == 0
+    assert own.ttl == settings["ttl"]
+    await own.release()
+
+
+async def test_max_hold_counts_from_when_it_was_passed_on(rig: Rig) -> None:
+    process = await rig.process()
+    lease, (waiting,) = await line(process, 1, max_hold=0.5)
+    await asyncio.sleep(0.02)
+    began = now()
+    await lease.release()
+    own = await waiting
+    assert passed_on(process) == 1
+    await own.wait_lost()
+    assert now() - began == pytest.approx(0.5, abs=1e-6)
+
+
+async def test_what_was_renewed_is_not_passed_on(rig: Rig) -> None:
+    process = await rig.process()
+    lease, (waiting,) = await line(process, 1)
+    await lease.extend(5.0)
+    await lease.release()
+    own = await waiting
+    assert passed_on(process) == 0
+    assert own.ttl == 10.0
+    await own.release()
+
+
+async def test_what_is_over_is_not_passed_on(rig: Rig) -> None:
+    process = await rig.process()
+    first = await process.lock("a").acquire()
+    asked = asyncio.ensure_future(process.lock("a", max_hold=0.01).acquire())
+    await asyncio.sleep(0)
+    waiting = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(0)
+    _, lease = await asyncio.gather(first.release(), asked)
+    # Its loop stands still until its time is over.
+    lease._holding.unschedule()
+    await asyncio.sleep(0.02)
+    assert not await lease.release()
+    assert lease.lost
+    own = await waiting
+    assert passed_on(process) == 0
+    await own.release()
+
+
+@pytest.mark.parametrize("already", [False, True])
+async def test_who_is_cancelled_as_it_is_passed_on_leaves_it_to_the_next(rig: Rig, already: bool) -> None:
+    process = await rig.process()
+    lease, (cancelled, waiting) = await line(process, 2)
+    if already:
+        cancelled.cancel()
+    releasing = asyncio.ensure_future(lease.release())
+    await asyncio.sleep(0)
+    if not already:
+        assert passed_on(process) == 1
+        cancelled.cancel()
+    await asyncio.wait([cancelled])
+    assert cancelled.cancelled()
+    assert await releasing
+    own = await waiting
+    assert process.redlock.stats().held == 1
+    await own.release()
+    await asyncio.sleep(0.1)
+    assert rig.clean
+    assert process.redlock.stats().waiting == 0
+
+
+async def test_the_last_one_cancelled_as_it_is_passed_on_leaves_no_key(rig: Rig) -> None:
+    process = await rig.process()
+    lease, (cancelled,) = await line(process, 1)
+    await lease.release()
+    assert passed_on(process) == 1
+    cancelled.cancel()
+    await asyncio.wait([cancelled])
+    await asyncio.sleep(2 * WAY)
+    assert rig.clean
+    assert process.redlock.stats().held == 0
+
+
+async def test_whose_time_is_over_as_it_is_passed_on_has_it(rig: Rig) -> None:
+    process = await rig.process()
+    lease, (waiting,) = await line(process, 1, blocking_timeout=0.02)
+    await asyncio.sleep(0.02 - 0.001 - 2 * WAY)
+    # Its timer is due in this very tick.
+    await lease.release()
+    try:
+        own = await waiting
+    except AcquireTimeout:
+        pass
+    else:
+        await own.release()
+    await asyncio.sleep(0.1)
+    assert rig.clean
+    assert process.redlock.stats().waiting == process.redlock.stats().held == 0
+
+
+async def test_nodes_that_answer_late_count_for_whoever_has_it_then(rig: Rig) -> None:
+    process = await rig.process()
+    rig.hang(2)
+    lease, (waiting,) = await line(process, 1)
+    await lease.release()
+    own = await waiting
+    assert passed_on(process) == 1
+    assert own.nodes == (2, 3)
+    rig.resume()
+    await asyncio.sleep(0.01)
+    assert own.nodes == (3, 3)
+    await own.release()
+    await asyncio.sleep(0.1)
+    assert rig.clean
+
+
+async def test_a_run_ends_though_nobody_is_asked_in_it(rig: Rig) -> None:
+    process, other = await rig.process(), await rig.process()
+    # Others compete: so runs are short.
+    rival = asyncio.ensure_future(other.lock("a").acquire())
+    await (await rival).release()
+    lease, behind = await line(process, 12)
+    rival = asyncio.ensure_future(other.lock("a").acquire())
+    began, ended = now(), 0.0
+    rival.add_done_callback(lambda _: asyncio.ensure_future(rival.result().release()))
+    for waiting in behind:
+        await asyncio.sleep(0.01)
+        await lease.release()
+        lease = await waiting
+        if rival.done() and not ended:
+            ended = now()
+    assert ended
+    assert ended - began < FIRST_BOUND + 0.03
+    await lease.release()
+
+
+async def test_who_wants_it_with_other_names_is_not_overtaken(rig: Rig) -> None:
+    process = await rig.process()
+    first = await process.lock("a").acquire()
+    asked = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(0)
+    both = asyncio.ensure_future(process.lock("a", "b").acquire())
+    await asyncio.sleep(0)
+    late = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(0)
+    _, lease = await asyncio.gather(first.release(), asked)
+    await lease.release()
+    await asyncio.wait([both, late], return_when=asyncio.FIRST_COMPLETED)
+    assert both.done()
+    assert not late.done()
+    await (await both).release()
+    await (await late).release()
+    assert passed_on(process) == 0
+
+
+async def test_a_forced_release_is_not_undone_by_who_had_it_passed_on(rig: Rig) -> None:
+    process, operator = await rig.process(ttl=1.0), await rig.process()
+    lease, behind = await line(process, 5)
+    for waiting in behind:
+        await lease.release()
+        lease = await waiting
+    # As a forced release leaves one node, which the holder hears of before the others are asked.
+    server, counter = rig.servers[1], rig.servers[1].counters[COUNTERS]
+    await operator.redlock.force_release("a")
+    assert server.counters[COUNTERS] > counter
+    for index in (0, 2):
+        rig.occupy(b"a", on=[index], value=lease.token.encode())
+    server.counters[COUNTERS] = counter + 1
+    await asyncio.sleep(2.0)
+    lease.check()
+    assert process.redlock.stats().repairs > 0
+    assert server.get(b"a") is None
+    await lease.release()
+
+
+async def test_closing_gives_it_to_nobody(rig: Rig) -> None:
+    process = await rig.process()
+    _, behind = await line(process, 3)
+    counters = process.redlock.engine().context.counters
+    await process.redlock.aclose()
+    assert {type(error) for error in await asyncio.gather(*behind, return_exceptions=True)} == {RedlockClosed}
+    assert counters.passed_on == 0
+    await asyncio.sleep(0.1)
+    assert rig.clean
