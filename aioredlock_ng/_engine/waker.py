@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from aioredlock_ng._core.backoff import WAKE_CAP, quorum_free_in, split_delay, unreachable_delay, wake_delay
-from aioredlock_ng._core.votes import is_granted
+from aioredlock_ng._core.votes import held_for, is_granted, is_held
 from aioredlock_ng._engine.hints import AwaitedTurn
 from aioredlock_ng._engine.notes import NOTE_AFTER, NOTE_EVERY
 from aioredlock_ng.events import WaiterWoken
@@ -98,6 +98,7 @@ class Waker:
         "_context",
         "_failures",
         "_gone",
+        "_held_at",
         "_in_vain",
         "_look_again",
         "_looked",
@@ -106,6 +107,7 @@ class Waker:
         "_timer",
         "_tries",
         "_turn",
+        "_until",
         "woken",
     )
 
@@ -115,7 +117,9 @@ class Waker:
         self._timer: asyncio.TimerHandle | None = None
         self._gone: set[int] | None = None
         self._note_at = context.clock() + NOTE_AFTER
-        self._asked_all = 0.0
+        self._asked_all = self._held_at = 0.0
+        # While it waits for the holder's time or for a look: when that is.
+        self._until = 0.0
         self._splits = self._failures = self._in_vain = self._tries = 0
         self._look_again = self._looked = self.woken = False
         self._turn: AwaitedTurn | None = None
@@ -129,6 +133,7 @@ class Waker:
     def stop(self) -> None:
         """Wake nobody any more."""
         self._turn = None
+        self._until = 0.0
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -201,6 +206,26 @@ class Waker:
         if asker.lead in gone or len(free) >= self._context.quorum:
             self._gone = None
             self._wake(free, told=told)
+        else:
+            self._wait_less(asker.round.replies, free)
+
+    def _wait_less(self, replies: Sequence[Reply], free: Sequence[int]) -> None:
+        """Too few are free, but with those whose time is over soon they may be enough: a quorum of both.
+
+        Such as were left to somebody who was to go first there: they will not tell.
+        """
+        context = self._context
+        times = [0.0 for _ in free]
+        for index, reply in enumerate(replies):
+            if index not in free and is_held(reply) and (left := held_for(reply)) is not None:
+                times.append(left)
+        if len(times) < context.quorum:
+            return
+        at = self._held_at + sorted(times)[context.quorum - 1] + EXPIRY_MARGIN
+        if at < self._until:
+            self.stop()
+            self._until = at
+            self._timer = context.loop.call_later(max(0.0, at - context.clock()), self._unwoken, True)
 
     def _free(self) -> list[int]:
         """The nodes that have told of a change, and those whose grant was taken back: they have nothing more to tell."""
@@ -298,6 +323,8 @@ class Waker:
         poll *= 0.75 + context.draw() / 2
         until_over = float("inf") if free_in is None else free_in + EXPIRY_MARGIN
         self.stop()
+        self._held_at = context.clock()
+        self._until = self._held_at + min(poll, until_over)
         self._timer = context.loop.call_later(min(poll, until_over), self._unwoken, until_over < poll)
 
     def _unwoken(self, over: bool) -> None:

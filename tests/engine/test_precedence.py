@@ -136,6 +136,36 @@ async def test_who_does_not_come_is_waited_for_only_so_long(rig: Rig, millisecon
     assert rig.clean
 
 
+@pytest.mark.parametrize("rig", [5], indirect=True)
+@pytest.mark.parametrize("early", [False, True])
+async def test_nodes_where_another_goes_first_tell_of_nothing_and_are_not_waited_for(rig: Rig, early: bool) -> None:
+    process = await rig.process()
+    lead = crc32(b"a") % 5
+    down, other, *left = (index for index in range(5) if index != lead)
+    rig.stop(down)
+    rig.occupy(b"a")
+    waiting = asyncio.ensure_future(process.lock("a").acquire())
+    # Somebody else is faster each time: from then on it asks one node first, and all of them a while after that.
+    for _ in range(OUTRUN + 1):
+        await asyncio.sleep(1)
+        rig.vacate(b"a")
+        rig.occupy(b"a")
+    await asyncio.sleep(0.01)
+    # Two nodes are left to one who does not come, before it asks them all.
+    for index in left:
+        rig.servers[index].set(KEY, b"else:30:9", 60.0)
+    rig.vacate(b"a", on=left)
+    while rig.servers[left[1]].get(KEY) != b"else:30:9:":
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(2 * WAY if early else 0.1)
+    assert not waiting.done()
+    before = now()
+    rig.vacate(b"a", on=(lead, other))
+    lease = await waiting
+    assert now() - before < (0.03 if early else 0.0) + 5 * WAY
+    await lease.release()
+
+
 async def test_nobody_who_finds_the_lock_free_asks_who_else_wants_it(rig: Rig) -> None:
     process = await rig.process()
     precede(rig, 250)
