@@ -151,7 +151,7 @@ class RenewalFailed:
 
 @dataclass(frozen=True, slots=True)
 class LockHandedOn:
-    """A lease of this process is over, and the next waiter of this process asks in the same write."""
+    """A lease of this process is over, and the next waiter of this process has its grant, or asks in the same write."""
 
     resource: str
 

@@ -25,8 +25,7 @@ __all__ = ["Lease"]
 class Lease:
     """A granted lock. Made by `Lock.acquire`, never by hand.
 
-    All times are seconds. The lease renews itself unless the lock says `auto_extend=False`. Two `Lease` objects with
-    the same token are equal.
+    All times are seconds. The lease renews itself unless the lock says `auto_extend=False`.
     """
 
     __slots__ = ("_engine", "_holding")
@@ -47,7 +46,11 @@ class Lease:
 
     @property
     def token(self) -> str:
-        """The random value that the lock's keys hold on the nodes; fresh for every attempt."""
+        """The random value that the lock's keys hold on the nodes; fresh for every attempt.
+
+        Those who stood in line in this process when the attempt was made, and have its grant one after the other, share it.
+        Their fences differ.
+        """
         return self._holding.token.decode()
 
     @property
@@ -170,13 +173,14 @@ class Lease:
 
         Returns:
             True when it was ours until now; False when it was over already (lost, expired, released, abandoned), or when a
-            quorum of nodes turns out not to have held it any more.
+            quorum of nodes turns out not to have held it any more. They are not asked where the next in line of this process
+            has the same grant.
 
         Raises:
             RedlockClosed: Called from another loop or a forked process.
 
-        Safety: the release is on its way before this first awaits, and whoever is next in this process asks in the
-        same write. Cancelled (any way, any number of times), it is still waited for, `node_timeout` at most, and then
+        Safety: the release is on its way before this first awaits, and whoever is next in this process has the grant, or asks
+        in the same write. Cancelled (any way, any number of times), it is still waited for, `node_timeout` at most, and then
         the cancellation is raised. A node that does not answer executes it when it wakes or is connected again.
         """
         engine, holding = self._engine, self._holding

@@ -228,7 +228,7 @@ class Lines:
         line = self._lines[heir.spec.keys]
         assert line.queue
         contender, _ = line.queue.popitem(last=False)
-        line.holder = heir
+        line.holder, line.handed_on = heir, line.keys
         self._context.counters.handoffs += 1
         self._context.counters.passed_on += 1
         contender.take(heir)

@@ -11,6 +11,7 @@ from aioredlock_ng import AcquireTimeout, Lease, LockReleased, RedlockClosed
 from aioredlock_ng._core.fencing import STEP, slot_of
 from aioredlock_ng._core.turns import FIRST_BOUND
 from aioredlock_ng._core.validity import COVERED_FOR
+from aioredlock_ng._scripts.kinds import AWAIT_TURN
 from tests.support.rig import WAY, Rig
 
 if TYPE_CHECKING:
@@ -298,6 +299,30 @@ async def test_a_run_ends_though_nobody_is_asked_in_it(rig: Rig) -> None:
     assert ended
     assert ended - began < FIRST_BOUND + 0.03
     await lease.release()
+
+
+async def test_its_end_is_told_to_who_awaits_the_end_of_a_turn(rig: Rig) -> None:
+    process, other = await rig.process(), await rig.process()
+    async with other.lock("a"):
+        waiting = [asyncio.ensure_future(process.lock("a").acquire()) for _ in range(2)]
+        await asyncio.sleep(0.5)
+    lease = await waiting[0]
+    rival = asyncio.ensure_future(other.lock("a").acquire())
+    await asyncio.sleep(0.005)
+    asked = other.questions()
+    for _ in range(3):
+        # As hand-overs to others are told.
+        rig.occupy(b"a", value=lease.token.encode())
+        await asyncio.sleep(0.004)
+    assert asked[-1].script is AWAIT_TURN
+    await lease.release()
+    lease = await waiting[1]
+    assert passed_on(process) == 1
+    await asyncio.sleep(0.005)
+    freed = now()
+    await lease.release()
+    await (await rival).release()
+    assert now() - freed < 10 * WAY
 
 
 async def test_who_wants_it_with_other_names_is_not_overtaken(rig: Rig) -> None:
