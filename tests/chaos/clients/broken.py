@@ -32,8 +32,10 @@ def break_it(kind: str, redlock: Redlock) -> None:
     elif kind == "fence":
         init = holding.Holding.__init__
 
-        def falling(self: Any, spec: Any, token: bytes, started: float, ballot: Any, granted: Any, fence: int) -> None:
-            init(self, spec, token, started, ballot, granted, 2**53 - fence)
+        def falling(
+            self: Any, spec: Any, token: bytes, started: float, ballot: Any, granted: Any, fence: int, *more: Any
+        ) -> None:
+            init(self, spec, token, started, ballot, granted, 2**53 - fence, *more)
 
         holding.Holding.__init__ = falling
     elif kind == "release":
