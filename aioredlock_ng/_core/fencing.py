@@ -51,7 +51,7 @@ class FenceClock:
 
     def __init__(self) -> None:
         self._last = 0
-        # Those for which the last was proposed.
+        # Those for which the last was proposed: others may have the same. A burst of names would run ahead of the clock.
         self._slots: set[bytes] = set()
         self._fastest: dict[int, int] = {}
         self.offset = 0
@@ -80,8 +80,8 @@ class FenceClock:
         Args:
             counter: The node's.
             node: Its index.
-            proposed_us: Microseconds of the wall clock.
-            answered_us: The same, when that node's answer came.
+            proposed_us: Microseconds of the wall clock, rounded as the proposal was: so was what the counter is from.
+            answered_us: Microseconds of the wall clock, when that node's answer came.
         """
         took = max(0, answered_us - proposed_us)
         self._fastest[node] = fastest = min(took, self._fastest.get(node, took))

@@ -225,8 +225,8 @@ class Acquisition:
             self._lines.asks(self)
         kind = spec.kind
         if kind.fencing:
-            self._proposed_us = context.wall_us()
-            self._fence = context.fences.propose(self._proposed_us, spec.slots)
+            self._fence = context.fences.propose(context.wall_us(), spec.slots)
+            self._proposed_us = self._fence - context.fences.offset
         token = context.new_token()
         command = kind.acquiring(spec.keys, spec.slots, token, spec.life.ttl_word, self._fence, precedence)
         self.round = attempt = Round(context, command, GRANTED, context.quorum, now, on_decided)
@@ -291,6 +291,8 @@ class Acquisition:
                 holding = Holding(spec, attempt.token, attempt.started, attempt, attempt.replies, fence, self._covers)
                 self.take(holding)
                 self._lines.granted(self, holding, now)
+                if self._lines.serves(holding):
+                    self._extender.watcher.track(holding)
                 return
             trouble = "granted so late that too little of the ttl was left"
         self._undo(attempt)

@@ -123,7 +123,7 @@ class Holding(LeaseState):
         self.lost_at: float
 
     def passed_on(self, spec: LockSpec, now: float) -> Holding | None:
-        """The same grant, for the next who asked for it before it was granted; None where the nodes must be asked.
+        """The same grant, for who stood in line before the attempt was sent; None where the nodes must be asked.
 
         Nothing of it may have changed since: no renewal, no repair, no label.
         """

@@ -88,6 +88,7 @@ class Lines:
 
     Attributes:
         arrivals: How many have come so far.
+        passing: False where each lease must have a token of its own: then nothing is passed on.
     """
 
     def __init__(self, context: Context, own_id: bytes) -> None:
@@ -99,6 +100,7 @@ class Lines:
         self._keeping: tuple[Line, asyncio.TimerHandle] | None = None
         self._keep_again_at = float("-inf")
         self.arrivals = 0
+        self.passing = True
 
     def join(self, contender: Contender) -> None:
         """Queue up; the first in line contends at once unless this process holds or wants a name of it already.
@@ -214,14 +216,24 @@ class Lines:
 
         They need not where it stood there when that was asked for: a quorum granted it for the whole line, as it were.
         """
-        register, keys = self._register, holding.spec.keys
-        line = self._lines.get(keys)
-        if line is None or line.holder is not holding or line.contender is not None or line.resting or not line.queue:
+        line = self._lines.get(holding.spec.keys)
+        if line is None or not self.serves(holding) or line.contender is not None or line.resting:
             return None
-        contender, arrived = next(iter(line.queue.items()))
-        if arrived > holding.covered or len(keys) > 1 or register.shared(keys[0]) or not line.turns.goes_on(now):
+        if self._register.shared(line.keys[0]) or not line.turns.goes_on(now):
             return None
-        return contender.heir(holding, now)
+        assert line.queue
+        return next(iter(line.queue)).heir(holding, now)
+
+    def serves(self, holding: Holding) -> bool:
+        """True while the next in line stood there when the grant of this local holding was asked for."""
+        line = self._lines.get(holding.spec.keys)
+        return (
+            line is not None
+            and line.holder is holding
+            and self.passing
+            and len(line.keys) == 1
+            and 0 < line.since <= holding.covered
+        )
 
     def pass_on(self, heir: Holding) -> None:
         """The next in line has this."""
@@ -295,6 +307,9 @@ class Lines:
             if line.contender is not None:
                 line.contender.turn_over()
         for line in list(self._lines.values()) if keys is None else self._register.busy(keys):
+            if line.holder is not None:
+                # It may be gone: the nodes are asked for whoever is next.
+                line.holder.covered = 0
             if line.contender is not None:
                 line.contender.changed(index, keys)
 

@@ -117,9 +117,9 @@ class Waker:
         self._timer: asyncio.TimerHandle | None = None
         self._gone: set[int] | None = None
         self._note_at = context.clock() + NOTE_AFTER
-        self._asked_all = self._held_at = 0.0
-        # While it waits for the holder's time or for a look: when that is.
-        self._until = 0.0
+        self._asked_all = 0.0
+        # While it waits for the holder's time or for a look: since when, and until when at most.
+        self._held_at = self._until = 0.0
         self._splits = self._failures = self._in_vain = self._tries = 0
         self._look_again = self._looked = self.woken = False
         self._turn: AwaitedTurn | None = None
@@ -133,6 +133,7 @@ class Waker:
     def stop(self) -> None:
         """Wake nobody any more."""
         self._turn = None
+        # Whatever it waits for next is not to be cut short, unless `_wait` says so.
         self._until = 0.0
         if self._timer is not None:
             self._timer.cancel()
@@ -225,7 +226,11 @@ class Waker:
         if at < self._until:
             self.stop()
             self._until = at
-            self._timer = context.loop.call_later(max(0.0, at - context.clock()), self._unwoken, True)
+            self._timer = context.loop.call_later(max(0.0, at - context.clock()), self._told_enough)
+
+    def _told_enough(self) -> None:
+        self._gone = None
+        self._wake((), told=True)
 
     def _free(self) -> list[int]:
         """The nodes that have told of a change, and those whose grant was taken back: they have nothing more to tell."""

@@ -52,6 +52,8 @@ class Access:
                 raise LockRuntimeError("this Aioredlock is destroyed; make a new one")
             if not self._open:
                 await self._redlock.open()
+                # What a lock is known by here is its token.
+                self._redlock.engine().lines.passing = False
                 self._open = True
         return self._redlock
 

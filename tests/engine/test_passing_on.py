@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng import AcquireTimeout, Lease, LockReleased, RedlockClosed
+from aioredlock_ng import AcquireTimeout, Lease, LockLost, LockReleased, RedlockClosed
 from aioredlock_ng._core.fencing import STEP, slot_of
 from aioredlock_ng._core.turns import FIRST_BOUND
 from aioredlock_ng._core.validity import COVERED_FOR
@@ -311,9 +311,13 @@ async def test_its_end_is_told_to_who_awaits_the_end_of_a_turn(rig: Rig) -> None
     await asyncio.sleep(0.005)
     asked = other.questions()
     for _ in range(3):
-        # As hand-overs to others are told.
-        rig.occupy(b"a", value=lease.token.encode())
+        # It is told of changes, as if hand-overs were behind them, until it awaits the end of the turn.
+        for index, server in enumerate(rig.servers):
+            server.forget_trackers()
+            other.redlock.engine().invalidated(index, [b"a"])
         await asyncio.sleep(0.004)
+        if asked[-1].script is AWAIT_TURN:
+            break
     assert asked[-1].script is AWAIT_TURN
     await lease.release()
     lease = await waiting[1]
@@ -362,6 +366,87 @@ async def test_a_forced_release_is_not_undone_by_who_had_it_passed_on(rig: Rig) 
     assert process.redlock.stats().repairs > 0
     assert server.get(b"a") is None
     await lease.release()
+
+
+async def test_what_may_be_gone_is_not_passed_on(rig: Rig) -> None:
+    process, rival = await rig.process(), await rig.process()
+    lease, (waiting,) = await line(process, 1)
+    rig.vacate(b"a")
+    theirs = await rival.lock("a").acquire()
+    assert not await lease.release()
+    assert lease.was_gone
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    assert passed_on(process) == 0
+    await theirs.release()
+    await (await waiting).release()
+
+
+async def test_what_is_gone_while_it_is_asked_for_is_lost_at_once(rig: Rig) -> None:
+    process = await rig.process()
+    first = await process.lock("a").acquire()
+    asked = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(0)
+    waiting = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(0)
+    releasing = asyncio.ensure_future(first.release())
+    await asyncio.sleep(1.5 * WAY)
+    # Granted there, and not yet read here.
+    rig.vacate(b"a")
+    lease = await asked
+    began = now()
+    await lease.wait_lost()
+    assert lease.lost
+    assert now() - began < 3 * WAY
+    own = await waiting
+    assert passed_on(process) == 0
+    assert rig.values(b"a") == [own.token.encode()] * 3
+    await own.release()
+    await releasing
+
+
+async def test_what_one_forces_a_release_of_here_is_not_passed_on(rig: Rig) -> None:
+    process, rival = await rig.process(), await rig.process()
+    lease, (waiting,) = await line(process, 1)
+    await process.redlock.force_release("a")
+    theirs = await rival.lock("a").acquire()
+    assert not await lease.release()
+    assert not waiting.done()
+    await theirs.release()
+    await (await waiting).release()
+
+
+async def test_the_body_that_it_was_taken_from_is_told(rig: Rig) -> None:
+    process = await rig.process()
+    told: list[bool] = []
+
+    async def work(number: int) -> None:
+        try:
+            async with process.lock("a"):
+                await asyncio.sleep(0.002)
+                if number == 1:
+                    rig.vacate(b"a")
+                    await asyncio.sleep(2 * WAY)
+        except LockLost:
+            told.append(True)
+        else:
+            told.append(False)
+
+    async with process.lock("a"):
+        working = [asyncio.ensure_future(work(number)) for number in range(4)]
+        await asyncio.sleep(0.001)
+    await asyncio.gather(*working)
+    assert told == [False, True, False, False]
+
+
+async def test_where_leases_are_known_by_their_tokens_nothing_is_passed_on(rig: Rig) -> None:
+    process = await rig.process()
+    process.redlock.engine().lines.passing = False
+    lease, (waiting,) = await line(process, 1)
+    await lease.release()
+    own = await waiting
+    assert own.token != lease.token
+    await own.release()
 
 
 async def test_closing_gives_it_to_nobody(rig: Rig) -> None:
