@@ -44,10 +44,10 @@ class LockAcquired:
 
     Attributes:
         resource: The lock's name.
-        token_prefix: The first characters of the lease's token.
+        token_prefix: The first characters of the lease's token; those to whom one grant is passed on have the same.
         fence: The lease's fence; None without fencing.
         waited: Seconds from the call to the lease.
-        attempts: How often the nodes were asked; 1 where it was free.
+        attempts: How often the nodes were asked; 1 where it was free, 0 for a grant that was passed on in line.
         votes: What each node said the last time, as far as it has answered.
     """
 

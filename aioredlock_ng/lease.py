@@ -188,6 +188,8 @@ class Lease:
             return False
         engine.usable()
         if engine.extender.pass_on(holding):
+            # Who has it now runs before who gave it.
+            await asyncio.sleep(0)
             return True
         release = engine.extender.release(holding)
         if release is None:

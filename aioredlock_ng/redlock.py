@@ -333,8 +333,8 @@ class Redlock:
 
         Args:
             name: The lock.
-            token: Only from the holder with this token, the whole one, as `inspect` told it (the log shows only the beginning);
-                None: from whoever holds it.
+            token: Only from the holder with this token, the whole one, as `inspect` told it (the log shows only the beginning),
+                or who has the same grant after it; None: from whoever holds it.
 
         Returns:
             On how many nodes a key was deleted; 0 as well where another has it than `token` says.

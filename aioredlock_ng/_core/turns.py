@@ -47,6 +47,10 @@ LONGEST_PAUSE = 0.25
 """Seconds at most, whatever a round trip seemed to take: an attempt may have waited for a slow node, or with its process."""
 
 
+PASSING_SHARE = 0.6
+"""Share of the longest run for which one grant is passed on in it: by the changes of the key others see that there is a run."""
+
+
 class Turns:
     """One resource's grants to this process.
 
@@ -146,15 +150,15 @@ class Turns:
         """True while other processes are likely to ask in the very instant in which it is free."""
         return now - self._outrun_at <= MEMORY
 
-    def goes_on(self, now: float) -> bool:
-        """True while its run may last."""
-        return now - self._run_from < self._bound
+    def goes_on(self, now: float, asked: float) -> bool:
+        """True while its run may last, and a grant that was asked for at `asked` be passed on in it."""
+        return now - self._run_from < self._bound and now - asked < self._bound * PASSING_SHARE
 
     def freed(self, now: float) -> float:
         """This process gave it up; seconds to stand back now, 0.0 to hand on."""
         self.freed_at = now
         run = now - self._run_from
-        if self.goes_on(now):
+        if run < self._bound:
             return 0.0
         self._rested = True
         return max(self._others_need(), min(LONGEST_REST, run * REST_SHARE))

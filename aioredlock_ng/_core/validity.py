@@ -78,8 +78,9 @@ def watch_after(ttl: float) -> float:
 
 
 COVERED_FOR = 0.05
-"""Seconds from the beginning of a grant during which it is passed on to those who were in line then. As long as several
-round trips, so that they no longer count; short, for what the nodes have lost meanwhile is noticed by asking them again."""
+"""Seconds from the beginning of a grant during which it is passed on at most to those who were in line then. As long as several
+round trips or holds of milliseconds, so that asking no longer counts; where servers cannot tell of what they have lost, it is
+noticed by asking them again."""
 
 COVERED_SHARE = 0.1
 """Share of a short ttl for which it is: what is left for the last of them is nearly all of it."""

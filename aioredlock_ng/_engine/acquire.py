@@ -22,6 +22,7 @@ from aioredlock_ng._core.votes import (
     is_permanent,
     keys_held,
 )
+from aioredlock_ng._engine.hints import Hint
 from aioredlock_ng._engine.holding import Holding
 from aioredlock_ng._engine.refusal import not_acquired
 from aioredlock_ng._engine.round import Round
@@ -189,6 +190,7 @@ class Acquisition:
 
     def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
         """See `Contender.changed`. Of several, it counts if a majority holds that key, or this node refused because of it."""
+        self._covers = 0
         reply = None if self.round is None else self.round.replies[index]
         if reply is None:
             return
@@ -207,7 +209,13 @@ class Acquisition:
 
     def _ask(self, now: float, precedence: tuple[bytes | int, ...] = ()) -> None:
         self.lead = None
-        self._begin(now, self._decided, precedence).ask()
+        attempt = self._begin(now, self._decided, precedence)
+        attempt.ask()
+        if self._lines.is_followed(self):
+            # In the same write, behind it: what may be gone must not be passed on, so the nodes are to tell.
+            self._covers = self._lines.arrivals
+            command = self._spec.kind.watching(self.keys, (attempt.token,))
+            self._context.fleet.ask(Hint(command, now))
 
     def _begin(self, now: float, on_decided: Callable[[Round], None], precedence: tuple[bytes | int, ...]) -> Round:
         """A new attempt with a fresh token (the same one over attempts gives two holders in 11 model steps)."""
@@ -219,7 +227,7 @@ class Acquisition:
                 self._waker.asked()
         context.counters.attempts += 1
         self.attempts += 1
-        self._covers = self._lines.arrivals
+        self._covers = 0
         if len(self.keys) > 1:
             self.held = self.keys
             self._lines.asks(self)
@@ -291,8 +299,6 @@ class Acquisition:
                 holding = Holding(spec, attempt.token, attempt.started, attempt, attempt.replies, fence, self._covers)
                 self.take(holding)
                 self._lines.granted(self, holding, now)
-                if self._lines.serves(holding):
-                    self._extender.watcher.track(holding)
                 return
             trouble = "granted so late that too little of the ttl was left"
         self._undo(attempt)

@@ -217,23 +217,18 @@ class Lines:
         They need not where it stood there when that was asked for: a quorum granted it for the whole line, as it were.
         """
         line = self._lines.get(holding.spec.keys)
-        if line is None or not self.serves(holding) or line.contender is not None or line.resting:
+        if line is None or line.holder is not holding or line.contender is not None or line.resting or not line.queue:
             return None
-        if self._register.shared(line.keys[0]) or not line.turns.goes_on(now):
+        if line.since > holding.covered or self._register.shared(line.keys[0]):
             return None
-        assert line.queue
+        if not line.turns.goes_on(now, holding.started):
+            return None
         return next(iter(line.queue)).heir(holding, now)
 
-    def serves(self, holding: Holding) -> bool:
-        """True while the next in line stood there when the grant of this local holding was asked for."""
-        line = self._lines.get(holding.spec.keys)
-        return (
-            line is not None
-            and line.holder is holding
-            and self.passing
-            and len(line.keys) == 1
-            and 0 < line.since <= holding.covered
-        )
+    def is_followed(self, contender: Contender) -> bool:
+        """True when what it asks for now may be passed on to others in its line."""
+        line = self._lines.get(contender.keys)
+        return line is not None and bool(line.queue) and line.contender is contender and len(line.keys) == 1 and self.passing
 
     def pass_on(self, heir: Holding) -> None:
         """The next in line has this."""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.holding import Holding
     from aioredlock_ng._engine.repair import Repairs
-    from aioredlock_ng._scripts.kinds import Labels
 
 __all__ = ["Watcher"]
 
@@ -56,28 +55,24 @@ class Watcher:
                 holding.watched = True
                 for key in holding.spec.keys:
                     self._by_key[key] = holding
-            self._read(part, self._context.labels.words(part) if label and self._context.labels is not None else ((), ()))
-
-    def track(self, holding: Holding) -> None:
-        """The nodes are to tell of changes of its keys from now on, though it is young; it is lost if it is gone already."""
-        self._read((holding,), ((), ()), young=True)
-
-    def _read(self, holdings: Sequence[Holding], labels: Labels, *, young: bool = False) -> None:
-        keys = tuple(key for holding in holdings for key in holding.spec.keys)
-        tokens = tuple(holding.token for holding in holdings for _ in holding.spec.keys)
-        Batch(
-            self._context,
-            holdings[0].spec.kind.watching(keys, tokens, labels),
-            holdings,
-            self._context.clock(),
-            keys=len(keys),
-            on_yes=_nothing,
-            on_no=self._lose,
-            on_unsure=_unsure,
-            on_late=_unsure,
-            on_missing=_not_yet if young else self._repairs.missing,
-            on_refused=None if young else self._refused,
-        ).ask()
+            keys = tuple(key for holding in part for key in holding.spec.keys)
+            tokens = tuple(holding.token for holding in part for _ in holding.spec.keys)
+            labels = self._context.labels.words(part) if label and self._context.labels is not None else ((), ())
+            command = part[0].spec.kind.watching(keys, tokens, labels)
+            started = self._context.clock()
+            Batch(
+                self._context,
+                command,
+                part,
+                started,
+                keys=len(keys),
+                on_yes=_nothing,
+                on_no=self._lose,
+                on_unsure=_unsure,
+                on_late=_unsure,
+                on_missing=self._repairs.missing,
+                on_refused=self._refused,
+            ).ask()
 
     def forget(self, holding: Holding) -> None:
         """The holding is over."""
@@ -119,10 +114,6 @@ class Watcher:
 
 def _nothing(_batch: Batch, _confirmed: Sequence[Holding]) -> None:
     """Still ours."""
-
-
-def _not_yet(_lacking: Iterable[Holding], _index: int) -> None:
-    """What is short is not repaired."""
 
 
 def _unsure(_holding: Holding) -> None:

@@ -42,6 +42,20 @@ def test_unusable_settings_are_refused(name: str, value: object, error: type[Exc
         Aioredlock(**{name: value})  # type: ignore[arg-type]
 
 
+async def test_locks_of_one_line_have_identifiers_of_their_own(three_nodes: NodeSet, manager_of: Make) -> None:
+    manager = manager_of(three_nodes.urls, retry_count=50)
+    first = await manager.lock("order")
+    waiting = [asyncio.ensure_future(manager.lock("order")) for _ in range(3)]
+    await asyncio.sleep(0)
+    await manager.unlock(first)
+    seen = {first.id}
+    for one in waiting:
+        lock = await one
+        seen.add(lock.id)
+        await manager.unlock(lock)
+    assert len(seen) == 4
+
+
 async def test_a_lock_is_taken_extended_and_released(three_nodes: NodeSet, manager_of: Make) -> None:
     manager = manager_of(three_nodes.urls)
     assert await manager.is_locked("order") is False
