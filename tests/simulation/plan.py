@@ -118,6 +118,9 @@ _THEMES = {
 _FOUNDINGS = 0.1
 """Share of the runs, of whatever theme, that are about nodes which come and forget while the set is being founded."""
 
+_CROWDS = 0.12
+"""Share of the runs in which many tasks of a process want one name, each for a moment."""
+
 _NETWORKS = {
     # name: seconds one way (least, most), spread, node_timeout, ttls
     "loopback": ((0.00005, 0.0001), 0.00003, 0.05, (0.3, 0.5, 1.0)),
@@ -133,8 +136,10 @@ def plan_of(seed: int) -> Plan:
     theme = rng.choices(list(_THEMES), list(_THEMES.values()))[0]
     if Random(f"founding {seed}").random() < _FOUNDINGS:
         theme = "founding"
+    elif Random(f"crowd {seed}").random() < _CROWDS:
+        theme = "crowd"
     network = rng.choices(list(_NETWORKS), (30, 25, 25, 20))[0]
-    if theme in ("calm", "forgetting", "founding"):
+    if theme in ("calm", "forgetting", "founding", "crowd"):
         network = rng.choice(("loopback", "zone", "zones"))
     (least, most), spread, node_timeout, ttls = _NETWORKS[network]
     nodes = rng.choices((3, 5, 2, 4, 1), (70, 20, 3, 5, 2))[0]
@@ -196,8 +201,36 @@ def plan_of(seed: int) -> Plan:
     return replace(plan, actions=actions, faults=faults, skews=skews, beyond_guard=forgetting and guard is None)
 
 
+def _crowd(rng: Random, plan: Plan) -> tuple[Action, ...]:
+    """Many want one name, and hold it for a moment: it is handed on and passed on within the processes."""
+    cancelled = rng.choice((0.0, 0.1, 0.3))
+    hold = rng.choice((0.0, 0.001, 0.004, 0.012))
+    return tuple(
+        Action(
+            name=f"p{process}.{task}.{number}",
+            process=process,
+            task=task,
+            think=rng.choice((0.0, 0.0, 0.001, 0.05)),
+            how=rng.choice(("with", "acquire")),
+            resources=("r0",),
+            ttl=plan.ttl,
+            blocking_timeout=rng.choice((None, None, None, plan.ttl, rng.random() * 0.1)),
+            auto_extend=rng.random() < 0.75,
+            max_hold=rng.choice((None, None, None, 0.8 * plan.ttl)),
+            hold=rng.choice((hold, hold, hold, 1.5 * plan.ttl)) if rng.random() < 0.3 else hold,
+            then=rng.choices(("", "extend", "verify"), (90, 5, 5))[0],
+            cancel_after=rng.randint(1, 40) if rng.random() < cancelled else None,
+        )
+        for process in range(plan.processes)
+        for task in range(rng.randint(3, 7))
+        for number in range(rng.randint(3, 8))
+    )
+
+
 def _actions(rng: Random, plan: Plan) -> tuple[Action, ...]:
     """What the processes do."""
+    if plan.theme == "crowd":
+        return _crowd(rng, plan)
     ttl = plan.ttl
     many = rng.random() < 0.25
     if plan.theme in ("forgetting", "answers", "cuts"):
