@@ -40,7 +40,7 @@ from aioredlock_ng.options import Options, positive_seconds
 from aioredlock_ng.records import Diagnosis, LockInfo, Stats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from types import TracebackType
 
     import redis.asyncio
@@ -354,7 +354,12 @@ class Redlock:
         # The servers tell everybody but us (NOLOOP): a holder or a waiter of our own must not be the last to know.
         changed: Iterable[int] = range(len(self._nodes))
         try:
-            ask = partial(self._poll, name, mistyped=True)
+
+            def ask(command: Command) -> Awaitable[list[Reply]]:
+                # Nor is who stands in line to begin with what is being taken away.
+                engine.lines.doubt(key)
+                return self._poll(name, command, mistyped=True)
+
             replies = await force_release(engine.context, ask, self._kind, key, slot_of(key), token)
             changed = [index for index, reply in enumerate(replies) if type(reply) is int and reply]
         finally:

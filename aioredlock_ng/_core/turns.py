@@ -47,7 +47,7 @@ LONGEST_PAUSE = 0.25
 """Seconds at most, whatever a round trip seemed to take: an attempt may have waited for a slow node, or with its process."""
 
 
-PASSING_SHARE = 0.6
+PASSING_SHARE = 0.3
 """Share of the longest run for which one grant is passed on in it: by the changes of the key others see that there is a run."""
 
 

@@ -294,10 +294,10 @@ class Acquisition:
                 if attempt.unfenced and spec.kind.fencing:
                     self._fence_again(attempt, now)
                     return
-                self.round = self._second = None
                 fence = self._fence if spec.kind.fencing else None
                 holding = Holding(spec, attempt.token, attempt.started, attempt, attempt.replies, fence, self._covers)
                 self.take(holding)
+                self.round = self._second = None
                 self._lines.granted(self, holding, now)
                 return
             trouble = "granted so late that too little of the ttl was left"

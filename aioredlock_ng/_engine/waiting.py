@@ -302,11 +302,18 @@ class Lines:
             if line.contender is not None:
                 line.contender.turn_over()
         for line in list(self._lines.values()) if keys is None else self._register.busy(keys):
-            if line.holder is not None:
-                # It may be gone: the nodes are asked for whoever is next.
-                line.holder.covered = 0
+            self._doubt(line)
             if line.contender is not None:
                 line.contender.changed(index, keys)
+
+    def doubt(self, key: bytes) -> None:
+        """Who has this may not have it much longer: nothing of it is passed on."""
+        for line in self._register.busy((key,)):
+            self._doubt(line)
+
+    def _doubt(self, line: Line) -> None:
+        if line.holder is not None:
+            line.holder.covered = 0
 
     def contenders(self) -> list[Contender]:
         """Everybody who contends or waits."""
