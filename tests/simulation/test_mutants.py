@@ -24,7 +24,7 @@ CAUGHT: Final = {
     "deadline": (90, {"exclusion"}),
     "wakeup": (0, {"exclusion", "fences"}),
     "fence": (0, {"fences"}),
-    "block": (200, {"fences"}),
+    "block": (1300, {"fences"}),
     "passed-on": (400, {"exclusion"}),
     "extender": (70, {"told"}),
     "late-grant": (0, {"leftovers"}),
