@@ -256,7 +256,7 @@ async def test_the_last_one_cancelled_as_it_is_passed_on_leaves_no_key(rig: Rig)
     assert process.redlock.stats().held == 0
 
 
-async def test_whose_time_is_over_as_it_is_passed_on_has_it(rig: Rig) -> None:
+async def test_whose_time_is_over_as_it_is_passed_on_leaves_nothing_behind(rig: Rig) -> None:
     process = await rig.process()
     lease, (waiting,) = await line(process, 1, blocking_timeout=0.02)
     await asyncio.sleep(0.02 - 0.001 - 2 * WAY)
