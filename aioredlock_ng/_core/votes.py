@@ -1,10 +1,11 @@
 """What one node's answer means for the lock; it never decides a round and never talks to a node.
 
-A reply is what a script returned (see `_scripts/*.lua`), or one of three marks:
+A reply is what a script returned (see `_scripts/*.lua`), or one of these marks:
 
 * `Refusal`: the server answered with an error. Scripts raise before they write, so nothing was set.
 * `Unsent`: the request never left this process. Nothing was set.
 * `Dropped`: the connection was lost after the request was queued. It may have been executed.
+* `Garbled`: a `Dropped` whose answer came, but does not fit the script.
 
 `None` is "no answer yet". The scripts never return nil, so the two cannot be confused.
 """
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GRANTED",
     "Dropped",
+    "Garbled",
     "Outcome",
     "Refusal",
     "Reply",
@@ -41,7 +43,7 @@ __all__ = [
 ]
 
 Reply = Any
-"""A script's return value, a `Refusal`, an `Unsent`, a `Dropped`, or None while there is no answer."""
+"""A script's return value in its own shape, a `Refusal`, an `Unsent`, a `Dropped`, or None while there is no answer."""
 
 
 class Refusal(Exception):
@@ -58,6 +60,10 @@ class Unsent(Exception):
 
 class Dropped(Exception):
     """The connection went away before the answer came; the text says how."""
+
+
+class Garbled(Dropped):
+    """The answer does not fit the script. The text names the script and the kind of the answer."""
 
 
 class Outcome(StrEnum):
@@ -124,7 +130,7 @@ def acquire_vote(node: str, reply: Reply, silence: str = "no answer in time") ->
         return Vote(node, Outcome.HELD, remaining=held_for(reply))
     if is_quarantined(reply):
         return Vote(node, Outcome.QUARANTINED, detail=_quarantine(reply[1]))
-    return Vote(node, Outcome.FAILED, detail=f"not an answer of a lock script: {str(reply)[:80]}")
+    return Vote(node, Outcome.UNKNOWN, detail="not an answer of a lock script")
 
 
 def _quarantine(left: int) -> str:
@@ -185,7 +191,7 @@ def is_held_by(reply: Reply, key: bytes, keys: tuple[bytes, ...]) -> bool:
 
 def may_have_set(reply: Reply) -> bool:
     """True unless it is certain that this node set nothing for the attempt: those nodes are owed a release."""
-    return reply is None or isinstance(reply, Dropped) or is_granted(reply)
+    return not (isinstance(reply, (Refusal, Unsent)) or is_held(reply) or is_quarantined(reply))
 
 
 def is_permanent(reply: Reply) -> bool:

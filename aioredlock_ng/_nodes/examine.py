@@ -19,11 +19,12 @@ from aioredlock_ng._core.refusals import harmless, missing_right
 from aioredlock_ng._core.samples import TimeSample, clock_reading, round_trips
 from aioredlock_ng._core.server_info import facts_of, info_fields
 from aioredlock_ng._core.validity import ttl_ms
-from aioredlock_ng._core.votes import Refusal, acquire_vote, is_granted
+from aioredlock_ng._core.votes import Garbled, Refusal, acquire_vote, is_granted
 from aioredlock_ng._nodes.connect import ConnectFailed
 from aioredlock_ng._nodes.interview import Interview, NoAnswer
 from aioredlock_ng._scripts import Command, Request
 from aioredlock_ng._scripts.kinds import AWAIT_TURN, FENCES, MARKER, MARKER_KEY, MUTEX, SCRIPTS, TURN_OVER, guarded_mutex
+from aioredlock_ng._scripts.replies import describe
 from aioredlock_ng.records import NodeFacts, Refused
 
 if TYPE_CHECKING:
@@ -280,9 +281,10 @@ class _Examination:
         return reply
 
     def _refused(self, step: str, reply: Reply, expected: type | tuple[type, ...] = object) -> bool:
-        if isinstance(reply, expected) and not isinstance(reply, Refusal):
+        if isinstance(reply, expected) and not isinstance(reply, (Refusal, Garbled)):
             return False
-        words = str(reply) if isinstance(reply, Refusal) else f"not an answer: {reply!s:.80}"
+        told = isinstance(reply, (Refusal, Garbled))
+        words = str(reply) if told else f"answered with {describe(reply)}, which does not fit"
         self.refusals.append(Refused(step, harmless(words)))
         return True
 
