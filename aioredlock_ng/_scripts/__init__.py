@@ -24,16 +24,17 @@ class Script:
     """One Lua file, its source, the SHA1 by which servers know it, and the shape of its replies.
 
     Args:
-        name: The file, without its ending.
+        name: The file's name without its ending.
         fits: True if a reply is one that the script can give to a call; see `replies.py`.
+        package: The package that contains it. New connections load the scripts of this package only.
     """
 
     __slots__ = ("fits", "name", "sha", "source")
 
-    def __init__(self, name: str, fits: Callable[[Any, Call], bool]) -> None:
+    def __init__(self, name: str, fits: Callable[[Any, Call], bool], package: str = __package__) -> None:
         self.name = name
         self.fits = fits
-        self.source = resources.files(__package__).joinpath(f"{name}.lua").read_bytes().replace(b"\r\n", b"\n")
+        self.source = resources.files(package).joinpath(f"{name}.lua").read_bytes().replace(b"\r\n", b"\n")
         # Redis names scripts by SHA1 (EVALSHA); nothing here is secret.
         self.sha = sha1(self.source, usedforsecurity=False).hexdigest().encode()
 
