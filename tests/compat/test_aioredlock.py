@@ -181,6 +181,15 @@ async def test_a_minority_that_is_gone_stops_nobody(three_nodes: NodeSet, manage
     assert not lock.valid
 
 
+@pytest.mark.faults
+async def test_one_node_down_one_held_and_one_free_are_an_ordinary_refusal(three_nodes: NodeSet, manager_of: Make) -> None:
+    manager = manager_of(three_nodes.urls, retry_count=1)
+    three_nodes.crash(0)
+    three_nodes[1].command("SET", "order", "another's", "PX", "30000")
+    with pytest.raises(LockAcquiringError, match="held by another"):
+        await manager.lock("order")
+
+
 async def test_valid_turns_false_when_the_keys_are_gone(three_nodes: NodeSet, manager_of: Make) -> None:
     manager = manager_of(three_nodes.urls)
     watched, timed = await manager.lock("watched"), await manager.lock("timed", lock_timeout=30)
