@@ -88,13 +88,14 @@ class Aioredlock:
         Args:
             resource: Its name, or a number, which is its key on the nodes.
             lock_timeout: Seconds that it lives; None: `internal_lock_timeout`, renewed until it is released.
-            lock_identifier: What `lock.id` shall be; known to this manager only, for `get_lock` and for asking again:
-                the nodes hold a token that is fresh for every attempt. A lock that was not renewed stays so: it is asked
-                for again with a `lock_timeout`.
+            lock_identifier: Value of `lock.id`. By it this manager finds the lock in `get_lock`, `extend` and `unlock`, and
+                asks for it again. No other manager does: the nodes hold a token that is fresh for every attempt. A lock
+                that had a `lock_timeout` is asked for again with one.
 
         Raises:
-            LockAcquiringError: Another has it.
-            LockRuntimeError: No majority of the nodes could be asked, or the manager is destroyed.
+            LockAcquiringError: Nodes hold another identifier, and no majority is left. Nodes that did not answer count
+                against a majority, too.
+            LockRuntimeError: No majority of the nodes answered, or the manager is destroyed.
             ValueError: An argument is unusable.
 
         Safety: as `aioredlock_ng.Lock.acquire`: returns a lock, or raises and has undone the attempt.

@@ -12,7 +12,7 @@ class LockError(AioredlockError):
 
 
 class LockAcquiringError(LockError):
-    """The ordinary case: a majority of the nodes says that this identifier does not hold the lock."""
+    """The ordinary case: nodes hold another identifier, or none any more, and no majority is left."""
 
 
 class LockRuntimeError(LockError):
