@@ -433,10 +433,11 @@ async def test_a_number_and_its_text_name_the_same_lock(one_node: NodeSet, manag
         assert not lock.valid
 
 
+@pytest.mark.parametrize("options", [{}, {"fencing": True, "recovery_guard": "auto"}], ids=["plain", "fenced"])
 async def test_another_manager_unlocks_by_the_identifier_and_the_holder_loses_its_lock_at_once(
-    three_nodes: NodeSet, manager_of: Make
+    options: dict[str, Any], three_nodes: NodeSet, manager_of: Make
 ) -> None:
-    manager, other = manager_of(three_nodes.urls), manager_of(three_nodes.urls)
+    manager, other = manager_of(three_nodes.urls, **options), manager_of(three_nodes.urls, **options)
     renewed, found = await manager.lock("renewed"), await manager.lock("found", lock_timeout=30)
     await other.unlock(Lock(other, "renewed", renewed.id))
     await (await other.get_lock("found", found.id)).release()
