@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AcquireCancelled",
     "AcquireFailed",
+    "AllNodesForgot",
     "Event",
     "EventSink",
     "LeaseAbandoned",
@@ -259,6 +260,22 @@ class TaskFailed:
     retry_in: float
 
 
+@dataclass(frozen=True, slots=True)
+class AllNodesForgot:
+    """All nodes lost their memory within one guard time: locks granted before are void.
+
+    Only a manager that has seen a node trusted before notices. It is said once, until a node is trusted again. Locks that
+    a server had on disk are still there; where that is a majority, their holders keep them.
+
+    Attributes:
+        nodes: The addresses of all nodes.
+        left: Seconds until the first of them may grant a lock again.
+    """
+
+    nodes: tuple[str, ...]
+    left: float
+
+
 Event = (
     LockAcquired
     | AcquireFailed
@@ -279,6 +296,7 @@ Event = (
     | NodeQuarantined
     | NodeTrusted
     | TaskFailed
+    | AllNodesForgot
 )
 
 EventSink = Callable[[Event], None]

@@ -8,6 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from aioredlock_ng.events import (
+    AllNodesForgot,
     LeaseLost,
     LossFound,
     NodeDegraded,
@@ -47,6 +48,12 @@ def log_event(event: Event) -> None:
             _log.warning("node %s grants no lock, for it refuses the recovery guard: %s", event.node, event.reason)
         case NodeQuarantined():
             _log.warning("node %s grants no lock for %.1f s more: %s", event.node, event.left, event.reason)
+        case AllNodesForgot():
+            _log.error(
+                "all nodes lost their memory (%s): locks granted before are void; no lock is granted for %.1f s more",
+                ", ".join(event.nodes),
+                event.left,
+            )
         case NodeTrusted():
             _log.info("node %s may grant locks again", event.node)
         case NodeUp():

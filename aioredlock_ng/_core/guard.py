@@ -7,6 +7,10 @@ marker with a ready time, the guard time from now, by which every lock that it m
 Only a set of which *all* nodes answer and none carries a marker is new, and need not wait. Many processes open a new set
 at one moment, some before the last server is up, so *new* is a state on the nodes: *founding*. Who has read all nodes as
 founding within a second promotes each of them, if it still says the same (a nonce makes each founding its own).
+
+A set whose nodes all forgot looks new too. A manager that remembers a trusted marker from less than the guard time ago
+knows better. Such a manager is a *witness*. A witness neither founds nor promotes. It lets a founding set wait, and a node
+that another process has promoted since. After the guard time every lock of before is over, and the memory counts no more.
 """
 
 from __future__ import annotations
@@ -19,10 +23,33 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["FRESH", "NO_RUN_ID", "Reading", "Step", "Trust", "next_steps", "read_marker", "vouching"]
+__all__ = [
+    "FRESH",
+    "LONGEST_MS",
+    "NO_RUN_ID",
+    "Memory",
+    "Reading",
+    "Step",
+    "Trust",
+    "all_forgot",
+    "new_set_words",
+    "next_steps",
+    "read_marker",
+    "remembered",
+    "vouching",
+]
 
 FRESH = 1.0
 """Seconds within which all nodes must have been read to promote them; marker.lua has the same bound for each write."""
+
+LONGEST_MS = 86_401_000
+"""The longest guard time that a marker may name, in milliseconds: `max_ttl` is a day at most, and a margin of a second.
+
+A longer one is damage. Copied to the nodes that forget, it would keep each of them from voting for as long as it says.
+"""
+
+_MOST_DIGITS = 16
+"""Digits of a number in a marker that are read; Python refuses to convert thousands of them."""
 
 NO_RUN_ID = b"0" * 40
 """Of a server that hides its own: an empty memory is noticed all the same, one that was restored is not.
@@ -45,6 +72,7 @@ class Trust(StrEnum):
 
     NONE = "none"
     FOREIGN = "foreign"
+    EXCESSIVE = "excessive"
     WAITING = "waiting"
     FOUNDING = "founding"
     TRUSTED = "trusted"
@@ -58,7 +86,7 @@ class Reading:
         trust: What it says of the process behind that connection.
         marker: As it is, b"" for none.
         run_id: That process, as the connection knows it, or as the marker names it where that is hidden.
-        guard_ms: The guard time that it names, 0 for none.
+        guard_ms: The guard time that it names, 0 for none or for one above `LONGEST_MS`.
         ready_ms: The node's time at which it may be trusted; 0 but for waiting and founding.
         node_ms: The node's time when it was read.
         at: The local instant at which reading began: all was so at that instant or later.
@@ -80,6 +108,24 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """The last trusted marker that a manager has seen of one node.
+
+    Attributes:
+        run_id: The process that it named.
+        at: The local instant at which it was last known to stand, or at which it was found to be gone. The node granted
+            no lock later than that by this memory.
+    """
+
+    run_id: bytes
+    at: float
+
+    def contradicts(self, reading: Reading) -> bool:
+        """True if the node has lost what it knew then."""
+        return reading.trust is not Trust.TRUSTED or reading.run_id != self.run_id
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """A marker to be written: `trust` in place of what was read, naming `guard_ms`."""
 
@@ -91,17 +137,76 @@ def read_marker(marker: bytes, node_ms: int, vouch: bytes, at: float, answered: 
     """What a node answered; `vouch` is the word that the connection put in: run_id and guard time."""
     run_id = vouch.partition(b":")[0]
     parts = marker.split(b":")
-    if len(parts) not in (2, 3, 4) or not all(part.isdigit() for part in parts[1:3]):
+    numbers = parts[1:3]
+    if len(parts) not in (2, 3, 4) or not all(part.isdigit() and len(part) <= _MOST_DIGITS for part in numbers):
         return Reading(Trust.FOREIGN if marker else Trust.NONE, marker, run_id, 0, 0, node_ms, at, answered)
     guard_ms, ready_ms = int(parts[1]), int(parts[2]) if len(parts) > 2 else 0
     if run_id == NO_RUN_ID:
         run_id = parts[0]
+    if guard_ms > LONGEST_MS:
+        return Reading(Trust.EXCESSIVE, marker, run_id, 0, 0, node_ms, at, answered)
     trust = (Trust.TRUSTED, Trust.WAITING, Trust.FOUNDING)[len(parts) - 2] if parts[0] == run_id else Trust.FOREIGN
     return Reading(trust, marker, run_id, guard_ms, ready_ms, node_ms, at, answered)
 
 
+def remembered(
+    memory: Memory | None, before: Reading | None, after: Reading | None, now: float, known_ms: int
+) -> Memory | None:
+    """Return what a manager remembers of a node once it has read `after` in place of `before`.
+
+    A marker that stood until now may have let the node grant until now. So the memory counts from this instant.
+
+    Args:
+        memory: What it remembered so far.
+        before: The last reading, None where there was none.
+        after: The new one, None where the node did not answer.
+        now: The local instant.
+        known_ms: The longest guard time that was ever read.
+    """
+    if memory is not None and before is not None and not memory.contradicts(before):
+        memory = Memory(memory.run_id, now)
+    if after is None or after.trust is not Trust.TRUSTED:
+        return memory
+    if memory is None or not memory.contradicts(after) or not _counts(memory, now, known_ms):
+        return Memory(after.run_id, now)
+    return memory
+
+
+def _counts(memory: Memory | None, now: float, longest_ms: int) -> bool:
+    """True while locks that the node granted by this memory may be held."""
+    return memory is not None and now - memory.at <= longest_ms / 1000
+
+
+def all_forgot(readings: Sequence[Reading | None], memories: Sequence[Memory | None], now: float, known_ms: int) -> bool:
+    """True if every node has answered, none is trusted as it was, and a memory that counts says that one was."""
+    known = [memory if _counts(memory, now, known_ms) else None for memory in memories]
+    return all(
+        reading is not None and (reading.trust is not Trust.TRUSTED or (memory is not None and memory.contradicts(reading)))
+        for reading, memory in zip(readings, known, strict=True)
+    ) and any(memory is not None for memory in known)
+
+
+def new_set_words(missing: Sequence[tuple[str, str]], left: float) -> str:
+    """Say why a founding node does not vote yet.
+
+    Args:
+        missing: The nodes that do not answer: address, and why.
+        left: Seconds until it votes all the same.
+    """
+    if not missing:
+        return f"new set: the nodes vote when each is read as new, or in {left:.0f} s"
+    named = " and ".join(f"{address} is up too ({why})" for address, why in missing)
+    return f"new set: the nodes vote when {named}, or in {left:.0f} s"
+
+
 def next_steps(
-    readings: Sequence[Reading | None], guard_ms: int, now: float, *, strict: bool, known_ms: int = 0
+    readings: Sequence[Reading | None],
+    guard_ms: int,
+    now: float,
+    *,
+    strict: bool,
+    known_ms: int = 0,
+    memories: Sequence[Memory | None] | None = None,
 ) -> list[Step | None]:
     """What to write to each node, None for nothing.
 
@@ -111,20 +216,40 @@ def next_steps(
         now: The local instant.
         strict: Let a new set wait the guard time too.
         known_ms: The longest guard time that was ever read: nodes that named it may not answer now.
+        memories: Per node; see `Memory`. None: this manager has seen no trusted marker.
     """
     longest = max([guard_ms, known_ms, *(reading.guard_ms for reading in readings if reading is not None)])
-    some_trusted = any(reading is not None and reading.trust is Trust.TRUSTED for reading in readings)
-    is_new = not strict and all(
-        reading is not None and reading.trust is Trust.FOUNDING and now - reading.at <= FRESH for reading in readings
+    known = [memory if _counts(memory, now, longest) else None for memory in memories or [None] * len(readings)]
+    lost = [
+        memory is not None and reading is not None and memory.contradicts(reading)
+        for memory, reading in zip(known, readings, strict=True)
+    ]
+    trusted = [reading is not None and reading.trust is Trust.TRUSTED for reading in readings]
+    witness = any(memory is not None for memory in known)
+    must_wait = strict or witness or any(trusted)
+    # A trusted node beside founding ones may be the first that a founder, who is right, has promoted.
+    refounded = any(lost) and not any(here and not gone for here, gone in zip(trusted, lost, strict=True))
+    is_new = (
+        not strict
+        and not witness
+        and all(r is not None and r.trust is Trust.FOUNDING and now - r.at <= FRESH for r in readings)
     )
-    return [None if r is None else _step(r, guard_ms, longest, now, some_trusted or strict, is_new) for r in readings]
+    steps: list[Step | None] = []
+    for reading, gone in zip(readings, lost, strict=True):
+        if reading is None:
+            steps.append(None)
+        elif (gone and reading.trust is Trust.TRUSTED) or ((gone or refounded) and reading.trust is Trust.FOUNDING):
+            steps.append(Step(Trust.WAITING, longest))
+        else:
+            steps.append(_step(reading, guard_ms, longest, now, must_wait, is_new))
+    return steps
 
 
 def _step(reading: Reading, guard_ms: int, longest: int, now: float, must_wait: bool, is_new: bool) -> Step | None:
     match reading.trust:
         case Trust.NONE:
             return Step(Trust.WAITING if must_wait else Trust.FOUNDING, longest)
-        case Trust.FOREIGN:
+        case Trust.FOREIGN | Trust.EXCESSIVE:
             return Step(Trust.WAITING, longest)
         case Trust.TRUSTED:
             return Step(Trust.TRUSTED, guard_ms) if reading.guard_ms < guard_ms else None

@@ -72,7 +72,8 @@ class Context:
         labels: What is written beside the keys of leases that live longer; None: nothing.
         notes: Where waiters are noted; None: nowhere.
         doubt: Told when a node said that it is quarantined.
-        quarantine: Why a node cannot leave quarantine, in the server's words; "" where it only has to wait.
+        quarantine: Why a node is in quarantine: the server's refusal of the marker, or that the set is new; "" where it
+            may have forgotten locks.
         quarantined: Whether a node is known to be in quarantine.
     """
 

@@ -97,7 +97,7 @@ class Engine:
             labels=Labels(options.owner, clock, wall_us) if options.labelled else None,
             notes=Notes(fleet, clock, run_id[:8]) if options.labelled else None,
             doubt=self._doubt,
-            quarantine=lambda index: self.guard.refusal(index) if self.guard is not None else "",
+            quarantine=lambda index: self.guard.words(index) if self.guard is not None else "",
             quarantined=lambda index: self.guard is not None and self.guard.left(index) is not None,
         )
         self.guard: Guard | None = None

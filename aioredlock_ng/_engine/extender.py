@@ -49,9 +49,9 @@ class Extender:
         self._releases = releases
         self._lines = lines
         self._repairs = Repairs(context)
-        self.watcher = Watcher(context, self._vanished, self.check, self._repairs)
-        self._wheel: Wheel[Holding] = Wheel(context.loop, context.clock, RENEW_WIDTH, self._due)
         self.holdings: set[Holding] = set()
+        self.watcher = Watcher(context, self.holdings, self._vanished, self.check, self._repairs)
+        self._wheel: Wheel[Holding] = Wheel(context.loop, context.clock, RENEW_WIDTH, self._due)
 
     def adopt(self, holding: Holding) -> None:
         """Take over a holding that was just granted."""

@@ -7,32 +7,41 @@ compares the marker itself.
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.guard import Trust, next_steps, read_marker
-from aioredlock_ng._core.votes import Refusal
+from aioredlock_ng._core.guard import LONGEST_MS, Trust, all_forgot, new_set_words, next_steps, read_marker, remembered
+from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
 from aioredlock_ng._engine.round import Round
 from aioredlock_ng._nodes.background import supervised
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import MARKER, MARKER_KEY
-from aioredlock_ng.events import NodeQuarantined, NodeTrusted
+from aioredlock_ng.events import AllNodesForgot, NodeQuarantined, NodeTrusted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioredlock_ng._core.guard import Reading, Step
+    from aioredlock_ng._core.guard import Memory, Reading, Step
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._nodes.port import NodeState
 
-__all__ = ["Guard"]
+__all__ = ["Guard", "flush_advice"]
 
 LOOK_EVERY = 1.0
 """Seconds between looks at markers while nodes are quarantined; changes are told at once where there is tracking."""
 
-REMEDY = "a restart, a flush or a failover made it forget; recovery_guard=None switches this off where tests flush servers"
+_FORGOT = "a restart, a flush or a failover made it forget"
+_NEW_OR_FORGOT = f"it is new, or {_FORGOT}"
+_EXCESSIVE = f"its marker named a guard time above {LONGEST_MS:,} ms, which no manager writes"
+_UNREADABLE = "its answer about the marker cannot be read"
+
+
+def flush_advice() -> str:
+    """Return advice for test suites, "" outside of one: anywhere else it would be dangerous."""
+    return "a test suite that flushes its servers uses recovery_guard=None" if "pytest" in sys.modules else ""
 
 
 class Guard:
@@ -52,6 +61,9 @@ class Guard:
         self._guard_ms = self._known_ms = context.options.guard_ms
         self._vouch = b"%b:%d" % (run_id, self._guard_ms)
         self._readings: list[Reading | None] = [None] * len(context.fleet.nodes)
+        self._memories: list[Memory | None] = [None] * len(context.fleet.nodes)
+        self._excessive: set[int] = set()
+        self._void = False
         self._refusals = [""] * len(context.fleet.nodes)
         self._quarantined: set[int] = set()
         self._task: asyncio.Task[None] | None = None
@@ -92,12 +104,34 @@ class Guard:
         if state.state != "up" or not (why or (reading is not None and reading.trust is not Trust.TRUSTED)):
             return state
         if not why and reading is not None:
-            why = f"may have forgotten locks, {reading.left(self._context.clock()):.1f} s left; {REMEDY}"
+            why = self._why(index, reading)
+            if reading.trust is not Trust.FOUNDING:
+                why = f"may have forgotten locks, {reading.left(self._context.clock()):.1f} s left; {why}"
         return replace(state, state="quarantined", reason=why)
 
-    def refusal(self, index: int) -> str:
-        """The server's own words, where it refuses to keep a marker: then its quarantine never ends."""
+    def words(self, index: int) -> str:
+        """Return why a node is in quarantine, where that is not that it may have forgotten locks.
+
+        The server's own words, where it refuses to keep a marker: then its quarantine never ends. Or that the set is new.
+        """
+        reading = self._readings[index]
+        if not self._refusals[index] and reading is not None and reading.trust is Trust.FOUNDING:
+            return self._why(index, reading)
         return self._refusals[index]
+
+    def _why(self, index: int, reading: Reading) -> str:
+        """Return the reason for a quarantine that ends by itself."""
+        if reading.trust is Trust.FOUNDING:
+            nodes = [node.state() for node in self._context.fleet.nodes]
+            missing = [
+                (node.address, node.reason or "no answer yet")
+                for node, read in zip(nodes, self._readings, strict=True)
+                if read is None
+            ]
+            return new_set_words(missing, reading.left(self._context.clock()))
+        why = _EXCESSIVE if index in self._excessive else _NEW_OR_FORGOT if self._strict else _FORGOT
+        advice = flush_advice()
+        return f"{why}; {advice}" if advice else why
 
     def left(self, index: int) -> float | None:
         """Seconds of quarantine left as last read; None where it is trusted or has not answered."""
@@ -116,7 +150,14 @@ class Guard:
                 self._hint.clear()
                 refusals = await self._read()
                 now = self._context.clock()
-                steps = next_steps(self._readings, self._guard_ms, now, strict=self._strict, known_ms=self._known_ms)
+                steps = next_steps(
+                    self._readings,
+                    self._guard_ms,
+                    now,
+                    strict=self._strict,
+                    known_ms=self._known_ms,
+                    memories=self._memories,
+                )
                 for index, words in enumerate(refusals):
                     if words or steps[index] is None:
                         self._refusals[index] = words
@@ -146,9 +187,7 @@ class Guard:
         round_ = Round(self._context, Command(MARKER, (MARKER_KEY,), args), -1, 1, self._context.clock())
         round_.ask()
         await round_.decided()
-        for index, reply in enumerate(round_.replies):
-            self._take(index, reply, round_.started)
-        return [str(reply) if isinstance(reply, Refusal) else "" for reply in round_.replies]
+        return [self._take(index, reply, round_.started) for index, reply in enumerate(round_.replies)]
 
     async def _write(self, steps: list[Step | None]) -> bool:
         """Take the steps; False when a server refused one, which asking again at once does not cure."""
@@ -166,32 +205,70 @@ class Guard:
         for index, round_ in asked:
             await round_.decided()
             reply = round_.replies[index]
-            self._refusals[index] = str(reply) if isinstance(reply, Refusal) else ""
-            self._take(index, reply, round_.started)
+            self._refusals[index] = self._take(index, reply, round_.started)
         return not any(self._refusals[index] for index, _ in asked)
 
-    def _take(self, index: int, reply: Reply, asked_at: float) -> None:
+    def _take(self, index: int, reply: Reply, asked_at: float) -> str:
+        """Note what a node answered. Return why it cannot be judged: its refusal, or that its answer is none; else ""."""
         before = self._readings[index]
-        after = None
-        if isinstance(reply, Refusal) and before is not None:
-            return
+        words, after = self._read_reply(reply, asked_at)
+        if words and before is not None:
+            return words
         if reply is None and before is not None and before.trust is Trust.TRUSTED:
             # One that is slow has not become untrusted: a set that has it is not a new one.
-            return
-        if type(reply) is list and len(reply) == 3:
-            marker, node_ms, vouch = reply
-            after = read_marker(marker, node_ms, vouch, asked_at, self._context.clock())
+            return ""
+        now = self._context.clock()
+        if after is not None:
             self._known_ms = max(self._known_ms, after.guard_ms)
+        memory = self._memories[index] = remembered(self._memories[index], before, after, now, self._known_ms)
         self._readings[index] = after
-        if after is not None and after.trust is Trust.TRUSTED and (before is None or before.trust is not Trust.TRUSTED):
-            self._trusted(index)
+        if after is not None:
+            if after.trust is Trust.EXCESSIVE:
+                self._excessive.add(index)
+            elif after.trust is Trust.TRUSTED:
+                self._excessive.discard(index)
+                # One that was promoted though we know better is about to wait.
+                known = memory is not None and not memory.contradicts(after)
+                if known and (before is None or before.trust is not Trust.TRUSTED):
+                    self._trusted(index)
+        return words
+
+    def _read_reply(self, reply: Reply, asked_at: float) -> tuple[str, Reading | None]:
+        """Return what is wrong with an answer, and the reading where nothing is."""
+        if isinstance(reply, Refusal):
+            return str(reply), None
+        if reply is None or isinstance(reply, (Unsent, Dropped)):
+            return "", None
+        try:
+            marker, node_ms, vouch = reply
+            if type(marker) is not bytes or type(node_ms) is not int or type(vouch) is not bytes:
+                return _UNREADABLE, None
+            return "", read_marker(marker, node_ms, vouch, asked_at, self._context.clock())
+        except Exception:
+            # Whatever a server says, the guard of the others goes on.
+            return _UNREADABLE, None
 
     def _say(self) -> None:
-        for index, (why, node) in enumerate(zip(self._refusals, self._context.fleet.nodes, strict=True)):
+        self._say_void()
+        for index, node in enumerate(self._context.fleet.nodes):
+            why, reading = self._refusals[index], self._readings[index]
             left = inf if why else self.left(index)
             if left is not None and index not in self._quarantined:
                 self._quarantined.add(index)
-                self._context.emit(NodeQuarantined(node.address, left, why or REMEDY))
-            elif left is None and self._readings[index] is not None and index in self._quarantined:
+                if not why and reading is not None:
+                    why = self._why(index, reading)
+                self._context.emit(NodeQuarantined(node.address, left, why))
+            elif left is None and reading is not None and index in self._quarantined:
                 self._quarantined.discard(index)
                 self._context.emit(NodeTrusted(node.address))
+
+    def _say_void(self) -> None:
+        """Say once that no node knows the locks of before; anew after one of them was trusted again."""
+        before, now = self._void, self._context.clock()
+        if any(reading is not None and reading.trust is Trust.TRUSTED for reading in self._readings):
+            self._void = False
+        elif all_forgot(self._readings, self._memories, now, self._known_ms):
+            self._void = True
+        if self._void and not before:
+            nodes = tuple(node.address for node in self._context.fleet.nodes)
+            self._context.emit(AllNodesForgot(nodes, min(reading.left(now) for reading in self._readings if reading)))

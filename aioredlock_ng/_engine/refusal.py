@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.votes import Outcome, acquire_vote
+from aioredlock_ng._engine.guard import flush_advice
 
 if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Vote
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from aioredlock_ng.errors import LockNotAcquired
 
 __all__ = ["not_acquired"]
-
-QUARANTINE_REMEDY = "a test suite that flushes its servers uses recovery_guard=None"
 
 
 def not_acquired(
@@ -27,8 +26,8 @@ def not_acquired(
         if vote.outcome is Outcome.QUARANTINED:
             if words := context.quarantine(index):
                 votes[index] = replace(vote, detail=words)
-            elif QUARANTINE_REMEDY not in why:
-                why = f"{why} ({QUARANTINE_REMEDY})"
+            elif (advice := flush_advice()) and advice not in why:
+                why = f"{why} ({advice})"
     told = f": {'; '.join(map(str, votes))}" if votes else ""
     return kind(f"{resource!r} was not acquired, {why}{told}", resource=resource, votes=tuple(votes), elapsed=elapsed)
 

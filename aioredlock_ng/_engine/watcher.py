@@ -14,7 +14,7 @@ from aioredlock_ng._engine.batch import Batch, parts
 from aioredlock_ng.events import NodeDegraded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from aioredlock_ng._core.votes import Refusal
     from aioredlock_ng._engine.context import Context
@@ -29,6 +29,7 @@ class Watcher:
 
     Args:
         context: The engine's surroundings.
+        holdings: Every holding of the manager.
         lose: Called for a holding that no quorum has any more.
         check: Called for a holding whose deadline may have passed.
         repairs: Gives nodes back what they lost.
@@ -37,11 +38,13 @@ class Watcher:
     def __init__(
         self,
         context: Context,
+        holdings: Collection[Holding],
         lose: Callable[[Holding], None],
         check: Callable[[Holding], None],
         repairs: Repairs,
     ) -> None:
         self._context = context
+        self._holdings = holdings
         self._repairs = repairs
         self._check = check
         self._lose = lose
@@ -84,7 +87,8 @@ class Watcher:
     def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
         """Node `index` says that keys changed; None: any may have, or it can no longer tell."""
         if keys is None:
-            touched: Iterable[Holding] = set(self._by_key.values())
+            # Those not watched yet too: a server that comes back may be another, which knows none of them.
+            touched: Iterable[Holding] = list(self._holdings)
         else:
             touched = [self._by_key[key] for key in keys if key in self._by_key]
         for holding in touched:
@@ -108,8 +112,10 @@ class Watcher:
         doubted, self._doubted = self._doubted, {}
         for holding in doubted:
             self._check(holding)
-        # Labels are there already: this must be quick.
-        self.watch([holding for holding in doubted if holding.phase is Phase.HELD], label=False)
+        held = [holding for holding in doubted if holding.phase is Phase.HELD]
+        # Their labels are there already: this must be quick.
+        self.watch([holding for holding in held if holding.watched], label=False)
+        self.watch([holding for holding in held if not holding.watched])
 
 
 def _nothing(_batch: Batch, _confirmed: Sequence[Holding]) -> None:

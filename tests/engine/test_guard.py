@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import sys
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +12,9 @@ import pytest
 
 from aioredlock_ng import QuorumUnreachable
 from aioredlock_ng._core.votes import Outcome
+from aioredlock_ng._engine import guard
 from aioredlock_ng._scripts.kinds import MARKER_KEY
-from aioredlock_ng.events import NodeQuarantined, NodeTrusted
+from aioredlock_ng.events import AllNodesForgot, NodeQuarantined, NodeTrusted
 from tests.support.rig import WAY
 
 if TYPE_CHECKING:
@@ -54,13 +57,21 @@ async def test_twenty_processes_found_a_set_at_one_moment_and_its_last_server_a_
     assert now() - before < 2
 
 
-async def test_a_founding_set_without_one_of_its_nodes_waits_the_guard_time(rig: Rig) -> None:
+async def test_a_founding_set_without_one_of_its_nodes_waits_the_guard_time_and_names_the_missing_one(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
     rig.stop(2)
     process = await rig.process(max_ttl=GUARD, ttl=2.0)
-    with pytest.raises(QuorumUnreachable, match="recovery_guard=None") as error:
+    new = "new set: the nodes vote when memory-2 is up too (not connected), or in 6 s"
+    with pytest.raises(QuorumUnreachable, match=re.escape(new)) as error:
         await process.lock("a", blocking_timeout=0).acquire()
     assert Outcome.QUARANTINED in [vote.outcome for vote in error.value.votes]
     assert states(process.redlock)[:2] == ["quarantined"] * 2
+    reasons = [node.reason for node in process.redlock.nodes][:2]
+    said = [*reasons, *caplog.messages, str(error.value)]
+    assert reasons == [new] * 2
+    assert sum(new in line for line in caplog.messages) == 2
+    assert not [line for line in said if "forgot" in line or "recovery_guard" in line]
     before = now()
     async with process.lock("a"):
         assert GUARD <= now() - before <= GUARD + 2.5
@@ -337,3 +348,172 @@ async def test_who_gives_up_just_when_it_asks_again_is_told_what_the_nodes_said_
     for milliseconds in range(100, 400):
         with pytest.raises(QuorumUnreachable, match="quarantined"):
             await process.lock("a", blocking_timeout=milliseconds / 1000).acquire()
+
+
+def restart_all(rig: Rig, how: str) -> None:
+    for server in rig.servers:
+        server.flush() if how == "flush" else server.restart()
+
+
+ONE_AND_THREE = pytest.mark.parametrize("rig", [1, 3], indirect=True)
+
+
+@ONE_AND_THREE
+@pytest.mark.parametrize("how", ["restart", "flush"])
+async def test_nobody_is_granted_what_another_holds_though_all_nodes_forgot(rig: Rig, how: str) -> None:
+    holder, other = [await rig.process(max_ttl=GUARD, ttl=4.0) for _ in range(2)]
+    lease = await holder.lock("a", auto_extend=False).acquire()
+    deadline = now() + lease.remaining()
+    restart_all(rig, how)
+    assert await other.lock("a").acquire()
+    assert now() > deadline
+    assert now() <= deadline + GUARD + 3, "a set that forgot is not kept out for ever"
+
+
+@ONE_AND_THREE
+@pytest.mark.parametrize("age", [0.0, 0.2], ids=["young", "watched"])
+async def test_a_holder_is_told_at_once_that_all_nodes_forgot_though_it_renews_nothing(rig: Rig, age: float) -> None:
+    process = await rig.process(ttl=4.0)
+    lease = await process.lock("a", auto_extend=False).acquire()
+    await asyncio.sleep(age)
+    before = now()
+    restart_all(rig, "restart")
+    await lease.wait_lost()
+    assert lease.lost
+    assert now() - before <= 4 * WAY + 0.001
+
+
+@ONE_AND_THREE
+async def test_that_all_nodes_forgot_is_told_once_as_an_event_and_in_the_log(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[Event] = []
+    process = await rig.process(max_ttl=GUARD, ttl=3.0, sinks=[heard.append])
+    for _ in range(2):
+        heard.clear()
+        caplog.clear()
+        restart_all(rig, "restart")
+        await asyncio.sleep(GUARD + 3)
+        assert states(process.redlock) == ["up"] * len(rig.servers)
+        (void,) = [event for event in heard if isinstance(event, AllNodesForgot)]
+        assert void.nodes == tuple(server.address for server in rig.servers)
+        assert GUARD <= void.left <= GUARD + 1
+        said = f"all nodes lost their memory ({', '.join(void.nodes)}): locks granted before are void"
+        assert sum(line.startswith(said) for line in caplog.messages) == 1
+
+
+async def test_while_one_node_knows_its_locks_nobody_says_that_all_forgot(rig: Rig) -> None:
+    heard: list[Event] = []
+    await rig.process(max_ttl=GUARD, ttl=3.0, sinks=[heard.append])
+    for server in rig.servers[:2]:
+        server.restart()
+    await asyncio.sleep(GUARD + 3)
+    assert not [event for event in heard if isinstance(event, AllNodesForgot)]
+
+
+@ONE_AND_THREE
+async def test_a_witness_lets_a_set_wait_that_a_new_process_has_founded_and_promoted(rig: Rig) -> None:
+    """Between its promotion and the witness's look the new process may be granted a lock; not from then on."""
+    witness = await rig.process(max_ttl=GUARD, ttl=3.0)
+    rig.stop(*range(len(rig.servers)))
+    restart_all(rig, "restart")
+    for server in rig.servers:
+        server.up = True
+    founder = rig.new_process(max_ttl=GUARD, ttl=3.0)
+    await founder.redlock.open()
+    assert await founder.lock("a").try_acquire(), "no witness is there yet"
+    before = now()
+    rig.connect(*range(len(rig.servers)))
+    await asyncio.sleep(10 * WAY)
+    for process in (witness, founder):
+        assert states(process.redlock) == ["quarantined"] * len(rig.servers)
+        with pytest.raises(QuorumUnreachable):
+            await process.lock("b").try_acquire()
+    assert await founder.lock("b").acquire()
+    assert GUARD <= now() - before <= GUARD + 3
+
+
+@ONE_AND_THREE
+async def test_a_process_that_starts_after_all_nodes_forgot_is_no_witness(rig: Rig) -> None:
+    """What remains: nobody is left who has seen the nodes before."""
+    before = await rig.process(max_ttl=GUARD, ttl=3.0)
+    await before.redlock.aclose()
+    restart_all(rig, "restart")
+    process = await rig.process(max_ttl=GUARD, ttl=3.0)
+    assert await process.lock("a").try_acquire()
+
+
+async def test_who_was_away_from_the_nodes_for_the_guard_time_is_no_witness(rig: Rig) -> None:
+    process = await rig.process(max_ttl=GUARD, ttl=3.0)
+    rig.stop(0, 1, 2)
+    await asyncio.sleep(GUARD + 1)
+    restart_all(rig, "restart")
+    rig.start(0, 1, 2)
+    await asyncio.sleep(10 * WAY)
+    assert await process.lock("a").try_acquire()
+
+
+async def test_a_guard_time_above_a_day_quarantines_its_own_node_and_spreads_to_no_other(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    process = await rig.process(max_ttl=GUARD, ttl=3.0)
+    server = rig.servers[0]
+    server.set(MARKER_KEY, server.run_id + b":%d" % 10**15, inf)
+    await asyncio.sleep(0.1)
+    assert states(process.redlock) == ["quarantined", "up", "up"]
+    assert "its marker named a guard time above 86,401,000 ms" in process.redlock.nodes[0].reason
+    assert sum("its marker named a guard time above" in line for line in caplog.messages) == 1
+    rig.servers[1].restart()
+    await asyncio.sleep(GUARD + 3)
+    assert states(process.redlock) == ["up"] * 3
+    assert all(marker is not None and marker.endswith(b":%d" % (1000 * GUARD)) for marker in rig.values(MARKER_KEY))
+
+
+@pytest.mark.parametrize(
+    "reply", [[1, 2, 3], [b"m", b"now", 7], [b"m:1:2", b"1", b"m:1"], [], "text", {b"a": 1}, [b"m", 0, b"v", b"more"]]
+)
+async def test_a_node_whose_answer_cannot_be_read_does_not_stop_the_guard_of_the_others(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, reply: Any
+) -> None:
+    odd = rig.servers[2]
+    monkeypatch.setattr(odd, "_marker", lambda *_: reply)
+    process = await rig.process(max_ttl=GUARD, ttl=2.0)
+    assert "cannot be read" in process.redlock.nodes[2].reason
+    async with asyncio.timeout(GUARD + 3), process.lock("a"):
+        assert states(process.redlock) == ["up", "up", "quarantined"]
+    monkeypatch.undo()
+    await asyncio.sleep(GUARD + 3)
+    assert states(process.redlock) == ["up"] * 3
+
+
+async def test_an_error_while_a_marker_is_read_does_not_stop_the_guard_of_the_others(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = guard.read_marker
+
+    def failing(marker: bytes, node_ms: int, vouch: bytes, *instants: float) -> Any:
+        if rig.servers[2].run_id in vouch:
+            raise RuntimeError("injected")
+        return read(marker, node_ms, vouch, *instants)
+
+    monkeypatch.setattr(guard, "read_marker", failing)
+    process = await rig.process(max_ttl=GUARD, ttl=2.0)
+    async with asyncio.timeout(GUARD + 3), process.lock("a"):
+        assert states(process.redlock) == ["up", "up", "quarantined"]
+
+
+async def test_the_advice_for_test_suites_is_given_where_tests_run(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    process = await rig.process(max_ttl=GUARD, ttl=3.0)
+    for expected in (True, False):
+        if not expected:
+            monkeypatch.delitem(sys.modules, "pytest")
+        restart_all(rig, "restart")
+        await asyncio.sleep(1)
+        with pytest.raises(QuorumUnreachable) as error:
+            await process.lock("a").try_acquire()
+        for words in (str(error.value), process.redlock.nodes[0].reason, "\n".join(caplog.messages)):
+            assert ("recovery_guard=None" in words) is expected
+        caplog.clear()
+        await asyncio.sleep(GUARD + 3)

@@ -8,7 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioredlock_ng._core.guard import FRESH, NO_RUN_ID, Reading, Step, Trust, next_steps, read_marker, vouching
+from aioredlock_ng._core.guard import (
+    FRESH,
+    LONGEST_MS,
+    NO_RUN_ID,
+    Memory,
+    Reading,
+    Step,
+    Trust,
+    all_forgot,
+    new_set_words,
+    next_steps,
+    read_marker,
+    remembered,
+    vouching,
+)
 
 MINE = b"a" * 40
 OTHER = b"b" * 40
@@ -16,8 +30,8 @@ GUARD = 60_000
 NOW = 100.0
 
 
-def reading(trust: Trust, *, guard: int = GUARD, left: float = 30.0, at: float = NOW) -> Reading:
-    return Reading(trust, b"marker", MINE, guard, int(left * 1000), 0, at, at)
+def reading(trust: Trust, *, guard: int = GUARD, left: float = 30.0, at: float = NOW, run_id: bytes = MINE) -> Reading:
+    return Reading(trust, b"marker", run_id, guard, int(left * 1000), 0, at, at)
 
 
 def step(node: Reading, *others: Reading | None, strict: bool = False) -> Step | None:
@@ -37,6 +51,11 @@ def step(node: Reading, *others: Reading | None, strict: bool = False) -> Step |
         (b"rubbish", Trust.FOREIGN),
         (MINE + b":soon", Trust.FOREIGN),
         (MINE + b":1:2:3:4", Trust.FOREIGN),
+        (MINE + b":" + b"9" * 5000, Trust.FOREIGN),
+        (MINE + b":60000:" + b"9" * 5000, Trust.FOREIGN),
+        (MINE + b":86401000", Trust.TRUSTED),
+        (MINE + b":86401001", Trust.EXCESSIVE),
+        (OTHER + b":86401001:5000", Trust.EXCESSIVE),
     ],
 )
 def test_a_marker_is_read_for_the_process_that_is_there(marker: bytes, trust: Trust) -> None:
@@ -133,3 +152,109 @@ def test_a_process_is_named_by_forty_characters() -> None:
     for odd in ("short", "x:" * 20, "a" * 64):
         assert len(vouching(odd)) == 40
         assert vouching(odd).isalnum()
+
+
+def test_a_guard_time_above_a_day_is_never_copied_and_its_own_node_waits() -> None:
+    damaged = read_marker(MINE + b":%d" % 10**15, 0, MINE + b":1", NOW, NOW)
+    assert damaged.guard_ms == 0
+    assert next_steps([damaged, reading(Trust.NONE), reading(Trust.TRUSTED)], GUARD, NOW, strict=False) == [
+        Step(Trust.WAITING, GUARD),
+        Step(Trust.WAITING, GUARD),
+        None,
+    ]
+    assert LONGEST_MS == 86_401_000
+
+
+RECENT = Memory(OTHER, NOW - GUARD / 1000)
+"""Of a process before; it counts for the last time."""
+
+OLD = Memory(OTHER, NOW - GUARD / 1000 - 0.001)
+
+
+def steps(readings: list[Reading | None], memories: list[Memory | None], **given: int) -> list[Step | None]:
+    return next_steps(readings, GUARD, NOW, strict=False, memories=memories, **given)
+
+
+WAIT = Step(Trust.WAITING, GUARD)
+
+
+def test_a_witness_founds_nothing_and_promotes_nothing() -> None:
+    for trust in (Trust.NONE, Trust.FOUNDING):
+        lost = reading(trust)
+        assert steps([lost], [RECENT]) == [WAIT]
+        assert steps([lost] * 3, [RECENT] * 3) == [WAIT] * 3
+        assert steps([lost] * 3, [RECENT, None, None]) == [WAIT] * 3, "one node that it knew is enough"
+
+
+def test_a_witness_lets_nodes_wait_that_others_promoted_since() -> None:
+    young = reading(Trust.TRUSTED)
+    assert steps([young] * 3, [RECENT, RECENT, None]) == [WAIT, WAIT, None]
+
+
+def test_a_witness_leaves_the_process_that_it_knew_alone() -> None:
+    here = reading(Trust.TRUSTED)
+    assert steps([here] * 3, [Memory(MINE, NOW)] * 3) == [None] * 3
+    assert steps([here, None, here], [Memory(MINE, NOW - 1e6)] * 3) == [None] * 3
+
+
+def test_who_knew_it_too_long_ago_is_no_witness() -> None:
+    assert steps([reading(Trust.NONE)], [OLD]) == [Step(Trust.FOUNDING, GUARD)]
+    assert steps([reading(Trust.FOUNDING)], [OLD]) == [Step(Trust.TRUSTED, GUARD)]
+    assert steps([reading(Trust.TRUSTED)], [OLD]) == [None]
+
+
+def test_a_witness_remembers_for_the_longest_guard_time_that_it_knows() -> None:
+    longer = GUARD + 1000
+    assert steps([reading(Trust.NONE)], [OLD], known_ms=longer) == [Step(Trust.WAITING, longer)]
+    assert steps([reading(Trust.FOUNDING, guard=longer)], [OLD]) == [Step(Trust.WAITING, longer)]
+
+
+def test_a_founding_that_another_is_about_to_promote_is_left_to_it() -> None:
+    """Its first promoted nodes are trusted for us, and their founding is no sign that anything was forgotten."""
+    promoted, founding = reading(Trust.TRUSTED), reading(Trust.FOUNDING)
+    assert steps([promoted, founding, founding], [Memory(MINE, NOW), None, None]) == [None] * 3
+
+
+def test_the_memory_of_a_marker_counts_from_when_it_was_found_to_be_gone() -> None:
+    known = Memory(MINE, 1.0)
+    here, gone = reading(Trust.TRUSTED), reading(Trust.NONE)
+    for after in (gone, None, reading(Trust.FOUNDING), reading(Trust.TRUSTED, run_id=OTHER)):
+        assert remembered(known, here, after, NOW, GUARD) == Memory(MINE, NOW)
+        recent = Memory(MINE, NOW - 10)
+        assert remembered(recent, gone, after, NOW, GUARD) == recent, "it was found to be gone before"
+    assert remembered(known, here, here, NOW, GUARD) == Memory(MINE, NOW)
+    assert remembered(None, None, here, NOW, GUARD) == Memory(MINE, NOW)
+    assert remembered(None, None, gone, NOW, GUARD) is None
+
+
+def test_another_process_is_believed_once_the_memory_of_the_one_before_is_over() -> None:
+    other = reading(Trust.TRUSTED, run_id=OTHER)
+    assert remembered(Memory(MINE, NOW - 61), None, other, NOW, GUARD) == Memory(OTHER, NOW)
+    assert remembered(Memory(MINE, NOW - 61), None, other, NOW, GUARD + 1000) == Memory(MINE, NOW - 61)
+
+
+def test_a_node_that_restarts_again_and_again_keeps_no_set_from_being_founded_for_ever() -> None:
+    """Processes that were never trusted granted nothing, so only the one that was trusted is remembered."""
+    memory: Memory | None = Memory(OTHER, NOW)
+    for second in range(61):
+        memory = remembered(memory, reading(Trust.WAITING), reading(Trust.NONE), NOW + second, GUARD)
+    found = next_steps([reading(Trust.NONE)], GUARD, NOW + 61, strict=False, memories=[memory])
+    assert found == [Step(Trust.FOUNDING, GUARD)]
+
+
+def test_all_forgot_is_known_where_every_node_answers_and_none_is_as_a_memory_has_it() -> None:
+    lost, young, kept = reading(Trust.WAITING), reading(Trust.TRUSTED), reading(Trust.TRUSTED, run_id=OTHER)
+    assert all_forgot([lost, lost, young], [RECENT, None, RECENT], NOW, GUARD)
+    assert not all_forgot([lost, lost, lost], [None] * 3, NOW, GUARD), "a new set"
+    assert not all_forgot([lost, lost, lost], [OLD] * 3, NOW, GUARD)
+    assert not all_forgot([lost, lost, None], [RECENT] * 3, NOW, GUARD), "the third may have kept its memory"
+    assert not all_forgot([lost, lost, kept], [RECENT] * 3, NOW, GUARD)
+    assert not all_forgot([lost, lost, young], [RECENT, RECENT, None], NOW, GUARD), "nobody knows that it forgot"
+
+
+def test_a_new_set_names_who_is_missing_and_says_nothing_of_forgetting() -> None:
+    words = new_set_words([("127.0.0.1:7203", "connection refused")], 61.0)
+    assert words == "new set: the nodes vote when 127.0.0.1:7203 is up too (connection refused), or in 61 s"
+    both = new_set_words([("a", "down"), ("b", "no answer")], 30.4)
+    assert both == "new set: the nodes vote when a is up too (down) and b is up too (no answer), or in 30 s"
+    assert new_set_words([], 61.0) == "new set: the nodes vote when each is read as new, or in 61 s"
