@@ -232,7 +232,7 @@ class NodeFacts:
         tracking: Whether it tells about changed keys.
         granted: Whether it granted a lock on a key of the doctor's own, quarantined or not.
         trust: What its marker says to the recovery guard: "trusted", "waiting", "founding", "foreign" (another server
-            process's), or "none".
+            process's), "excessive" (it names a guard time above a day and a second), or "none".
         ready_in: Seconds until it may be trusted.
         refusals: What it refused, in the order of asking.
         round_trips: How long it takes to answer.

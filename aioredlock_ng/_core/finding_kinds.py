@@ -22,6 +22,8 @@ class Kind:
         meaning: For the lock.
         remedy: What to do, unless the rule knows better.
         guarded: The meaning where the recovery guard is on, and then not more than an info; "": the same.
+        alone: The meaning where the guard is on and the set has one node; "": the same. Nobody but a process that was there
+            before can tell such a node that it forgot.
     """
 
     code: str
@@ -29,6 +31,7 @@ class Kind:
     meaning: str
     remedy: str
     guarded: str = ""
+    alone: str = ""
 
     def found(
         self,
@@ -91,6 +94,8 @@ _ALL = (
         "A restart forgets every lock, and grants what is held. Snapshots do not help: a lock is younger than the last one.",
         "appendonly yes and appendfsync always, or keep it out for max_ttl after a restart.",
         "A restart forgets every lock: their holders have a vote less, and the recovery guard keeps it out for max_ttl.",
+        "A restart forgets every lock. The recovery guard keeps it out for max_ttl if a process that used it before is still"
+        " there. If all processes are new, it grants what is held.",
     ),
     Kind(
         "fsync",
@@ -99,6 +104,7 @@ _ALL = (
         "appendfsync always, where two holders would cost more than some writes per second.",
         "A power cut forgets the locks of the last moments: their holders have a vote less. No others get them: it is then"
         " quarantined.",
+        "A power cut forgets the locks of the last moments. They are granted to others only if all processes are new as well.",
     ),
     Kind(
         "fsync-unknown",
@@ -119,6 +125,8 @@ _ALL = (
         "A lock server needs no replicas: the other nodes are its spare. If it must have one, keep it out for max_ttl "
         "after a failover.",
         "A failover to a replica forgets locks, and the recovery guard then keeps the node out for max_ttl.",
+        "A failover to a replica forgets locks. The recovery guard then keeps the node out for max_ttl, if the replica had its"
+        " marker or a process that used the primary is still there.",
     ),
     Kind(
         "restarted",
@@ -131,6 +139,18 @@ _ALL = (
         _WARNING,
         "It grants nothing for now: it may have forgotten locks that are still held. With it, the set bears one loss less.",
         "Wait, and restart nodes one by one, a max_ttl and a second apart.",
+    ),
+    Kind(
+        "guard-time",
+        _WARNING,
+        "The marker is damaged, and no manager copies it. Each manager that sees it lets the node wait for max_ttl anew.",
+        "Find out who writes to the library's own keys (aioredlock_ng:*); nothing else needs to be done.",
+    ),
+    Kind(
+        "all-forgot",
+        _ERROR,
+        "Locks granted before are void, unless a majority kept them on disk. No lock is granted until the nodes have waited.",
+        "Wait; find out what restarted or flushed all of them within one max_ttl.",
     ),
     Kind(
         "unmarked",
@@ -203,7 +223,7 @@ _ALL = (
     Kind(
         "single-node",
         _WARNING,
-        "Its loss stops every lock, and one that forgets grants what is held.",
+        "Its loss stops every lock. If it forgets while every process is started anew, it grants what is held.",
         "Three independent nodes bear the loss of one, five of two.",
     ),
     Kind(

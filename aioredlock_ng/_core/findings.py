@@ -29,12 +29,15 @@ _SLOW_SHARE = 0.05
 _ROOMY_TTL = 10
 """Node timeouts in a ttl that leaves renewals room for slow moments."""
 
+_LOST: Final = ("foreign", "waiting", "excessive")
+"""What a marker says of a node that has to wait, whatever the others are."""
+
 _WORST_FIRST: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
 
 def diagnosis_of(nodes: Nodes, options: Options) -> Diagnosis:
     """All findings, the worst first; those of one severity in the order of the nodes, the set's after them."""
-    found = [finding for facts in nodes for finding in node_findings(facts, options)]
+    found = [finding for facts in nodes for finding in node_findings(facts, options, alone=len(nodes) == 1)]
     found += [finding for rule in _RULES for finding in rule(nodes, options)]
     found.sort(key=lambda finding: _WORST_FIRST[finding.severity])
     return Diagnosis(found[0].severity if found else None, tuple(found), tuple(nodes))
@@ -57,7 +60,7 @@ def _forgot(facts: NodeFacts, nodes: Nodes) -> bool:
     """True when the recovery guard keeps it out. Unmarked or founding, it is new only where no other node is trusted."""
     if facts.trust in ("none", "founding"):
         return any(other.trust == "trusted" for other in nodes)
-    return facts.trust in ("foreign", "waiting")
+    return facts.trust in _LOST
 
 
 def _guard(nodes: Nodes, options: Options) -> Iterator[Finding]:
@@ -66,10 +69,19 @@ def _guard(nodes: Nodes, options: Options) -> Iterator[Finding]:
         match facts.trust:
             case "foreign":
                 yield kind.found(facts.address, "its marker names another server process: it was restarted, or failed over")
+            case "excessive":
+                yield KINDS["guard-time"].found(facts.address, "its marker names a guard time above a day and a second")
             case "none":
                 yield kind.found(facts.address, "it has no marker: it forgot everything, or is new")
             case "waiting" | "founding":
                 yield kind.found(facts.address, f"it is {facts.trust}, and may vote in {facts.ready_in or 0.0:.1f} s")
+
+
+def _all_forgot(nodes: Nodes, options: Options) -> Iterator[Finding]:
+    """A set that waits as a whole has forgotten; with `strict` it may be new."""
+    told = [facts.trust for facts in nodes]
+    if options.recovery_guard == "auto" and set(told) <= {*_LOST, "none"} and any(trust in _LOST for trust in told):
+        yield KINDS["all-forgot"].found((), "all nodes lost their memory, or were restored from disk")
 
 
 def _twins(nodes: Nodes, options: Options) -> Iterator[Finding]:
@@ -141,6 +153,7 @@ def _slowness(nodes: Nodes, options: Options) -> Iterator[Finding]:
 
 _RULES: Final[tuple[Callable[[Nodes, Options], Iterator[Finding]], ...]] = (
     _guard,
+    _all_forgot,
     _quorum,
     _twins,
     _number,

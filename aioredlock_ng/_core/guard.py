@@ -259,6 +259,7 @@ def _step(reading: Reading, guard_ms: int, longest: int, now: float, must_wait: 
             # Left as it is even if its guard time is too short for us: its promotion may be on its way.
             return None
         case _:
-            if reading.guard_ms < guard_ms:
+            # A ready time further ahead than any writer sets it: the node's clock was set back, or the marker is damaged.
+            if reading.guard_ms < guard_ms or reading.left(now) > reading.guard_ms / 1000 + 1.0 + FRESH:
                 return Step(Trust.WAITING, longest)
             return Step(Trust.TRUSTED, reading.guard_ms) if reading.left(now) == 0.0 else None

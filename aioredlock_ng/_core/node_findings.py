@@ -39,8 +39,8 @@ _ON_OWN_KEYS: Final = frozenset(
 """Steps that touch the marker and the counters, and not only the lock's key."""
 
 
-def node_findings(facts: NodeFacts, options: Options) -> Iterator[Finding]:
-    """All findings at one node."""
+def node_findings(facts: NodeFacts, options: Options, *, alone: bool = False) -> Iterator[Finding]:
+    """All findings at one node; `alone`: it is the only one of its set."""
     if facts.problem:
         yield _problem(facts)
     if facts.role == "slave":
@@ -50,7 +50,9 @@ def node_findings(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     # Of a server that is no node at all the rest does not matter.
     if not is_no_voter(facts):
         for rule in _RULES:
-            yield from rule(facts, options)
+            for finding in rule(facts, options):
+                meaning = KINDS[finding.code].alone if alone and options.recovery_guard is not None else ""
+                yield replace(finding, meaning=meaning) if meaning else finding
 
 
 def is_no_voter(facts: NodeFacts) -> bool:

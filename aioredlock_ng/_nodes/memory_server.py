@@ -164,7 +164,9 @@ class MemoryServer:
             return refusal
         if vouch:
             reading = self._marker_as(self._own(vouch))
-            if reading.trust in (Trust.NONE, Trust.FOREIGN) or reading.guard_ms < int(vouch.partition(b":")[2]):
+            if reading.trust in (Trust.NONE, Trust.FOREIGN, Trust.EXCESSIVE) or reading.guard_ms < int(
+                vouch.partition(b":")[2]
+            ):
                 return [-1, -1]
             if reading.ready_ms > reading.node_ms:
                 return [-1, reading.ready_ms - reading.node_ms]

@@ -10,7 +10,8 @@
 -- Returns  1: granted, and the fence is above every counter. {1, counter}: granted, the fence is not above this counter.
 --          {0, remaining, i...}: another holds at least one; remaining milliseconds of the longest, -1 endless; of several
 --          keys, which ones, counted from 1.
---          {-1, left}: quarantined; milliseconds left, -1 where the marker is missing, another's or too short.
+--          {-1, left}: quarantined; milliseconds left, -1 where the marker is missing, another's, too short, or above a day
+--          and a second (86401000), which is damage.
 -- The marker (see marker.lua) is 'run_id:guard' where trusted. A connection that may not know the run_id says zeros, and takes
 -- the marker's.
 -- Keys are read as in acquire.lua. Tracking costs more than reading: the rest is read by what counts as a write (GETEX, ZADD
@@ -67,7 +68,8 @@ if type(marker) == 'table' then
 elseif vouch ~= '' and marker ~= vouch then
   local id, guard, ready = string.match(marker or '', '^(%w+):(%d+):?(%d*)')
   local own, wanted = string.match(vouch, '^(%w+):(%d+)$')
-  if not id or (id ~= own and string.find(own, '[^0]')) or tonumber(guard) < tonumber(wanted) then
+  if not id or (id ~= own and string.find(own, '[^0]')) or tonumber(guard) < tonumber(wanted)
+    or tonumber(guard) > 86401000 then
     refused = {-1, -1}
   elseif ready ~= '' then
     local now = redis.pcall('TIME')

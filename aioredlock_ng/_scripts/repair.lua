@@ -16,7 +16,10 @@ end
 if #missing > 0 then
   local id, guard, ready = string.match(redis.call('GET', KEYS[n + 1]) or '', '^(%w+):(%d+):?(%d*)')
   local own, wanted = string.match(ARGV[3], '^(%w+):(%d+)$')
-  if not id or (id ~= own and string.find(own, '[^0]')) or ready ~= '' or tonumber(guard) < tonumber(wanted) then return -1 end
+  if not id or (id ~= own and string.find(own, '[^0]')) or ready ~= '' or tonumber(guard) < tonumber(wanted)
+    or tonumber(guard) > 86401000 then
+    return -1
+  end
 end
 local highest = 0
 for i = 5, #ARGV do

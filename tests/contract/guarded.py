@@ -167,6 +167,27 @@ class GuardedContract:
         await place.put(MARKER_KEY.decode(), f"{process}:{GUARD + 1}", 600_000)
         assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == 1
 
+    async def test_a_guard_time_above_a_day_and_a_second_is_none(self, place: Place) -> None:
+        node, _ = await place.node()
+        process = (await self.trusted(node)).split(b":")[0].decode()
+        for damaged in (86_401_001, 10**15):
+            await place.put(MARKER_KEY.decode(), f"{process}:{damaged}", 600_000)
+            assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == [-1, -1]
+            assert await self.ask(node, repair(b"one", 5, b"a")) == -1
+        await place.put(MARKER_KEY.decode(), f"{process}:86401000", 600_000)
+        assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == 1
+
+    async def test_a_trusted_marker_can_be_made_to_wait_by_who_has_read_it(self, place: Place) -> None:
+        node, _ = await place.node()
+        own = await self.trusted(node)
+        was, now, _ = await self.ask(node, marker())
+        waiting, _, _ = await self.ask(node, marker(b"waiting", was, now, vouch=own))
+        assert waiting.startswith(own + b":")
+        assert waiting.count(b":") == 2
+        refused, left = await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH))
+        assert refused == -1
+        assert left > 0
+
     async def test_a_marker_is_replaced_only_while_it_is_what_was_read(self, place: Place) -> None:
         node, _ = await place.node()
         was, now, _ = await self.ask(node, marker())

@@ -137,6 +137,17 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
                 await trusted(redlock)
             await asyncio.to_thread(server.restart)
             return await examine([server.url]), WARNING, "its marker names another server process"
+        case "all-forgot":
+            server = ward.start()
+            async with Redlock([server.url]) as redlock:
+                await trusted(redlock)
+                await asyncio.to_thread(server.restart)
+                await eventually(lambda: redlock.nodes[0].state == "quarantined")
+                return await redlock.diagnose(watch=0.1), ERROR, "all nodes lost their memory"
+        case "guard-time":
+            server = ward.start()
+            server.command("SET", "aioredlock_ng:marker", f"{server.info()['run_id']}:86401001")
+            return await examine([server.url]), WARNING, "a guard time above a day"
         case "unmarked":
             return await examine([ward.start().url]), INFO, "it has no marker"
         case "old-version":

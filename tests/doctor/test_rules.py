@@ -277,6 +277,25 @@ SETS: list[tuple[str, list[NodeFacts], dict[str, Any], list[tuple[str, Severity]
         {},
         [("no-quorum", ERROR), ("quarantined", WARNING), ("quarantined", WARNING)],
     ),
+    (
+        "all nodes forgot",
+        at(sound_set(), trust=["waiting", "foreign", "waiting"]),
+        {},
+        [("all-forgot", ERROR), ("no-quorum", ERROR), *[("quarantined", WARNING)] * 3],
+    ),
+    (
+        "all wait, and may be new",
+        at(sound_set(), trust=["waiting"] * 3),
+        {"recovery_guard": "strict"},
+        [("no-quorum", ERROR), *[("quarantined", WARNING)] * 3],
+    ),
+    (
+        "all of those that answer wait",
+        at(sound_set(), trust=["waiting", "waiting", ""], problem=["", "", "unreachable"]),
+        {},
+        [("unreachable", ERROR), ("no-quorum", ERROR), *[("quarantined", WARNING)] * 2],
+    ),
+    ("a damaged marker", at(sound_set(), trust=["trusted", "excessive", "trusted"]), {}, [("guard-time", WARNING)]),
     ("foreign nodes", at(sound_set(), problem=["not-examined"] * 3), {}, [("not-examined", INFO)] * 3),
     ("clocks apart", at(sound_set(), clock=[clock(), clock(0.2), clock()]), {}, [("clock-offset", WARNING)]),
     ("clocks apart, perhaps", at(sound_set(), clock=[clock(), clock(0.1062, error=0.004), clock()]), {}, []),
@@ -375,6 +394,17 @@ def test_a_missing_right_is_said_with_its_name_and_the_command_that_grants_it() 
     (own,) = diagnosis_of([replace(SOUND, refusals=refusals), *sound_set()[1:]], Options()).findings
     assert own.what == f"its user has no right to the library's own keys: {KEYS_REFUSED}"
     assert own.remedy == "ACL SETUSER <user> ~aioredlock_ng:* (docs/acl.md)"
+
+
+@pytest.mark.parametrize("changes", [{"aof": False, "fsync": ""}, {"fsync": "everysec"}, {"fsync": "no"}, {"replicas": 1}])
+def test_of_one_node_it_is_not_said_that_the_guard_keeps_it_out_in_any_case(changes: dict[str, Any]) -> None:
+    def meaning(nodes: list[NodeFacts]) -> str:
+        codes = ("no-persistence", "fsync", "replicas")
+        return next(finding.meaning for finding in diagnosis_of(nodes, Options()).findings if finding.code in codes)
+
+    alone, among_others = meaning([replace(SOUND, **changes)]), meaning([replace(SOUND, **changes), *sound_set()[1:]])
+    assert alone != among_others
+    assert re.search("(if|until|only) .*process", alone)
 
 
 def test_a_start_is_said_with_its_time() -> None:

@@ -130,6 +130,11 @@ def test_who_has_waited_is_trusted(trust: Trust) -> None:
     assert step(reading(trust, left=0.001), None, reading(Trust.TRUSTED)) is None
 
 
+def test_a_node_waits_no_longer_than_the_guard_time_from_now() -> None:
+    assert step(reading(Trust.WAITING, left=GUARD / 1000 + 2.0)) is None
+    assert step(reading(Trust.WAITING, left=GUARD / 1000 + 2.1)) == Step(Trust.WAITING, GUARD)
+
+
 def test_a_shorter_guard_time_is_raised_before_we_vote() -> None:
     short = GUARD - 1
     assert step(reading(Trust.TRUSTED, guard=short)) == Step(Trust.TRUSTED, GUARD)
