@@ -9,6 +9,7 @@ from aioredlock_ng import __version__
 from aioredlock_ng.events import (
     AcquireCancelled,
     AcquireFailed,
+    AllNodesForgot,
     LeaseAbandoned,
     LeaseLost,
     LeaseReleased,
@@ -89,6 +90,7 @@ class OpenTelemetrySink:
         self._wakeups = counter("wakeups", "{wakeup}", "Waiters that asked again, by what woke them.")
         self._outages = counter("node.outages", "{outage}", "Connections lost, and nodes that could not be connected.")
         self._quarantines = counter("node.quarantines", "{quarantine}", "Times a node may have forgotten locks.")
+        self._memory_losses = counter("memory_losses", "{loss}", "Times all nodes lost their memory: locks of before are void.")
         self._state = meter.create_up_down_counter(_PREFIX + "node.state", "{node}", "1 for the state that a node is in.")
 
         self._takers: dict[type[Event], Callable[[Any], None]] = {
@@ -109,6 +111,7 @@ class OpenTelemetrySink:
             NodeAnswers: self._node,
             NodeQuarantined: self._node,
             NodeTrusted: self._node,
+            AllNodesForgot: lambda _: self._memory_losses.add(1),
         }
 
     def __call__(self, event: Event) -> None:

@@ -8,6 +8,7 @@ from aioredlock_ng.errors import ConfigurationError
 from aioredlock_ng.events import (
     AcquireCancelled,
     AcquireFailed,
+    AllNodesForgot,
     LeaseAbandoned,
     LeaseLost,
     LeaseReleased,
@@ -94,6 +95,7 @@ class PrometheusSink(Collector):
         self._wakeups = {cause: wakeups.labels(cause) for cause in _CAUSES}
         self._outages = self._counter("node_outages", "Connections lost, and nodes that could not be connected.", "node")
         self._quarantines = self._counter("node_quarantines", "Times a node may have forgotten locks.", "node")
+        self._memory_losses = self._counter("memory_losses", "Times all nodes lost their memory: locks of before are void.")
         self._state = self._gauge(
             "node_state", "1 for the state that a node is in, 0 for the others.", "livemax", "node", "state"
         )
@@ -116,6 +118,7 @@ class PrometheusSink(Collector):
             NodeAnswers: self._node,
             NodeQuarantined: self._node,
             NodeTrusted: self._node,
+            AllNodesForgot: lambda _: self._memory_losses.inc(),
         }
         try:
             registry.register(self)

@@ -58,19 +58,27 @@ FORGETTING: dict[str, Callable[[LocalServer], Any]] = {
 }
 
 
-async def is_refused_then_granted(redlock: Redlock, index: int, since: float) -> None:
-    """Node `index`, without which there is no quorum, may vote `GUARD` seconds after `since` and not before."""
+async def is_refused_then_granted(redlock: Redlock, index: int, since: float, missing: str = "") -> None:
+    """Node `index`, without which there is no quorum, may vote `GUARD` seconds after `since` and not before.
+
+    `missing`: the node for which a new set waits.
+    """
     node = redlock.nodes[index].address
     await eventually(lambda: state_of(redlock, index) == "quarantined", every=0.001)
-    assert re.search(r"may have forgotten locks, \d\.\d s left; .*recovery_guard=None", redlock.nodes[index].reason)
-    with pytest.raises(QuorumUnreachable, match="recovery_guard=None") as caught:
+    if missing:
+        why = rf"new set: the nodes vote when {re.escape(missing)} is up too \(.+\), or in \d s"
+    else:
+        why = r"may have forgotten locks, \d\.\d s left; .*recovery_guard=None"
+    assert re.search(why, redlock.nodes[index].reason)
+    with pytest.raises(QuorumUnreachable, match="new set" if missing else "recovery_guard=None") as caught:
         await redlock.lock("order").try_acquire()
     told = {vote.node: vote.outcome for vote in caught.value.votes}
     if told[node] == "unknown":
         # Decided without it, by others that are quarantined too.
         node = next(other for other, outcome in told.items() if outcome == "quarantined")
     assert told[node] == "quarantined"
-    assert re.search(rf"{re.escape(node)}: quarantined \(it may have forgotten locks, \d\.\d s left\)", str(caught.value))
+    told_why = why if missing else r"it may have forgotten locks, \d\.\d s left"
+    assert re.search(rf"{re.escape(node)}: quarantined \({told_why}\)", str(caught.value))
     lease = await asyncio.wait_for(redlock.lock("order").acquire(), GUARD + BUSY)
     # The node's clock, which it was measured by, counts milliseconds.
     assert time.monotonic() - since >= GUARD - 0.002
@@ -117,7 +125,31 @@ async def test_a_first_start_with_a_server_missing_waits_the_guard_time(start_se
     servers[2].crash()
     since = time.monotonic()
     async with Redlock(urls_of(servers), **SHORT_GUARD) as redlock:
-        await is_refused_then_granted(redlock, 1, since)
+        await is_refused_then_granted(redlock, 1, since, missing=servers[2].address)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_a_restart_of_all_servers_lets_nobody_in_beside_a_holder_who_is_told_at_once(
+    count: int, start_server: StartServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    servers = [start_server() for _ in range(count)]
+    settings: dict[str, Any] = {"ttl": 5.0, "max_ttl": 5.0, "node_timeout": 0.5}
+    async with Redlock(urls_of(servers), **settings) as holder, Redlock(urls_of(servers), **settings) as other:
+        await all_up(holder)
+        await all_up(other)
+        lease = await holder.lock("order", auto_extend=False).acquire()
+        deadline = time.monotonic() + lease.remaining()
+        waiting = asyncio.create_task(other.lock("order").acquire())
+        await eventually(lambda: other.stats().refused, every=0.001)
+        await asyncio.gather(*map(kill_and_start, servers))
+        await lease.wait_lost()
+        with pytest.raises(LockLost, match="no longer holds"):
+            lease.check()
+        async with asyncio.timeout(6.0 + BUSY):
+            await (await waiting).release()
+        assert time.monotonic() >= deadline, "it was granted after the first lease was over"
+    said = [line for line in caplog.messages if line.startswith("all nodes lost their memory")]
+    assert len(said) == 2, "each of them noticed"
 
 
 async def test_a_promoted_replica_grants_nothing_for_the_guard_time(

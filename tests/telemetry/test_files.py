@@ -125,8 +125,9 @@ def test_the_dashboard_can_be_imported_anywhere() -> None:
     assert DASHBOARD["schemaVersion"] >= 39
 
 
-def test_there_are_three_rules() -> None:
-    assert [rule["alert"] for rule in RULES] == ["RedlockLeaseLost", "RedlockNodeAway", "RedlockAcquiresFail"]
+def test_there_are_four_rules() -> None:
+    told = ["RedlockLeaseLost", "RedlockMemoryLost", "RedlockNodeAway", "RedlockAcquiresFail"]
+    assert [rule["alert"] for rule in RULES] == told
     assert set(GROUP) == {"name", "rules"}
 
 

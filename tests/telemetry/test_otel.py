@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
 
 from aioredlock_ng import AcquireTimeout, LockHeld, Outcome, QuorumUnreachable, Redlock, Vote
-from aioredlock_ng.events import LeaseLost, LockAcquired, NodeDown, NodeQuarantined, NodeUp
+from aioredlock_ng.events import AllNodesForgot, LeaseLost, LockAcquired, NodeDown, NodeQuarantined, NodeUp
 from aioredlock_ng.telemetry._buckets import HOLDS, WAITS
 from tests.support.rig import WAY
 from tests.telemetry.doings import NAME, do_everything
@@ -180,6 +180,11 @@ def test_a_node_leaves_its_former_state(listener: Listener) -> None:
         "down": 1,
     }
     assert listener.total("node.quarantines") == 1
+
+
+def test_it_is_counted_that_all_nodes_forgot(listener: Listener) -> None:
+    listener.sink(AllNodesForgot(("a:1", "b:1"), 61.0))
+    assert listener.total("memory_losses") == 1
 
 
 def test_votes_are_not_formatted_for_a_span_that_is_not_recorded() -> None:

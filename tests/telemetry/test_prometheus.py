@@ -10,6 +10,7 @@ import pytest
 from aioredlock_ng import LockLost, LockNotAcquired, Redlock, RedlockClosed
 from aioredlock_ng.events import (
     AcquireFailed,
+    AllNodesForgot,
     NodeAnswers,
     NodeDown,
     NodeQuarantined,
@@ -172,6 +173,13 @@ def test_a_node_has_one_state(events: list[Event], state: str, registry: Collect
     for event in events:
         sink(event)
     assert exposed(registry).state("n") == state
+
+
+def test_it_is_counted_that_all_nodes_forgot(registry: CollectorRegistry) -> None:
+    sink = PrometheusSink(registry)
+    assert exposed(registry).value("memory_losses_total") == 0
+    sink(AllNodesForgot(("a", "b"), 61.0))
+    assert exposed(registry).value("memory_losses_total") == 1
 
 
 def test_an_alert_can_count_from_nought(registry: CollectorRegistry) -> None:
