@@ -135,8 +135,11 @@ class Faults:
         return True
 
     def _may_forget(self, server: Server) -> bool:
-        """Where the promise counts on it, another node has been trusted for a while, and stays so; or this one never voted."""
-        if self._plan.beyond_guard or not server.voted:
+        """Where the promise counts on it, another node has been trusted for a while, and stays so; or this one never voted.
+
+        Or every process that is there is a witness of it.
+        """
+        if self._plan.beyond_guard or not server.voted or (self._plan.theme == "witness" and self._known_to_all(server)):
             self.forgetting = True
             return True
         now = self._world.now
@@ -144,6 +147,24 @@ class Faults:
         settled = any(other.up and other.trusted and now - other.trusted_since > SETTLED for other in others)
         self.forgetting |= settled
         return settled
+
+    def _known_to_all(self, server: Server) -> bool:
+        """True if each process that is still to take locks has read the present marker of this server as trusted."""
+        known = []
+        for process in self._processes:
+            if process.dead or process.over:
+                continue
+            guard = None if process.engine is None else process.engine.guard
+            memory = None if guard is None else guard._memories[server.index]
+            reading = None if guard is None else guard._readings[server.index]
+            known.append(
+                memory is not None
+                and reading is not None
+                and not memory.contradicts(reading)
+                and memory.run_id == server.memory.run_id
+                and server.trusted
+            )
+        return all(known)
 
     def flush_scripts(self, _fault: Fault, _process: Process, server: Server) -> bool:
         """SCRIPT FLUSH."""

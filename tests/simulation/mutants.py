@@ -142,14 +142,20 @@ def _unguarded(self: MemoryServer, command: Command, by: Any) -> Any:
 _take = guard.Guard._take
 
 
-def _forget_the_silent(self: guard.Guard, index: int, reply: Any, asked_at: float) -> None:
+def _forget_the_silent(self: guard.Guard, index: int, reply: Any, asked_at: float) -> str:
     if reply is None:
         self._readings[index] = None
-    else:
-        _take(self, index, reply, asked_at)
+        return ""
+    return _take(self, index, reply, asked_at)
 
 
-def _found_without_the_silent(readings: Any, guard_ms: int, now: float, *, strict: bool, known_ms: int) -> list[Any]:
+def _remember_nothing(*readings: Any, memories: object, **given: Any) -> list[Any]:
+    return next_steps(*readings, **given)
+
+
+def _found_without_the_silent(
+    readings: Any, guard_ms: int, now: float, *, strict: bool, known_ms: int, memories: object
+) -> list[Any]:
     steps = iter(next_steps([reading for reading in readings if reading is not None], guard_ms, now, strict=strict))
     return [None if reading is None else next(steps) for reading in readings]
 
@@ -199,6 +205,7 @@ def _mutants() -> Iterator[Mutant]:
         (guard.Guard, "_take", _forget_the_silent),
         (guard, "next_steps", _found_without_the_silent),
     )
+    yield one("witness", "a witness founds and promotes", (guard, "next_steps", _remember_nothing))
     yield one("owed", "releases are not owed across a reconnect", (RedisNode, "_pay", _forgive_releases))
     yield one("shapes", "replies are read whatever their shape", (Command, "fits", lambda *_: True))
     yield one("garbled", "a reply that cannot be read counts as a refusal", (Channel, "_garbled", _refusal))

@@ -118,6 +118,9 @@ _THEMES = {
 _FOUNDINGS = 0.1
 """Share of the runs, of whatever theme, that are about nodes which come and forget while the set is being founded."""
 
+_WITNESSES = 0.06
+"""Share of the runs in which all nodes forget, again and again, while processes are there that had known them."""
+
 _CROWDS = 0.12
 """Share of the runs in which many tasks of a process want one name, each for a moment."""
 
@@ -139,15 +142,19 @@ def plan_of(seed: int) -> Plan:
     theme = rng.choices(list(_THEMES), list(_THEMES.values()))[0]
     if Random(f"founding {seed}").random() < _FOUNDINGS:
         theme = "founding"
+    elif Random(f"witness {seed}").random() < _WITNESSES:
+        theme = "witness"
     elif Random(f"crowd {seed}").random() < _CROWDS:
         theme = "crowd"
     network = rng.choices(list(_NETWORKS), (30, 25, 25, 20))[0]
-    if theme in ("calm", "forgetting", "founding", "crowd"):
+    if theme in ("calm", "forgetting", "founding", "crowd", "witness"):
         network = rng.choice(("loopback", "zone", "zones"))
     (least, most), spread, node_timeout, ttls = _NETWORKS[network]
     nodes = rng.choices((3, 5, 2, 4, 1), (70, 20, 3, 5, 2))[0]
     if theme == "cuts":
         nodes = rng.choice((1, 1, 3))
+    elif theme == "witness":
+        nodes = rng.choice((1, 1, 3, 3, 5))
     processes = rng.choice((1, 2, 2, 3, 3, 4) if theme == "mixed" else (2, 2, 3))
     tail = rng.choice((0.0, 0.0, 0.005, 0.02))
     loss = rng.choice((0.0, 0.0, 0.0, 0.003))
@@ -168,7 +175,7 @@ def plan_of(seed: int) -> Plan:
     fencing, guard = rng.choices(
         ((True, "auto"), (True, "strict"), (False, "auto"), (True, None), (False, None)), (65, 8, 7, 8, 12)
     )[0]
-    if theme == "founding" or (theme == "forgetting" and guard is None):
+    if theme in ("founding", "witness") or (theme == "forgetting" and guard is None):
         guard = "auto"
     within = rng.random() < 0.92
     limit = WITHIN if within else 0.2
@@ -195,7 +202,7 @@ def plan_of(seed: int) -> Plan:
     )
     actions = _actions(rng, plan)
     length = ttl * rng.choice((4, 6, 10))
-    special = {"forgetting": _bursts, "founding": _founding}
+    special = {"forgetting": _bursts, "founding": _founding, "witness": _witnessed}
     faults = special[theme](rng, plan) if theme in special else _faults(rng, plan, length)
     faults += _lies(seed, plan, length)
     forgetting = any(fault.kind in ("flush", "crash_empty") for fault in faults)
@@ -246,20 +253,20 @@ def _actions(rng: Random, plan: Plan) -> tuple[Action, ...]:
         return _crowd(rng, plan)
     ttl = plan.ttl
     many = rng.random() < 0.25
-    if plan.theme in ("forgetting", "answers", "cuts"):
+    if plan.theme in ("forgetting", "answers", "cuts", "witness"):
         many = False
     names = [f"r{index}" for index in range(rng.randint(4, 10) if many else rng.choice((1, 1, 1, 2, 3)))]
-    if plan.theme in ("forgetting", "answers"):
+    if plan.theme in ("forgetting", "answers", "witness"):
         names = names[:1]
     wide = rng.choice((0.0, 0.0, 0.3)) if len(names) > 1 else 0.0
     hasty = rng.random() < 0.4 or plan.theme == "calm"
-    if plan.theme in ("forgetting", "answers"):
+    if plan.theme in ("forgetting", "answers", "witness"):
         hasty = False
     cancelled = rng.choice((0.0, 0.1, 0.4))
     actions = []
     for process in range(plan.processes):
         for task in range(rng.choice((1, 2, 3))):
-            for number in range(rng.randint(2, 6 if hasty or plan.theme == "forgetting" else 4)):
+            for number in range(rng.randint(2, 6 if hasty or plan.theme in ("forgetting", "witness") else 4)):
                 resources = tuple(rng.sample(names, 2)) if rng.random() < wide else (rng.choice(names),)
                 how = rng.choices(("with", "acquire", "try"), (50, 40, 10))[0]
                 then = rng.choices(("", "extend", "verify", "abandon", "leave"), (75, 10, 5, 7, 3))[0]
@@ -337,6 +344,23 @@ def _bursts(rng: Random, plan: Plan) -> tuple[Fault, ...]:
         if rng.random() < 0.3:
             # To somebody else, all that answer have forgotten.
             faults.append(Fault("", "partition", at, 2 * lasts, (process + 1) % plan.processes, whole, 0.0))
+        at += plan.max_ttl + 3.5
+    return tuple(replace(fault, name=f"f{number}") for number, fault in enumerate(sorted(faults, key=lambda f: f.at)))
+
+
+def _witnessed(rng: Random, plan: Plan) -> tuple[Fault, ...]:
+    """Again and again all nodes forget while a process that may hold a lease is stopped."""
+    faults: list[Fault] = []
+    at = 2.2
+    for _ in range(rng.randint(1, 3)):
+        at += rng.random() * 2 * plan.ttl
+        process = rng.randrange(plan.processes)
+        stop = rng.choice(("pause", "pause", "suspend", "cut"))
+        faults.append(Fault("", stop, at, plan.ttl * rng.uniform(0.5, 1.2), process, rng.randrange(plan.nodes), 0.0))
+        how, within = rng.choice(("flush", "crash_empty")), rng.choice((0.0, 0.02, 0.2 * plan.ttl))
+        for node in range(plan.nodes):
+            when = at + 0.001 + rng.random() * within
+            faults.append(Fault("", how, when, rng.choice((0.001, 0.02, 0.1 * plan.ttl)), process, node, 0.0))
         at += plan.max_ttl + 3.5
     return tuple(replace(fault, name=f"f{number}") for number, fault in enumerate(sorted(faults, key=lambda f: f.at)))
 

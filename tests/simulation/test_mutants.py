@@ -34,6 +34,7 @@ CAUGHT: Final = {
     "handoff": (0, {"callbacks"}),
     "guard": (19, {"exclusion"}),
     "founding": (1200, {"exclusion"}),
+    "witness": (10, {"exclusion"}),
     "owed": (1, {"leftovers"}),
     "shapes": (0, {"callbacks"}),
     "garbled": (0, {"leftovers"}),
