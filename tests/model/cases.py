@@ -45,6 +45,7 @@ SMALL: Final = (
     Case("mutual exclusion: 3 clients, ttl 2", Mutex(mutex.Rules(ttls=(2, 2, 2), guard=2))),
     Case("mutual exclusion: ttl 3 and 2", Mutex(mutex.Rules(ttls=(3, 2)))),
     Case("founding: 1 promoter, ttl 2", Founding(founding.Rules(promoters=1))),
+    Case("founding: all nodes forget beside witnesses, ttl 2", Founding(founding.Rules(promoters=1, witnesses=True))),
 )
 
 # The largest first, so that two processes end at about the same time.
@@ -69,6 +70,7 @@ LARGE: Final = (
     Case("mutual exclusion: 3 clients, ttl 4", Mutex(mutex.Rules(ttls=(4, 4, 4), guard=4))),
     Case("mutual exclusion: 2 clients, ttl 5, repairs count", Mutex(mutex.Rules(ttls=(5, 5), guard=5, repair_counts=True))),
     Case("founding: 2 promoters, ttl 3", Founding(founding.Rules(ttl=3, guard=4))),
+    Case("founding: 2 promoters, ttl 2, all nodes forget beside witnesses", Founding(founding.Rules(witnesses=True))),
     Case("founding: 2 promoters, ttl 2, late promotions", Founding(founding.Rules(fresh_promotions=False))),
 )
 
@@ -112,6 +114,11 @@ KNOWN_WRONG: Final = (
     Case("founding: promote after reading all, but not within a second", Founding(replace(_QUICK, read_together=False)), 13),
     Case("founding: markers written however long after the read", Founding(founding.Rules(mark_within=3)), 6),
     Case("founding: a guard without the second more", Founding(founding.Rules(guard=2)), 8),
+    Case(
+        "founding: witnesses that remember for a tick too short a time",
+        Founding(replace(_QUICK, promoters=1, ttl=2, guard=3, witnesses=True, memory=1)),
+        13,
+    ),
     Case("founding: beyond the limit, no other node is trusted", Founding(replace(_QUICK, total_loss=True)), 11),
     Case("founding: beyond the limit, the others trusted for only a second", Founding(replace(_QUICK, settled=0)), 15),
 )

@@ -16,8 +16,9 @@ PROMOTER_NAMES: Final = "PQR"
 NODE_NAMES: Final = "xyz"
 
 # What a node's marker says. Stale: the node came back with data of a process that is no more, from when it was founding.
-NONE, FOUNDING, TRUSTED, STALE = range(4)
-MARKERS: Final = ("none", "founding", "trusted", "stale")
+# Waiting: nobody promotes it.
+NONE, FOUNDING, TRUSTED, STALE, WAITING = range(5)
+MARKERS: Final = ("none", "founding", "trusted", "stale", "waiting")
 # What a client is at.
 IDLE, ASKING, HOLDING = range(3)
 # What a promoter is at: collecting what it reads, or decided, so that its writes are on their way.
@@ -49,6 +50,8 @@ class Rules:
         read_together: All of them within a second.
         mark_within: Markers are refused so many ticks after their writer read the node.
         fresh_promotions: Promotions are refused a second after the promoter read the node.
+        witnesses: All who mark and promote have known every trusted node, and then any number of nodes may forget.
+        memory: For how many ticks after a node forgot they know that it had been trusted; None: the ttl.
     """
 
     ttl: int = 2
@@ -63,6 +66,8 @@ class Rules:
     read_together: bool = True
     mark_within: int = SECOND
     fresh_promotions: bool = True
+    witnesses: bool = False
+    memory: int | None = None
 
 
 class Founding:
@@ -82,7 +87,9 @@ class Founding:
         self._promoter = HEAD * rules.clients
         self._rows = self._promoter + rules.promoters
         self._marker, self._ready, self._since, self._debt = (self._rows + row * NODES for row in range(4))
-        fixed = self._debt + NODES
+        self._known = self._debt + NODES
+        self._memory = rules.ttl if rules.memory is None else rules.memory
+        fixed = self._debt + (2 if rules.witnesses else 1) * NODES
         self._lefts = [fixed + 2 * i * NODES for i in range(rules.clients)]
         self._votes = [left + NODES for left in self._lefts]
         # What a promoter has read: nothing, or 1 + 2 * the ticks since, and 1 more if that marker was replaced.
@@ -140,7 +147,7 @@ class Founding:
                     after = bytearray(state)
                     after[reads + x] = 1
                     what = f"{name} reads {NODE_NAMES[x]} as founding"
-                    if NODES - after[reads : reads + NODES].count(0) >= enough:
+                    if NODES - after[reads : reads + NODES].count(0) >= enough and not self._is_known(state):
                         after[self._promoter + p] = PROMOTING
                         what += " and decides"
                     steps.append((what, bytes(after)))
@@ -167,11 +174,19 @@ class Founding:
             return
         for age in range(self.rules.mark_within + 1):
             after = bytearray(state)
-            after[self._marker + x], after[self._ready + x] = FOUNDING, self.rules.guard - age
+            known = self._is_known(state)
+            after[self._marker + x], after[self._ready + x] = WAITING if known else FOUNDING, self.rules.guard - age
             self._replace(after, x)
             if not after[self._ready + x]:
                 self._trust(after, x)
-            steps.append((f"{NODE_NAMES[x]} is marked by one who read it {age} ago", bytes(after)))
+            by = "a witness" if known else "one"
+            steps.append((f"{NODE_NAMES[x]} is marked by {by} who read it {age} ago", bytes(after)))
+
+    def _is_known(self, state: State) -> bool:
+        """Witnesses know that some node is trusted, or was until a while ago."""
+        if not self.rules.witnesses:
+            return False
+        return any(state[self._marker + x] == TRUSTED or state[self._known + x] for x in range(NODES))
 
     def _forget(self, state: State, x: int, steps: list[Step]) -> None:
         """A node loses its memory, as far as the limits let it; or comes back as a new process, with data that is too old."""
@@ -184,6 +199,8 @@ class Founding:
         after[self._ready + x] = after[self._since + x] = 0
         if marker == TRUSTED and not self.rules.clients:
             after[self._debt + x] = self.rules.ttl
+        if marker == TRUSTED and self.rules.witnesses:
+            after[self._known + x] = self._memory
         if marker in (FOUNDING, TRUSTED):
             after[self._marker + x] = STALE
             steps.append((f"{NODE_NAMES[x]} restarts with the data of its founding", bytes(after)))
@@ -192,7 +209,9 @@ class Founding:
         steps.append((f"{NODE_NAMES[x]} forgets", bytes(after)))
 
     def _may_forget(self, state: State, x: int) -> bool:
-        """The limits: some other node has been trusted for more than a second."""
+        """The limits: some other node has been trusted for more than a second, or all who are there know this one."""
+        if self.rules.witnesses:
+            return True
         others = [y for y in range(NODES) if y != x and state[self._marker + y] == TRUSTED]
         return self.rules.total_loss if not others else any(state[self._since + y] > self.rules.settled for y in others)
 
@@ -207,13 +226,14 @@ class Founding:
     def _tick(self, state: State, steps: list[Step]) -> None:
         after = bytearray(state)
         for x in range(NODES):
-            if after[self._marker + x] == FOUNDING:
+            if after[self._marker + x] in (FOUNDING, WAITING):
                 after[self._ready + x] -= 1
                 if not after[self._ready + x]:
                     self._trust(after, x)
             elif after[self._marker + x] == TRUSTED:
                 after[self._since + x] = min(after[self._since + x] + 1, LONG)
-            for cell in (self._debt + x, *[left + x for left in self._lefts]):
+            known = [self._known + x] if self.rules.witnesses else []
+            for cell in (self._debt + x, *known, *[left + x for left in self._lefts]):
                 after[cell] -= after[cell] > 0
         for p, reads in enumerate(self._reads):
             for x in range(NODES):
@@ -253,6 +273,8 @@ class Founding:
             ready = f" {state[self._ready + x]}" if state[self._ready + x] else ""
             debt = f", forgot {state[self._debt + x]}" if state[self._debt + x] else ""
             keys = "".join(f", {CLIENT_NAMES[i]} {state[left + x]}" for i, left in enumerate(self._lefts) if state[left + x])
+            if self.rules.witnesses and state[self._known + x]:
+                debt += f", known {state[self._known + x]}"
             nodes.append(f"{NODE_NAMES[x]}: {MARKERS[state[self._marker + x]]}{ready}{debt}{keys}")
         holding = [i for i in range(self.rules.clients) if state[HEAD * i] == HOLDING]
         return "   ".join(nodes + [f"{CLIENT_NAMES[i]} holds {state[HEAD * i + VALID]}" for i in holding])

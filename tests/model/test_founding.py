@@ -130,3 +130,23 @@ def test_a_second_later_that_promoter_has_to_read_again() -> None:
     replay(model, [*read, "Q reads z as founding and decides"])
     with pytest.raises(LookupError):
         replay(model, [*read, "a tick passes", "Q reads z as founding and decides"])
+
+
+def test_a_witness_lets_nodes_wait_that_all_forgot() -> None:
+    model = Founding(Rules(promoters=1, witnesses=True))
+    trusted = [*MARKED, *reads("P", "xy"), "P reads z as founding and decides", *(f"P promotes {node}" for node in "xyz")]
+    forgot = [*trusted, *(f"{node} forgets" for node in "xyz")]
+    waits = [*forgot, *(f"{node} is marked by a witness who read it 0 ago" for node in "xyz")]
+    after = "x: waiting 3, forgot 2, known 2   y: waiting 3, forgot 2, known 2   z: waiting 3, forgot 2, known 2"
+    assert model.show(replay(model, waits)) == after
+    with pytest.raises(LookupError):
+        replay(model, [*waits, "P reads x as founding"])
+    later = [*waits, "a tick passes", "a tick passes", "a tick passes"]
+    assert model.show(replay(model, later)) == "x: trusted   y: trusted   z: trusted", "not for ever"
+
+
+def test_where_nobody_knows_it_any_more_a_set_is_founded_anew() -> None:
+    model = Founding(Rules(promoters=1, witnesses=True))
+    trusted = [*MARKED, *["a tick passes"] * 3]
+    forgot = [*trusted, *(f"{node} forgets" for node in "xyz"), "a tick passes", "a tick passes", MARKED[0]]
+    assert model.show(replay(model, forgot)) == "x: founding 3   y: none   z: none"
