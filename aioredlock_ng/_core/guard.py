@@ -167,7 +167,9 @@ def remembered(
         memory = Memory(memory.run_id, now)
     if after is None or after.trust is not Trust.TRUSTED:
         return memory
-    if memory is None or not memory.contradicts(after) or not _counts(memory, now, known_ms):
+    # One that waited is not promoted: it has waited as long as its marker says, which an operator may have lowered.
+    waited = before is not None and before.trust is Trust.WAITING and before.run_id == after.run_id
+    if memory is None or waited or not memory.contradicts(after) or not _counts(memory, now, known_ms):
         return Memory(after.run_id, now)
     return memory
 

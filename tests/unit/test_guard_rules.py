@@ -238,6 +238,14 @@ def test_another_process_is_believed_once_the_memory_of_the_one_before_is_over()
     assert remembered(Memory(MINE, NOW - 61), None, other, NOW, GUARD + 1000) == Memory(MINE, NOW - 61)
 
 
+def test_another_process_is_believed_once_it_has_waited_as_its_marker_says() -> None:
+    """Its guard time may have been lowered meanwhile, and is shorter than that of the memory."""
+    known, trusted = Memory(OTHER, NOW - 1), reading(Trust.TRUSTED)
+    assert remembered(known, reading(Trust.WAITING), trusted, NOW, GUARD) == Memory(MINE, NOW)
+    for before in (reading(Trust.WAITING, run_id=OTHER), reading(Trust.FOUNDING), reading(Trust.NONE), None):
+        assert remembered(known, before, trusted, NOW, GUARD) == known
+
+
 def test_a_node_that_restarts_again_and_again_keeps_no_set_from_being_founded_for_ever() -> None:
     """Processes that were never trusted granted nothing, so only the one that was trusted is remembered."""
     memory: Memory | None = Memory(OTHER, NOW)
