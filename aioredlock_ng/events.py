@@ -264,8 +264,8 @@ class TaskFailed:
 class AllNodesForgot:
     """All nodes lost their memory within one guard time: locks granted before are void.
 
-    Only a manager that has seen a node trusted before notices. It is said once, until a node is trusted again. Locks that
-    a server had on disk are still there; where that is a majority, their holders keep them.
+    Only a manager that has seen a node trusted before notices. It is said once, until a node is
+    trusted again. Locks that a majority of servers had on disk are kept.
 
     Attributes:
         nodes: The addresses of all nodes.

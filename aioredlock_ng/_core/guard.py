@@ -8,9 +8,10 @@ Only a set of which *all* nodes answer and none carries a marker is new, and nee
 at one moment, some before the last server is up, so *new* is a state on the nodes: *founding*. Who has read all nodes as
 founding within a second promotes each of them, if it still says the same (a nonce makes each founding its own).
 
-A set whose nodes all forgot looks new too. A manager that remembers a trusted marker from less than the guard time ago
-knows better. Such a manager is a *witness*. A witness neither founds nor promotes. It lets a founding set wait, and a node
-that another process has promoted since. After the guard time every lock of before is over, and the memory counts no more.
+A set whose nodes all forgot looks new too. A manager that remembers a trusted marker from less than
+the guard time ago knows better: it is a *witness*. A witness neither founds nor promotes. It lets a
+founding set wait, and a node that another process has promoted since. After the guard time every
+lock of before is over, and the memory counts no more.
 """
 
 from __future__ import annotations
@@ -43,9 +44,11 @@ FRESH = 1.0
 """Seconds within which all nodes must have been read to promote them; marker.lua has the same bound for each write."""
 
 LONGEST_MS = 86_401_000
-"""The longest guard time that a marker may name, in milliseconds: `max_ttl` is a day at most, and a margin of a second.
+"""The longest guard time that a marker may name, in milliseconds: the longest `max_ttl`, a day, and a
+margin of a second.
 
-A longer one is damage. Copied to the nodes that forget, it would keep each of them from voting for as long as it says.
+A longer one is damage. Copied to the nodes that forget, it would keep each of them from voting for as
+long as it says.
 """
 
 _MOST_DIGITS = 16
@@ -113,8 +116,8 @@ class Memory:
 
     Attributes:
         run_id: The process that it named.
-        at: The local instant at which it was last known to stand, or at which it was found to be gone. The node granted
-            no lock later than that by this memory.
+        at: The local instant at which it was last known to stand, or at which it was found to be
+            gone. The node granted no lock later than that by this memory.
     """
 
     run_id: bytes
@@ -137,8 +140,8 @@ def read_marker(marker: bytes, node_ms: int, vouch: bytes, at: float, answered: 
     """What a node answered; `vouch` is the word that the connection put in: run_id and guard time."""
     run_id = vouch.partition(b":")[0]
     parts = marker.split(b":")
-    numbers = parts[1:3]
-    if len(parts) not in (2, 3, 4) or not all(part.isdigit() and len(part) <= _MOST_DIGITS for part in numbers):
+    readable = all(part.isdigit() and len(part) <= _MOST_DIGITS for part in parts[1:3])
+    if len(parts) not in (2, 3, 4) or not readable:
         return Reading(Trust.FOREIGN if marker else Trust.NONE, marker, run_id, 0, 0, node_ms, at, answered)
     guard_ms, ready_ms = int(parts[1]), int(parts[2]) if len(parts) > 2 else 0
     if run_id == NO_RUN_ID:
@@ -154,7 +157,8 @@ def remembered(
 ) -> Memory | None:
     """Return what a manager remembers of a node once it has read `after` in place of `before`.
 
-    A marker that stood until now may have let the node grant until now. So the memory counts from this instant.
+    A marker that stood until now may have let the node grant until now. So the memory counts from
+    this instant.
 
     Args:
         memory: What it remembered so far.
@@ -167,25 +171,39 @@ def remembered(
         memory = Memory(memory.run_id, now)
     if after is None or after.trust is not Trust.TRUSTED:
         return memory
-    # One that waited is not promoted: it has waited as long as its marker says, which an operator may have lowered.
+    # A node that waited was promoted by nobody. An operator may have lowered its guard time.
     waited = before is not None and before.trust is Trust.WAITING and before.run_id == after.run_id
-    if memory is None or waited or not memory.contradicts(after) or not _counts(memory, now, known_ms):
+    over = memory is None or now - memory.at > known_ms / 1000
+    if memory is None or over or waited or not memory.contradicts(after):
         return Memory(after.run_id, now)
     return memory
 
 
-def _counts(memory: Memory | None, now: float, longest_ms: int) -> bool:
-    """True while locks that the node granted by this memory may be held."""
-    return memory is not None and now - memory.at <= longest_ms / 1000
+def _losses(
+    readings: Sequence[Reading | None],
+    memories: Sequence[Memory | None],
+    now: float,
+    longest_ms: int,
+) -> list[bool | None]:
+    """Say of each node whether it has lost what is remembered of it; None where no memory counts."""
+    return [
+        None if memory is None or now - memory.at > longest_ms / 1000 else reading is not None and memory.contradicts(reading)
+        for reading, memory in zip(readings, memories, strict=True)
+    ]
 
 
-def all_forgot(readings: Sequence[Reading | None], memories: Sequence[Memory | None], now: float, known_ms: int) -> bool:
-    """True if every node has answered, none is trusted as it was, and a memory that counts says that one was."""
-    known = [memory if _counts(memory, now, known_ms) else None for memory in memories]
-    return all(
-        reading is not None and (reading.trust is not Trust.TRUSTED or (memory is not None and memory.contradicts(reading)))
-        for reading, memory in zip(readings, known, strict=True)
-    ) and any(memory is not None for memory in known)
+def all_forgot(
+    readings: Sequence[Reading | None],
+    memories: Sequence[Memory | None],
+    now: float,
+    known_ms: int,
+) -> bool:
+    """True if every node has answered, none is as it was, and a memory that counts says so."""
+    losses = _losses(readings, memories, now, known_ms)
+    return any(losses) and all(
+        reading is not None and (lost or reading.trust is not Trust.TRUSTED)
+        for reading, lost in zip(readings, losses, strict=True)
+    )
 
 
 def new_set_words(missing: Sequence[tuple[str, str]], left: float) -> str:
@@ -220,29 +238,30 @@ def next_steps(
         known_ms: The longest guard time that was ever read: nodes that named it may not answer now.
         memories: Per node; see `Memory`. None: this manager has seen no trusted marker.
     """
-    longest = max([guard_ms, known_ms, *(reading.guard_ms for reading in readings if reading is not None)])
-    known = [memory if _counts(memory, now, longest) else None for memory in memories or [None] * len(readings)]
-    lost = [
-        memory is not None and reading is not None and memory.contradicts(reading)
-        for memory, reading in zip(known, readings, strict=True)
-    ]
-    trusted = [reading is not None and reading.trust is Trust.TRUSTED for reading in readings]
-    witness = any(memory is not None for memory in known)
-    must_wait = strict or witness or any(trusted)
-    # A trusted node beside founding ones may be the first that a founder, who is right, has promoted.
-    refounded = any(lost) and not any(here and not gone for here, gone in zip(trusted, lost, strict=True))
+    known = [reading for reading in readings if reading is not None]
+    longest = max([guard_ms, known_ms, *(reading.guard_ms for reading in known)])
+    losses = _losses(readings, memories or [None] * len(readings), now, longest)
+    is_witness = any(lost is not None for lost in losses)
+    some_trusted = any(reading.trust is Trust.TRUSTED for reading in known)
     is_new = (
-        not strict
-        and not witness
-        and all(r is not None and r.trust is Trust.FOUNDING and now - r.at <= FRESH for r in readings)
+        not (strict or is_witness)
+        and len(known) == len(readings)
+        and all(r.trust is Trust.FOUNDING and now - r.at <= FRESH for r in known)
     )
+    # The first nodes that a legitimate founder promotes are trusted beside founding ones.
+    keeps_some = any(
+        reading is not None and reading.trust is Trust.TRUSTED and not lost
+        for reading, lost in zip(readings, losses, strict=True)
+    )
+    is_refounded = any(losses) and not keeps_some
     steps: list[Step | None] = []
-    for reading, gone in zip(readings, lost, strict=True):
+    for reading, lost in zip(readings, losses, strict=True):
         if reading is None:
             steps.append(None)
-        elif (gone and reading.trust is Trust.TRUSTED) or ((gone or refounded) and reading.trust is Trust.FOUNDING):
+        elif (lost and reading.trust in (Trust.TRUSTED, Trust.FOUNDING)) or (is_refounded and reading.trust is Trust.FOUNDING):
             steps.append(Step(Trust.WAITING, longest))
         else:
+            must_wait = strict or is_witness or some_trusted
             steps.append(_step(reading, guard_ms, longest, now, must_wait, is_new))
     return steps
 
@@ -261,7 +280,8 @@ def _step(reading: Reading, guard_ms: int, longest: int, now: float, must_wait: 
             # Left as it is even if its guard time is too short for us: its promotion may be on its way.
             return None
         case _:
-            # A ready time further ahead than any writer sets it: the node's clock was set back, or the marker is damaged.
+            # No writer sets a ready time that far ahead. The node's clock was set back, or the
+            # marker is damaged.
             if reading.guard_ms < guard_ms or reading.left(now) > reading.guard_ms / 1000 + 1.0 + FRESH:
                 return Step(Trust.WAITING, longest)
             return Step(Trust.TRUSTED, reading.guard_ms) if reading.left(now) == 0.0 else None

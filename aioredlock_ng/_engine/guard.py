@@ -112,7 +112,8 @@ class Guard:
     def words(self, index: int) -> str:
         """Return why a node is in quarantine, where that is not that it may have forgotten locks.
 
-        The server's own words, where it refuses to keep a marker: then its quarantine never ends. Or that the set is new.
+        The server's own words, where it refuses to keep a marker: then its quarantine never ends.
+        Or that the set is new.
         """
         reading = self._readings[index]
         if not self._refusals[index] and reading is not None and reading.trust is Trust.FOUNDING:
@@ -209,7 +210,7 @@ class Guard:
         return not any(self._refusals[index] for index, _ in asked)
 
     def _take(self, index: int, reply: Reply, asked_at: float) -> str:
-        """Note what a node answered. Return why it cannot be judged: its refusal, or that its answer is none; else ""."""
+        """Note what a node answered. Return why it cannot be judged, in words; "" where it can."""
         before = self._readings[index]
         words, after = self._read_reply(reply, asked_at)
         if words and before is not None:
@@ -220,14 +221,14 @@ class Guard:
         now = self._context.clock()
         if after is not None:
             self._known_ms = max(self._known_ms, after.guard_ms)
-        memory = self._memories[index] = remembered(self._memories[index], before, after, now, self._known_ms)
-        self._readings[index] = after
+        memory = remembered(self._memories[index], before, after, now, self._known_ms)
+        self._memories[index], self._readings[index] = memory, after
         if after is not None:
             if after.trust is Trust.EXCESSIVE:
                 self._excessive.add(index)
             elif after.trust is Trust.TRUSTED:
                 self._excessive.discard(index)
-                # One that was promoted though we know better is about to wait.
+                # A node that another process promoted, though we know better, is about to wait.
                 known = memory is not None and not memory.contradicts(after)
                 if known and (before is None or before.trust is not Trust.TRUSTED):
                     self._trusted(index)
@@ -245,7 +246,7 @@ class Guard:
                 return _UNREADABLE, None
             return "", read_marker(marker, node_ms, vouch, asked_at, self._context.clock())
         except Exception:
-            # Whatever a server says, the guard of the others goes on.
+            # No answer of one server may end the guard of the others.
             return _UNREADABLE, None
 
     def _say(self) -> None:
@@ -263,7 +264,7 @@ class Guard:
                 self._context.emit(NodeTrusted(node.address))
 
     def _say_void(self) -> None:
-        """Say once that no node knows the locks of before; anew after one of them was trusted again."""
+        """Say once that no node knows the locks of before; anew after a node was trusted again."""
         before, now = self._void, self._context.clock()
         if any(reading is not None and reading.trust is Trust.TRUSTED for reading in self._readings):
             self._void = False
@@ -271,4 +272,5 @@ class Guard:
             self._void = True
         if self._void and not before:
             nodes = tuple(node.address for node in self._context.fleet.nodes)
-            self._context.emit(AllNodesForgot(nodes, min(reading.left(now) for reading in self._readings if reading)))
+            left = min(reading.left(now) for reading in self._readings if reading is not None)
+            self._context.emit(AllNodesForgot(nodes, left))

@@ -87,7 +87,7 @@ class Watcher:
     def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
         """Node `index` says that keys changed; None: any may have, or it can no longer tell."""
         if keys is None:
-            # Those not watched yet too: a server that comes back may be another, which knows none of them.
+            # Also leases that are not watched yet: a server that comes back may have lost their keys.
             touched: Iterable[Holding] = list(self._holdings)
         else:
             touched = [self._by_key[key] for key in keys if key in self._by_key]
