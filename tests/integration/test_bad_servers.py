@@ -293,8 +293,9 @@ async def test_a_server_that_is_loading_is_told_so_and_used_once_it_is_ready(sta
 
 async def test_a_full_server_is_used_again_once_there_is_room(start_server: StartServer) -> None:
     server = start_server(["--maxmemory", "4mb", "--maxmemory-policy", "noeviction"])
-    async with Redlock([server.url]) as redlock:
-        lease = await redlock.lock("held", ttl=3.0).acquire()
+    # Wiped below, the server waits for the guard time.
+    async with Redlock([server.url], ttl=3.0, max_ttl=3.0) as redlock:
+        lease = await redlock.lock("held").acquire()
         fill(server)
         waiting = asyncio.create_task(redlock.lock("order").acquire())
         await eventually(lambda: redlock.stats().refused > 0)
@@ -304,7 +305,7 @@ async def test_a_full_server_is_used_again_once_there_is_room(start_server: Star
         assert await lease.release()
         assert server.command("EXISTS", "held") == b"0"
         server.wipe()
-        await (await asyncio.wait_for(waiting, 10)).release()
+        await (await asyncio.wait_for(waiting, 20)).release()
 
 
 async def test_a_demoted_node_is_left_out_and_the_lease_lives_on(three_nodes: NodeSet, start_server: StartServer) -> None:

@@ -158,7 +158,12 @@ async def test_a_restarted_node_is_quarantined_as_a_server_is() -> None:
         nodes.restart(0)
         with pytest.raises(QuorumUnreachable, match="quarantine"):
             await redlock.lock("a", blocking_timeout=0).acquire()
-        nodes.advance(21.0)
+        await asyncio.sleep(0.1)
+        assert redlock.nodes[0].state == "quarantined"
+        nodes.advance(20.5)
+        with pytest.raises(QuorumUnreachable, match="quarantine"):
+            await redlock.lock("a", blocking_timeout=0).acquire()
+        nodes.advance(0.5)
         async with redlock.lock("a", blocking_timeout=1):
             pass
 
