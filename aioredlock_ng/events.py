@@ -228,7 +228,9 @@ class LeaseLost:
 
 @dataclass(frozen=True, slots=True)
 class NodeQuarantined:
-    """A node may have forgotten locks: it grants nothing for a while. Said once per connection in a quarantine.
+    """A node grants nothing for a while: it may have forgotten locks, or a node of a new set is missing.
+
+    Said once per connection in a quarantine.
 
     `left`: seconds; infinite where the server refuses to show or to keep its marker, and `reason` is its own words.
     """

@@ -242,7 +242,9 @@ class Guard:
             return "", None
         try:
             marker, node_ms, vouch = reply
-            if type(marker) is not bytes or type(node_ms) is not int or type(vouch) is not bytes:
+            if type(marker) is not bytes or type(vouch) is not bytes:
+                return _UNREADABLE, None
+            if type(node_ms) is not int or not 0 <= node_ms < 2**63:
                 return _UNREADABLE, None
             return "", read_marker(marker, node_ms, vouch, asked_at, self._context.clock())
         except Exception:

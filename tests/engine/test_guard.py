@@ -470,7 +470,17 @@ async def test_a_guard_time_above_a_day_quarantines_its_own_node_and_spreads_to_
 
 
 @pytest.mark.parametrize(
-    "reply", [[1, 2, 3], [b"m", b"now", 7], [b"m:1:2", b"1", b"m:1"], [], "text", {b"a": 1}, [b"m", 0, b"v", b"more"]]
+    "reply",
+    [
+        [1, 2, 3],
+        [b"m", b"now", 7],
+        [b"m:1:2", b"1", b"m:1"],
+        [b"m:1:2", 10**400, b"m:1"],
+        [],
+        "text",
+        {b"a": 1},
+        [b"m", 0, b"v", b"more"],
+    ],
 )
 async def test_a_node_whose_answer_cannot_be_read_does_not_stop_the_guard_of_the_others(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, reply: Any
