@@ -13,7 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.guard import LONGEST_MS, Trust, all_forgot, new_set_words, next_steps, read_marker, remembered
-from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
+from aioredlock_ng._core.votes import Dropped, Garbled, Refusal, Unsent
 from aioredlock_ng._engine.round import Round
 from aioredlock_ng._nodes.background import supervised
 from aioredlock_ng._scripts import Command
@@ -36,7 +36,6 @@ LOOK_EVERY = 1.0
 _FORGOT = "a restart, a flush or a failover made it forget"
 _NEW_OR_FORGOT = f"it is new, or {_FORGOT}"
 _EXCESSIVE = f"its marker named a guard time above {LONGEST_MS:,} ms, which no manager writes"
-_UNREADABLE = "its answer about the marker cannot be read"
 
 
 def flush_advice() -> str:
@@ -236,20 +235,12 @@ class Guard:
 
     def _read_reply(self, reply: Reply, asked_at: float) -> tuple[str, Reading | None]:
         """Return what is wrong with an answer, and the reading where nothing is."""
-        if isinstance(reply, Refusal):
+        if isinstance(reply, (Refusal, Garbled)):
             return str(reply), None
         if reply is None or isinstance(reply, (Unsent, Dropped)):
             return "", None
-        try:
-            marker, node_ms, vouch = reply
-            if type(marker) is not bytes or type(vouch) is not bytes:
-                return _UNREADABLE, None
-            if type(node_ms) is not int or not 0 <= node_ms < 2**63:
-                return _UNREADABLE, None
-            return "", read_marker(marker, node_ms, vouch, asked_at, self._context.clock())
-        except Exception:
-            # No answer of one server may end the guard of the others.
-            return _UNREADABLE, None
+        marker, node_ms, vouch = reply
+        return "", read_marker(marker, node_ms, vouch, asked_at, self._context.clock())
 
     def _say(self) -> None:
         self._say_void()

@@ -19,8 +19,7 @@ import hiredis
 
 from aioredlock_ng._core.votes import Dropped, Garbled, Refusal, Unsent
 from aioredlock_ng._nodes.joint import Joint
-from aioredlock_ng._scripts import Request
-from aioredlock_ng._scripts.replies import describe
+from aioredlock_ng._scripts import Request, garbled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -262,12 +261,12 @@ class Channel(asyncio.BufferedProtocol):
 
     def _garbled(self, sink: Sink, reply: Reply) -> Garbled:
         """Report an answer that does not fit; whether the server has executed the command is unknown."""
-        words = f"{sink.command.step} was answered with {describe(reply)}, which does not fit it"
+        told = garbled(sink.command, reply)
         for own in _asking(sink):
             if own.command.owed_until is not None:
                 self._on_release_refused(own.command)
-        self._on_garbled(words)
-        return Garbled(words)
+        self._on_garbled(str(told))
+        return told
 
     def _refused(self, sink: Sink, refusal: Refusal) -> bool:
         """The server answered with an error; False when that ends the connection."""

@@ -22,9 +22,8 @@ from aioredlock_ng._core.validity import ttl_ms
 from aioredlock_ng._core.votes import Garbled, Refusal, acquire_vote, is_granted
 from aioredlock_ng._nodes.connect import ConnectFailed
 from aioredlock_ng._nodes.interview import Interview, NoAnswer
-from aioredlock_ng._scripts import Command, Request
+from aioredlock_ng._scripts import Command, Request, kind_of
 from aioredlock_ng._scripts.kinds import AWAIT_TURN, FENCES, MARKER, MARKER_KEY, MUTEX, SCRIPTS, TURN_OVER, guarded_mutex
-from aioredlock_ng._scripts.replies import describe
 from aioredlock_ng.records import NodeFacts, Refused
 
 if TYPE_CHECKING:
@@ -284,7 +283,7 @@ class _Examination:
         if isinstance(reply, expected) and not isinstance(reply, (Refusal, Garbled)):
             return False
         told = isinstance(reply, (Refusal, Garbled))
-        words = str(reply) if told else f"answered with {describe(reply)}, which does not fit"
+        words = str(reply) if told else f"answered with {kind_of(reply)}, which does not fit"
         self.refusals.append(Refused(step, harmless(words)))
         return True
 

@@ -12,10 +12,10 @@ import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from aioredlock_ng._core.votes import Dropped, Unsent
+from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
 from aioredlock_ng._nodes.memory_server import MemoryServer
 from aioredlock_ng._nodes.port import NodeState
-from aioredlock_ng._scripts import Command
+from aioredlock_ng._scripts import Command, garbled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -193,4 +193,5 @@ class MemoryNode:
         _, sink, index = self._waiting.pop(sequence)
         if not self._waiting:
             self._drained.set()
-        sink.deliver(index, reply)
+        well = isinstance(reply, Refusal) or sink.command.fits(reply)
+        sink.deliver(index, reply if well else garbled(sink.command, reply))

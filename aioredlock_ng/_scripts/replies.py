@@ -21,7 +21,6 @@ __all__ = [
     "acquire_each",
     "acquire_guarded",
     "confirm",
-    "describe",
     "extend",
     "force_release",
     "hand_over_each",
@@ -143,15 +142,6 @@ def marker(reply: Any, call: Call) -> bool:
 def number(reply: Any, _call: Call) -> bool:
     """Accept any number from 0 on."""
     return _is(reply, 0)
-
-
-def describe(reply: Any) -> str:
-    """Name the kind of a reply, and nothing that is in it: it may hold tokens and stored values."""
-    if reply is None:
-        return "nil"
-    if isinstance(reply, (list, dict, set)):
-        return f"{type(reply).__name__} of {len(reply)}"
-    return type(reply).__name__
 
 
 def _is(item: Any, least: int, most: int = LARGEST) -> bool:
