@@ -9,6 +9,8 @@ import typer
 
 from aioredlock_ng import __version__
 
+from .manual import Command, Group
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -36,11 +38,15 @@ def build(words: Sequence[str] = ()) -> typer.Typer:
             and registered: `run` should not pay for drawing tables. Otherwise all are.
     """
     app = typer.Typer(
-        help="aioredlock_ng: one holder in the whole fleet, over independent Redis nodes.",
+        cls=Group,
+        help=(
+            "Locks for a whole fleet, over independent Redis or Valkey nodes.\n\n"
+            "The nodes come from --node URL, or from AIOREDLOCK_NG_NODES. COMMAND --help shows the options of a command."
+        ),
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
-        # Errors on one line, help without boxes: both are read by scripts and in logs too.
+        # Boxes and colours would break errors and help in logs and pipes.
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -48,11 +54,11 @@ def build(words: Sequence[str] = ()) -> typer.Typer:
     wanted = next((word for word in words if not word.startswith("-")), "")
     for name, module in _COMMANDS.items():
         if name == wanted or wanted not in _COMMANDS:
-            app.command(name)(getattr(import_module(f"{__package__}.{module}"), name))
+            app.command(name, cls=Command)(getattr(import_module(f"{__package__}.{module}"), name))
     return app
 
 
-def _tell_version(asked: bool) -> None:
+def _print_version(asked: bool) -> None:
     if asked:
         typer.echo(f"aioredlock-ng {__version__}")
         raise typer.Exit
@@ -60,7 +66,7 @@ def _tell_version(asked: bool) -> None:
 
 def _commands(
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", callback=_tell_version, is_eager=True)
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """The commands of aioredlock_ng."""

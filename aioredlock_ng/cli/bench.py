@@ -28,18 +28,29 @@ PREFIX = "bench:aioredlock_ng"
 
 
 def bench(
-    seconds: Annotated[float, typer.Option("--seconds", min=0.1, max=3600, help="How long.")] = 5.0,
-    coroutines: Annotated[int, typer.Option("--coroutines", min=1, max=10_000, help="At once, each its own lock.")] = 1,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.1, max=3600, metavar="SECONDS", help="Duration, 0.1 to 3600.")
+    ] = 5.0,
+    coroutines: Annotated[
+        int,
+        typer.Option(
+            "--coroutines",
+            min=1,
+            max=10_000,
+            metavar="COUNT",
+            help="Coroutines at work at a time, each with a lock of its own.",
+        ),
+    ] = 1,
     prefix: Annotated[
-        str, typer.Option(help="Beginning of the locks' names, where the servers allow certain keys only.")
+        str, typer.Option(metavar="PREFIX", help="Start of the names, for servers that allow certain keys only.")
     ] = PREFIX,
     as_json: JsonOption = False,
     node: NodeOption = None,
     node_timeout: NodeTimeoutOption = None,
 ) -> None:
-    """Measure acquire and release on the nodes, uncontended, under names of its own; nothing is left behind.
+    """Measure acquire and release on the nodes.
 
-    The exit status is 0, 69 when no majority of the nodes could be asked, 2 when the command line or a setting is wrong.
+    The locks have names of their own and no other client wants them. Nothing is left behind. Times are seconds.
     """
     with reported("bench"), Interruption() as interruption:
         redlock = manager(node, node_timeout=node_timeout)

@@ -16,7 +16,7 @@ from aioredlock_ng.doctor import PROBE, WATCH, diagnose
 
 from .demo.interruption import Interruption
 from .doctor_view import print_lines, print_tables
-from .settings import KeyFormatOption, NodeOption, NodeTimeoutOption, options_of
+from .settings import AS_IN_THE_SERVICES, KeyFormatOption, NodeOption, NodeTimeoutOption, options_of
 
 __all__ = ["doctor"]
 
@@ -25,51 +25,57 @@ _STATUS = {None: 0, Severity.INFO: 0, Severity.WARNING: 1, Severity.ERROR: 2}
 
 def doctor(
     urls: Annotated[
-        list[str] | None, typer.Argument(metavar="URL...", help="The nodes, beside those of --node.", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="[URL...]", help="The nodes, in addition to those of --node.", show_default=False),
     ] = None,
     node: NodeOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Everything that was found and seen, for machines.")] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="Lines without control codes; so it is where no terminal is.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON to standard output. Times are seconds.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Print lines without control codes, as in a pipe.")] = False,
     ttl: Annotated[
         float | None,
-        typer.Option(metavar="SECS", help="Life of your locks; else the environment's, else 10.", show_default=False),
+        typer.Option(metavar="SECONDS", help="ttl of your locks. Default: the environment, else 10.", show_default=False),
     ] = None,
     node_timeout: NodeTimeoutOption = None,
-    max_ttl: Annotated[
-        float | None, typer.Option(metavar="SECS", help="As in your Redlock; else the environment's.", show_default=False)
-    ] = None,
+    max_ttl: Annotated[float | None, typer.Option(metavar="SECONDS", help=AS_IN_THE_SERVICES, show_default=False)] = None,
     drift_factor: Annotated[
         float | None,
-        typer.Option(help="As in your Redlock, share of ttl; else the environment's.", show_default=False),
+        typer.Option(metavar="SHARE", help=f"A share of the ttl. {AS_IN_THE_SERVICES}", show_default=False),
     ] = None,
     fencing: Annotated[
         bool | None,
-        typer.Option("--fencing/--no-fencing", help="As in your Redlock; else the environment's.", show_default=False),
+        typer.Option("--fencing/--no-fencing", help=AS_IN_THE_SERVICES, show_default=False),
     ] = None,
     recovery_guard: Annotated[
         str | None,
-        typer.Option(metavar="auto|strict|none", help="As in your Redlock; else the environment's.", show_default=False),
+        typer.Option(metavar="GUARD", help=f"auto, strict or none. {AS_IN_THE_SERVICES}", show_default=False),
     ] = None,
     key_format: KeyFormatOption = None,
     connect_timeout: Annotated[
         float | None,
         typer.Option(
-            metavar="SECS", help="For connecting, and for each question after it; else the environment's.", show_default=False
+            metavar="SECONDS",
+            help="Time limit for connecting, and for each question after it. Default: the environment.",
+            show_default=False,
         ),
     ] = None,
     watch: Annotated[
-        float, typer.Option(min=0.1, max=3600, help="Seconds between two looks at the clocks; longer tells more.")
+        float,
+        typer.Option(
+            min=0.1, max=3600, metavar="SECONDS", help="Time between two looks at the clocks, 0.1 to 3600. Longer finds more."
+        ),
     ] = WATCH,
-    probe: Annotated[str, typer.Option(help="Beginning of the name of the lock that is tried on each node.")] = PROBE,
+    probe: Annotated[
+        str, typer.Option(metavar="PREFIX", help="Start of the name of the lock that is tried on each node.")
+    ] = PROBE,
     ignore: Annotated[
-        list[str] | None, typer.Option("--ignore", metavar="CODE", help="A finding that you know of and accept; repeatable.")
+        list[str] | None,
+        typer.Option("--ignore", metavar="CODE", help="Code of a finding that you accept. Repeat it for each."),
     ] = None,
 ) -> None:
-    """Examine the nodes of a lock: what weakens each and the set, what it means, what to do.
+    """Find the weaknesses of a set of nodes.
 
-    A lock under a name of its own is taken and released on each; nothing is left behind.
-
-    The exit status is 0 when nothing is wrong, 1 with warnings, 2 with errors or when it could not begin.
+    Each finding says what it means for the locks and what to do. A lock with a name of its own is taken and released on each
+    node. Nothing is left behind. Times are seconds.
     """
     errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     accepted = set(ignore or ())

@@ -24,10 +24,9 @@ def inspect(
     node_timeout: NodeTimeoutOption = None,
     key_format: KeyFormatOption = None,
 ) -> None:
-    """Show who holds a lock, on which nodes, and for how long.
+    """Show the holder of a lock, node by node.
 
-    The exit status is 0 whether it is held or not, 69 when no majority of the nodes answered, 2 when the command line or a
-    setting is wrong. To branch on it in a script: wait -w 0 NAME.
+    It writes nothing to the nodes. The exit status does not say whether the lock is held: use "wait -w 0 NAME" in scripts.
     """
     with reported("inspect"), Interruption() as interruption:
         # Without the guard, opening writes no marker to a node that has none.

@@ -15,7 +15,7 @@ from rich.text import Text
 from .demo.interruption import Interruption
 from .exits import reported, say
 from .scan import Scan
-from .settings import JsonOption, KeyFormatOption, NodeOption, NodeTimeoutOption, manager_and_format, name_of
+from .settings import JsonOption, KeyFormatOption, NodeOption, NodeTimeoutOption, PatternArgument, manager_and_format, name_of
 from .shown import as_dict, holder, life, owner, print_json, safe
 
 if TYPE_CHECKING:
@@ -25,23 +25,19 @@ __all__ = ["ls"]
 
 
 def ls(
-    pattern: Annotated[
-        str, typer.Argument(metavar="[PATTERN]", help="Of names, as Redis has them: order:*", show_default=False)
-    ] = "*",
+    pattern: PatternArgument = "*",
     every: Annotated[
-        bool, typer.Option("--all", help="Also keys without expiry: no locks of this library, but maybe of another.")
+        bool, typer.Option("--all", help="List keys without expiry too. Only other libraries make such locks.")
     ] = False,
     as_json: JsonOption = False,
     node: NodeOption = None,
     node_timeout: NodeTimeoutOption = None,
     key_format: KeyFormatOption = None,
 ) -> None:
-    """List the locks that the nodes have, by SCAN: string keys that expire, but for the library's own.
+    """List the locks on the nodes.
 
-    A node cannot tell a lock from other data that looks like one: use a PATTERN where there is any.
-
-    The exit status is 0 also when there are none, 69 when no majority of the nodes could be scanned, 2 when the command line
-    or a setting is wrong.
+    It scans all keys for strings that expire, except the library's own. A node cannot distinguish a lock from other data
+    of this kind: give a PATTERN if there is any.
     """
     with reported("ls"), Interruption() as interruption:
         given = {"node_timeout": node_timeout, "key_format": key_format, "recovery_guard": "none"}

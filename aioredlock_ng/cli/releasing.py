@@ -20,25 +20,23 @@ __all__ = ["release"]
 
 def release(
     name: NameArgument,
-    force: Annotated[bool, typer.Option("--force", help="Take it from whoever holds it.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Needed, because the holder may still be at work.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: JsonOption = False,
     node: NodeOption = None,
     node_timeout: NodeTimeoutOption = None,
     key_format: KeyFormatOption = None,
 ) -> None:
-    """Take a lock from its holder: an operator's last resort.
+    """Take a lock away from its holder.
 
-    Without --yes it is taken from the holder that the question named, and from nobody who came after.
+    It asks first, and then takes the lock only from the holder that the question named. With --yes it takes the lock from
+    any holder.
 
-    The holder loses the lock: it is told at once if it is this library, and by its next renewal otherwise. Until then it may
-    still be at work.
-
-    The exit status is 0 when the lock is free now, though it was before, 1 when you said no or its holder ended meanwhile, 69
-    when no majority of the nodes answered, 2 when the command line or a setting is wrong.
+    A holder that uses this library is notified at once. Another one may notice at its next renewal. Until then it may still
+    be at work.
     """
     if not force:
-        say("release", "only its holder can release a lock; --force takes it from whoever holds it, who may still be at work")
+        say("release", "only its holder can release a lock; --force takes it away from a holder that may still be at work")
         raise typer.Exit(USAGE)
     with reported("release"), Interruption() as interruption:
         redlock = manager(node, node_timeout=node_timeout, key_format=key_format)
@@ -52,7 +50,7 @@ def release(
                 raise typer.Exit(HELD)
             deleted = interruption.run(_release(redlock, name_of(name), info.token))
             if not deleted:
-                say("release", "its holder ended before you answered; whoever came after was left alone")
+                say("release", "the lease ended before the answer; a later holder was left alone")
                 raise typer.Exit(HELD)
     if as_json:
         print_json({"resource": name, "deleted": deleted, "total": len(redlock.nodes)})

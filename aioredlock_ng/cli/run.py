@@ -24,47 +24,55 @@ def run(
     context: typer.Context,
     names: Annotated[
         list[str],
-        typer.Argument(metavar="NAME", help="The lock; several are taken together, all or none.", show_default=False),
+        typer.Argument(metavar="NAME...", help="The lock. Several are taken together, all or none.", show_default=False),
     ],
-    no_wait: Annotated[bool, typer.Option("-n", "--no-wait", help="One attempt; do not wait for another holder.")] = False,
+    no_wait: Annotated[bool, typer.Option("-n", "--no-wait", help="Make one attempt. Do not wait for another holder.")] = False,
     wait: Annotated[
-        float | None, typer.Option("-w", "--wait", min=0, metavar="SECS", help="Wait so long at most.", show_default=False)
+        float | None,
+        typer.Option(
+            "-w", "--wait", min=0, metavar="SECONDS", help="Wait at most this long. Default: for ever.", show_default=False
+        ),
     ] = None,
     conflict_code: Annotated[
-        int, typer.Option("-E", "--conflict-code", min=0, max=255, help="Exit status when another holds the lock.")
+        int,
+        typer.Option(
+            "-E", "--conflict-code", min=0, max=255, metavar="STATUS", help="Exit status if another client holds the lock."
+        ),
     ] = HELD,
     ttl: Annotated[
         float | None,
         typer.Option(
-            metavar="SECS", help="Life of the lock without renewal; else the environment's, else 10.", show_default=False
+            metavar="SECONDS",
+            help="ttl of the lock, which is renewed while the command runs. Default: the environment, else 10.",
+            show_default=False,
         ),
     ] = None,
     grace: Annotated[
-        float, typer.Option(min=0, metavar="SECS", help="From SIGTERM to SIGKILL: on loss, and for who is left in the group.")
+        float,
+        typer.Option(
+            min=0, metavar="SECONDS", help="From SIGTERM to SIGKILL, on loss and for processes that the command left behind."
+        ),
     ] = 5.0,
-    lost_code: Annotated[int, typer.Option(min=0, max=255, help="Exit status when the lock was lost.")] = LOST,
+    lost_code: Annotated[int, typer.Option(min=0, max=255, metavar="STATUS", help="Exit status if the lock was lost.")] = LOST,
     owner: Annotated[
         str | None,
         typer.Option(
-            metavar="TEXT", help="What inspect and top show of the holder; else host, process, command.", show_default=False
+            metavar="LABEL", help="Owner that inspect, ls and top show. Default: host:process:command.", show_default=False
         ),
     ] = None,
     node: NodeOption = None,
     node_timeout: NodeTimeoutOption = None,
     key_format: KeyFormatOption = None,
 ) -> None:
-    """Hold a lock while a command runs: aioredlock-ng run [OPTIONS] NAME... -- COMMAND [ARG]...
+    """Hold a lock while a command runs.
 
-    The command runs without a shell, in a process group of its own, with AIOREDLOCK_NG_NAME, AIOREDLOCK_NG_TOKEN and
-    AIOREDLOCK_NG_FENCE in its environment. Signals are passed on. It is killed when this process is.
-
-    The exit status is the command's own (128 + N when signal N ended it), 1 (-E) when another holds the lock, 75 (--lost-code)
-    when the lock was lost, 69 when no majority of the nodes could be asked, 2 when the command line or a setting is wrong, 126
-    and 127 when the command cannot be executed or found.
+    The command runs without a shell, in a process group of its own. Its environment has AIOREDLOCK_NG_NAME,
+    AIOREDLOCK_NG_TOKEN and AIOREDLOCK_NG_FENCE. Signals are passed on to it. If this process is killed, the command is
+    killed too.
     """
     command: list[str] = context.obj
     if not any(command[:1]):
-        say("run", "no command; write it behind --, like: aioredlock-ng run NAME -- make deploy")
+        say("run", "no command is given; write it behind --, like: aioredlock-ng run NAME -- make deploy")
         raise typer.Exit(USAGE)
     if no_wait and wait is not None:
         say("run", "-n and -w contradict each other; give one of them")

@@ -12,11 +12,13 @@ from aioredlock_ng._core.keys import KeyFormat
 from aioredlock_ng.environment import PREFIX, naming_variables, settings_from
 
 __all__ = [
+    "AS_IN_THE_SERVICES",
     "JsonOption",
     "KeyFormatOption",
     "NameArgument",
     "NodeOption",
     "NodeTimeoutOption",
+    "PatternArgument",
     "manager",
     "manager_and_format",
     "name_of",
@@ -25,20 +27,26 @@ __all__ = [
 
 _NODES = f"{PREFIX}NODES"
 
+AS_IN_THE_SERVICES = "The value that your services use. Default: the environment."
+
 NodeOption = Annotated[
     list[str] | None,
-    typer.Option("--node", metavar="URL", help=f"A node, once per node; without any, those in {_NODES}.", show_default=False),
+    typer.Option("--node", metavar="URL", help=f"A node. Repeat it for each node. Default: {_NODES}.", show_default=False),
 ]
 NodeTimeoutOption = Annotated[
     float | None,
-    typer.Option("--node-timeout", metavar="SECS", help="As in your Redlock; else the environment's.", show_default=False),
+    typer.Option("--node-timeout", metavar="SECONDS", help=AS_IN_THE_SERVICES, show_default=False),
 ]
 KeyFormatOption = Annotated[
     str | None,
-    typer.Option("--key-format", metavar="FORMAT", help="As in your Redlock; else the environment's.", show_default=False),
+    typer.Option("--key-format", metavar="FORMAT", help=AS_IN_THE_SERVICES, show_default=False),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="For machines: JSON on standard output.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON to standard output. Times are seconds.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The lock's name.", show_default=False)]
+PatternArgument = Annotated[
+    str,
+    typer.Argument(metavar="[PATTERN]", help="A pattern for names, as SCAN has it: 'order:*'.", show_default=False),
+]
 
 
 def options_of(nodes: list[str] | None, **given: Any) -> tuple[list[str], dict[str, Any]]:

@@ -19,7 +19,7 @@ from aioredlock_ng._scripts.kinds import MUTEX
 from .demo.interruption import Interruption
 from .exits import NO_QUORUM, reported
 from .scan import Scan, ask
-from .settings import KeyFormatOption, NodeOption, NodeTimeoutOption, manager_and_format, name_of
+from .settings import KeyFormatOption, NodeOption, NodeTimeoutOption, PatternArgument, manager_and_format, name_of
 from .top_view import Frame, Lane, draw
 
 if TYPE_CHECKING:
@@ -35,20 +35,22 @@ _PROBE = b"top:aioredlock_ng"
 
 
 def top(
-    pattern: Annotated[
-        str, typer.Argument(metavar="[PATTERN]", help="Of names, as Redis has them: order:*", show_default=False)
-    ] = "*",
-    interval: Annotated[float, typer.Option(min=0.1, max=3600, metavar="SECS", help="Between two frames.")] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="One frame, and end.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Each frame as one line of JSON on standard output.")] = False,
+    pattern: PatternArgument = "*",
+    interval: Annotated[
+        float, typer.Option(min=0.1, max=3600, metavar="SECONDS", help="Time between two frames, 0.1 to 3600.")
+    ] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Show one frame and end.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write each frame as one line of JSON to standard output. Times are seconds.")
+    ] = False,
     node: NodeOption = None,
     node_timeout: NodeTimeoutOption = None,
     key_format: KeyFormatOption = None,
 ) -> None:
-    """Watch locks and nodes: who holds what, on which nodes, for how long; how each node does, now and lately.
+    """Watch locks and nodes live.
 
-    The exit status is 0 after --once, 69 when no majority of the nodes answered then, 130 after Control-C, 2 when the
-    command line or a setting is wrong.
+    A frame shows every node with its recent round trips, and every lock with its owner. Columns that do not fit into the
+    terminal are left out, the least important first. Times are seconds.
     """
     with reported("top"), Interruption() as interruption:
         given = {"node_timeout": node_timeout, "key_format": key_format}

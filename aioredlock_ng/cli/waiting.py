@@ -41,21 +41,27 @@ def wait(
     name: NameArgument,
     seconds: Annotated[
         float | None,
-        typer.Option("-w", "--wait", min=0, metavar="SECS", help="Wait so long at most; 0: look once.", show_default=False),
+        typer.Option(
+            "-w",
+            "--wait",
+            min=0,
+            metavar="SECONDS",
+            help="Wait at most this long. 0 looks once. Default: for ever.",
+            show_default=False,
+        ),
     ] = None,
     conflict_code: Annotated[
-        int, typer.Option("-E", "--conflict-code", min=0, max=255, help="Exit status when it is still held.")
+        int,
+        typer.Option("-E", "--conflict-code", min=0, max=255, metavar="STATUS", help="Exit status if the lock is still held."),
     ] = HELD,
     as_json: JsonOption = False,
     node: NodeOption = None,
     node_timeout: NodeTimeoutOption = None,
     key_format: KeyFormatOption = None,
 ) -> None:
-    """Wait until a lock is free, without taking it; somebody else may have it a moment later.
+    """Wait until a lock is free.
 
-    With --json it writes what it saw last, as inspect does. The exit status is 0 when it is free, 1 (-E) when it is still held
-    after -w, 69 when no majority of the nodes answered (later than at first: for half a minute), 2 when the command line or a
-    setting is wrong.
+    It never takes the lock. Another client may have it a moment later. With --json it prints its last look, as inspect does.
     """
     with reported("wait"), Interruption() as interruption:
         given = {"node_timeout": node_timeout, "key_format": key_format, "recovery_guard": "none"}

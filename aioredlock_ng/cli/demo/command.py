@@ -50,26 +50,35 @@ class _Options:
 
 
 def demo(
-    plain: Annotated[bool, typer.Option("--plain", help="A line per event, without control codes; for logs.")] = False,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Print a line per event, without control codes, as in a pipe.")
+    ] = False,
     url: Annotated[
         list[str] | None,
-        typer.Option("--url", metavar="URL", help="A node to use, once per node. Without any, five servers are started."),
+        typer.Option("--url", metavar="URL", help="A node. Repeat it for each node. Without any, five servers are started."),
     ] = None,
     seconds: Annotated[
-        float, typer.Option(min=3.0, max=600.0, help="How long the phases last together, about.")
+        float, typer.Option(min=3.0, max=600.0, metavar="SECONDS", help="Approximate length of all phases together, 3 to 600.")
     ] = FULL_SECONDS,
     pause_nodes: Annotated[
         bool,
-        typer.Option("--pause-nodes", help="The nodes given by --url are throw-away: hang them for a while by CLIENT PAUSE."),
+        typer.Option(
+            "--pause-nodes",
+            help="Hang the nodes given by --url for a while, by CLIENT PAUSE. Only for nodes that nobody else uses.",
+        ),
     ] = False,
-    workers: Annotated[int, typer.Option(min=1, max=64, help="Worker processes.")] = 4,
-    coroutines: Annotated[int, typer.Option(min=1, max=1000, help="Coroutines in each worker process.")] = 25,
-    counters: Annotated[int, typer.Option(min=1, max=1000, help="Counters, each under a lock of its own.")] = 40,
+    workers: Annotated[int, typer.Option(min=1, max=64, metavar="COUNT", help="Worker processes, at most 64.")] = 4,
+    coroutines: Annotated[
+        int, typer.Option(min=1, max=1000, metavar="COUNT", help="Coroutines in each worker process, at most 1000.")
+    ] = 25,
+    counters: Annotated[
+        int, typer.Option(min=1, max=1000, metavar="COUNT", help="Counters, each with a lock of its own, at most 1000.")
+    ] = 40,
 ) -> None:
-    """Show the library at work: processes that share counters, nodes that hang and die, a holder that loses its lock.
+    """Show the library at work, with faults.
 
-    The exit status is 0 when no update was lost under the lock, 1 when one was or the demo broke off, 2 when it could not
-    begin.
+    Processes update counters in a plain file, first without a lock and then with one. Meanwhile nodes hang and die, and a
+    holder loses its lock. Times are seconds.
     """
     options = _Options(plain or not sys.stdout.isatty(), tuple(url or ()), seconds, pause_nodes, workers, coroutines, counters)
     with Interruption() as interruption, ExitStack() as stack:

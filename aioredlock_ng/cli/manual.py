@@ -1,0 +1,206 @@
+"""The help of every command: its exit statuses and examples, and their layout at any width."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from typer.core import TyperCommand, TyperGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = ["PAGES", "Command", "Group", "Page"]
+
+_WIDEST = 80
+"""Columns: longer lines of prose are hard to read on a wide terminal."""
+
+_NARROWEST = 40
+"""Columns: in fewer, no option with its value fits on a line."""
+
+_FIRST_COLUMN = 24
+"""Columns for an option's name. A longer name stands on a line of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The part of a command's help that its options do not say.
+
+    Attributes:
+        statuses: Each exit status and its meaning.
+        examples: Command lines that work as they stand.
+        behind: The end of the usage line.
+    """
+
+    statuses: tuple[tuple[str, str], ...]
+    examples: tuple[str, ...]
+    behind: str = ""
+
+
+_USAGE = ("2", "The command line or a setting is wrong. Nothing was done.")
+_NO_QUORUM = ("69", "No majority of the nodes answered.")
+
+PAGES = {
+    "run": Page(
+        (
+            ("the command's", "128 + N if signal N ended the command."),
+            ("1", "Another client holds the lock. -E sets another status."),
+            _USAGE,
+            ("69", "No majority of the nodes answered, or a majority refused."),
+            ("75", "The lock was lost. --lost-code sets another status."),
+            ("126", "The command cannot be executed."),
+            ("127", "The command was not found."),
+        ),
+        (
+            "aioredlock-ng run nightly-report -- ./report.sh --all",
+            "aioredlock-ng run -n nightly-report -- ./report.sh",
+            "aioredlock-ng run -w 30 account:1 account:2 -- ./move.sh",
+        ),
+        "-- COMMAND [ARG]...",
+    ),
+    "inspect": Page(
+        (("0", "The lock is held, or it is free."), _USAGE, _NO_QUORUM),
+        ("aioredlock-ng inspect order:42", "aioredlock-ng inspect order:42 --json"),
+    ),
+    "ls": Page(
+        (("0", "The list is complete. It may be empty."), _USAGE, ("69", "No majority of the nodes could be scanned.")),
+        ("aioredlock-ng ls", "aioredlock-ng ls 'order:*'"),
+    ),
+    "release": Page(
+        (
+            ("0", "The lock is free."),
+            ("1", "The answer was no, or the lease ended before the answer."),
+            _USAGE,
+            _NO_QUORUM,
+        ),
+        ("aioredlock-ng release deploy --force",),
+    ),
+    "wait": Page(
+        (
+            ("0", "The lock is free."),
+            ("1", "The lock was still held after -w. -E sets another status."),
+            _USAGE,
+            ("69", "No majority of the nodes answered at the start, or later for 30 seconds."),
+        ),
+        ("aioredlock-ng wait deploy && echo free", "aioredlock-ng wait -w 0 deploy || echo held"),
+    ),
+    "top": Page(
+        (
+            ("0", "--once has shown its frame."),
+            _USAGE,
+            ("69", "No majority of the nodes answered --once."),
+            ("130", "Control-C ended it."),
+        ),
+        ("aioredlock-ng top 'order:*'", "aioredlock-ng top --once"),
+    ),
+    "bench": Page(
+        (("0", "The figures are complete."), _USAGE, _NO_QUORUM),
+        ("aioredlock-ng bench --seconds 5 --coroutines 10",),
+    ),
+    "doctor": Page(
+        (
+            ("0", "Nothing is wrong."),
+            ("1", "There are warnings."),
+            ("2", "There are errors, or the command line or a setting is wrong."),
+        ),
+        ("aioredlock-ng doctor", "aioredlock-ng doctor --json --ignore same-host"),
+    ),
+    "demo": Page(
+        (
+            ("0", "No update was lost under the lock."),
+            ("1", "An update was lost under the lock, or the demo broke off."),
+            ("2", "The demo could not begin."),
+        ),
+        ("aioredlock-ng demo", "aioredlock-ng demo --plain --seconds 10"),
+    ),
+}
+"""The page of each command."""
+
+
+class Command(TyperCommand):
+    """A command whose help has a page in `PAGES`.
+
+    No word of the help is cut. The library below would end the lines of the list of commands in "..." and
+    break options at their hyphens.
+    """
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage line behind the command's name."""
+        arguments = [param.metavar for param in self.get_params(ctx) if param.param_type_name == "argument"]
+        return [word for word in ("[OPTIONS]", *arguments, PAGES[self.name or ""].behind) if word]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the whole help."""
+        page = PAGES[self.name or ""]
+        params = self.get_params(ctx)
+        arguments = [(param.metavar, param.help) for param in params if param.param_type_name == "argument"]
+        sections = (
+            ("Arguments", _rows(arguments)),
+            ("Options", _rows(map(_option, params))),
+            ("Exit status", _rows(page.statuses)),
+            ("Examples", (f"  {example}" for example in page.examples)),
+        )
+        formatter.write(_laid_out(ctx, self, sections))
+
+
+class Group(TyperGroup):
+    """The commands together."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the whole help."""
+        commands = [(name, _first_paragraph(self.get_command(ctx, name))) for name in self.list_commands(ctx)]
+        sections = (("Options", _rows(map(_option, self.get_params(ctx)))), ("Commands", _rows(commands)))
+        formatter.write(_laid_out(ctx, self, sections))
+
+
+def _laid_out(ctx: Any, command: Any, sections: Iterable[tuple[str, Iterable[str]]]) -> str:
+    usage = f"Usage: {ctx.command_path} {' '.join(command.collect_usage_pieces(ctx))}"
+    lines = [*_wrapped(usage, "", " " * len("Usage: "))]
+    for paragraph in (command.help or "").split("\n\n"):
+        lines += ["", *_wrapped(paragraph, "  ")]
+    for head, body in sections:
+        if body := list(body):
+            lines += ["", f"{head}:", *body]
+    return "\n".join(lines) + "\n"
+
+
+def _first_paragraph(command: Any) -> str:
+    return str(command.help or "").partition("\n\n")[0]
+
+
+def _option(param: Any) -> tuple[str, str]:
+    """The names of an option with the word for its value, and its help with the default; ("", "") for an argument."""
+    if param.param_type_name == "argument":
+        return "", ""
+    names = " / ".join(", ".join(sorted(names, key=len)) for names in (param.opts, param.secondary_opts) if names)
+    if param.is_flag:
+        return names, param.help or ""
+    shown = param.show_default is not False and param.default is not None
+    default = f" [default: {param.default:g}]" if isinstance(param.default, float) else f" [default: {param.default}]"
+    return f"{names} {param.metavar}", (param.help or "") + (default if shown else "")
+
+
+def _rows(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Lay out names and texts in two columns; a name too long for its column stands above its text."""
+    pairs = [(first, text or "-") for first, text in pairs if first]
+    column = min(max((len(first) for first, _ in pairs), default=0), _FIRST_COLUMN)
+    for first, text in pairs:
+        indent = " " * (column + 4)
+        lines: Sequence[str] = _wrapped(text, indent)
+        if len(first) <= column:
+            yield f"  {first:<{column}}  {lines[0].lstrip()}"
+            lines = lines[1:]
+        else:
+            yield f"  {first}"
+        yield from lines
+
+
+def _wrapped(text: str, indent: str, further: str | None = None) -> list[str]:
+    width = min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
+    further = indent if further is None else further
+    words = textwrap.TextWrapper(
+        width, initial_indent=indent, subsequent_indent=further, break_long_words=False, break_on_hyphens=False
+    )
+    return words.wrap(" ".join(text.split()))
