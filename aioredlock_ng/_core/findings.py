@@ -144,7 +144,7 @@ def _slowness(nodes: Nodes, options: Options) -> Iterator[Finding]:
     slow = sorted(facts.round_trips.p95 for facts in nodes if facts.round_trips is not None)
     if len(slow) >= quorum and slow[quorum - 1] > options.ttl * _SLOW_SHARE:
         trip = slow[quorum - 1]
-        what = f"a majority's round trip takes {trip * 1000:.3g} ms, {trip / options.ttl:.0%} of the ttl, one time in 20"
+        what = f"a majority's round trip takes {trip:.3g} s, {trip / options.ttl:.0%} of the ttl, one time in 20"
         yield KINDS["slow-quorum"].found((), what)
     if options.ttl < options.node_timeout * _ROOMY_TTL:
         what = f"ttl is {options.ttl:g} s, {options.ttl / options.node_timeout:.3g} times node_timeout"

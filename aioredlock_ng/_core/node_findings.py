@@ -183,12 +183,12 @@ def _round_trips(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     trips = facts.round_trips
     if trips is None:
         return
-    limit = f"node_timeout is {options.node_timeout * 1000:g} ms"
+    limit = f"node_timeout is {options.node_timeout:g} s"
     if trips.p50 >= options.node_timeout:
-        what = f"half of its round trips take {trips.p50 * 1000:.3g} ms or more; {limit}"
+        what = f"half of its round trips take {trips.p50:.3g} s or more; {limit}"
         yield KINDS["round-trip"].found(facts.address, what, severity=Severity.ERROR)
     elif trips.p95 * 2 > options.node_timeout:
-        yield KINDS["round-trip"].found(facts.address, f"one round trip in 20 takes {trips.p95 * 1000:.3g} ms or more; {limit}")
+        yield KINDS["round-trip"].found(facts.address, f"one round trip in 20 takes {trips.p95:.3g} s or more; {limit}")
 
 
 _RULES: Final[tuple[Callable[[NodeFacts, Options], Iterator[Finding]], ...]] = (

@@ -17,6 +17,7 @@ from .demo.interruption import Interruption
 from .exits import NO_QUORUM, reported, say
 from .settings import JsonOption, NodeOption, NodeTimeoutOption, manager
 from .shown import print_json
+from .shown import seconds as seconds_of
 
 if TYPE_CHECKING:
     from aioredlock_ng import Redlock
@@ -75,9 +76,9 @@ def bench(
             }
         )
     else:
-        told = f"p50 {figures.p50 * 1000:.2f} ms, p99 {figures.p99 * 1000:.2f} ms, {failed} failed"
-        sys.stdout.write(f"{rate:,.0f} cycles of acquire and release per second, {told}\n")
-        sys.stdout.write(f"{len(redlock.nodes)} nodes, {coroutines} at once, {elapsed:.1f} s\n")
+        sys.stdout.write(f"{rate:,.0f} cycles of acquire and release per second\n")
+        sys.stdout.write(f"p50 {seconds_of(figures.p50)}, p99 {seconds_of(figures.p99)}, {failed} failed\n")
+        sys.stdout.write(f"{len(redlock.nodes)} nodes, {coroutines} at once, {seconds_of(elapsed)}\n")
 
 
 async def _measure(redlock: Redlock, prefix: str, seconds: float, coroutines: int) -> tuple[list[float], int, float]:

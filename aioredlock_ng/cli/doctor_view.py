@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from rich import box
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from aioredlock_ng import Severity
+
+from .shown import seconds
+from .tables import Column, fitted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -23,15 +28,24 @@ __all__ = ["print_lines", "print_tables"]
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 _SEEN = ("server", "up", "on disk", "when full", "round trip (p50, p95, p99)", "clock against ours")
 
+_NARROW = 80
+"""Columns below which a column of advice has too few words on a line."""
+
 
 def print_tables(diagnosis: Diagnosis, console: Console) -> None:
-    """Print for a terminal."""
-    seen = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for head in ("node", *_SEEN):
-        seen.add_column(head, overflow="fold")
-    for facts in diagnosis.nodes:
-        seen.add_row(*map(Text, (facts.address, *_what_was_seen(facts))))
-    console.print(seen)
+    """Print for a terminal: tables, or wrapped lines if it is too narrow for them."""
+    width = console.width
+    rows = [(facts.address, *_what_was_seen(facts)) for facts in diagnosis.nodes]
+    seen = fitted([Column(head) for head in ("node", *_SEEN)], rows, width)
+    if width < _NARROW:
+        print_lines(diagnosis, lambda line: _print_wrapped(console, line))
+        return
+    if Measurement.get(console, console.options.update(max_width=1000), seen).maximum <= width:
+        console.print(seen)
+    else:
+        for facts in diagnosis.nodes:
+            _print_wrapped(console, _node_line(facts))
+        console.print()
     if diagnosis.findings:
         found = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=True)
         for head in ("", "what was found", "what it means for the lock, and what to do"):
@@ -51,13 +65,33 @@ def print_tables(diagnosis: Diagnosis, console: Console) -> None:
 def print_lines(diagnosis: Diagnosis, write: Callable[[str], object]) -> None:
     """Print for a log: a line for each finding with everything to search for, then what those alike mean."""
     for facts in diagnosis.nodes:
-        seen = ", ".join(f"{head} {value}" for head, value in zip(_SEEN, _what_was_seen(facts), strict=True) if value != "-")
-        write(f"node {facts.address}: {seen or 'nothing is known'}\n")
+        write(_node_line(facts))
     for group in _alike(diagnosis.findings):
         for finding in group:
             write(f"{finding.severity}: {finding.code}: {_where(finding)}: {finding.what}\n")
         write(f"    means: {group[0].meaning}\n    to do: {group[0].remedy}\n")
     write(f"{_verdict(diagnosis)}\n")
+
+
+def _node_line(facts: NodeFacts) -> str:
+    seen = ", ".join(f"{head} {value}" for head, value in zip(_SEEN, _what_was_seen(facts), strict=True) if value != "-")
+    return f"node {facts.address}: {seen or 'nothing is known'}\n"
+
+
+def _print_wrapped(console: Console, text: str) -> None:
+    """Print each line over as many lines as it needs, without cutting a word."""
+    for line in text.splitlines():
+        words = line.lstrip()
+        indent = line[: len(line) - len(words)]
+        wrapped = textwrap.wrap(
+            words,
+            console.width,
+            initial_indent=indent,
+            subsequent_indent=f"{indent}  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        console.print(Text("\n".join(wrapped)), soft_wrap=True)
 
 
 def _alike(findings: Iterable[Finding]) -> list[list[Finding]]:
@@ -87,24 +121,9 @@ def _what_was_seen(facts: NodeFacts) -> tuple[str, ...]:
     disk = "-" if facts.aof is None else f"AOF {facts.fsync}".strip() if facts.aof else "no AOF"
     return (
         facts.server or "-",
-        "-" if facts.uptime is None else _duration(facts.uptime),
+        seconds(facts.uptime),
         disk,
         facts.maxmemory_policy or "-",
-        "-" if trips is None else " ".join(f"{value * 1000:.3g}" for value in (trips.p50, trips.p95, trips.p99)) + " ms",
-        "-" if clock is None else f"{_signed(clock.offset)} ± {_milliseconds(clock.offset_error)}",
+        "-" if trips is None else ", ".join(map(seconds, (trips.p50, trips.p95, trips.p99))),
+        "-" if clock is None else f"{clock.offset:+,.5f} s ± {clock.offset_error:.5f} s",
     )
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{seconds * 1000:.2f} ms" if seconds < 0.1 else f"{seconds * 1000:.0f} ms"
-
-
-def _signed(seconds: float) -> str:
-    return f"{seconds * 1000:+.2f} ms" if abs(seconds) < 1 else f"{seconds:+,.2f} s"
-
-
-def _duration(seconds: float) -> str:
-    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"

@@ -6,22 +6,31 @@ import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
-from rich.text import Text
 
 from .demo.interruption import Interruption
 from .exits import reported, say
 from .scan import Scan
 from .settings import JsonOption, KeyFormatOption, NodeOption, NodeTimeoutOption, PatternArgument, manager_and_format, name_of
 from .shown import as_dict, holder, life, owner, print_json, safe
+from .tables import Column, fitted, output_width
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from aioredlock_ng import LockInfo, Redlock
 
 __all__ = ["ls"]
+
+_COLUMNS = (
+    Column("lock", share=0.7),
+    Column("nodes", 2),
+    Column("remaining"),
+    Column("token", 3),
+    Column("owner", 1, share=0.5),
+)
+"""With the ranks: the token goes first. Lines for a pipe have all of them."""
 
 
 def ls(
@@ -66,10 +75,11 @@ async def _scan(redlock: Redlock, scan: Scan) -> list[LockInfo]:
 
 
 def _table(locks: list[LockInfo]) -> Table:
-    table = Table("lock", "nodes", "remaining", "token", "owner", box=box.SIMPLE_HEAD, pad_edge=False)
-    for lock in locks:
-        style = "" if lock.held else "dim"
-        held_by = holder(lock.token), owner(lock)
-        words = (safe(lock.resource), f"{lock.nodes} of {lock.total}", life(lock.remaining), *held_by)
-        table.add_row(*(Text(word, style=style) for word in words))
+    rows = [
+        (safe(lock.resource), f"{lock.nodes} of {lock.total}", life(lock.remaining), holder(lock.token), owner(lock))
+        for lock in locks
+    ]
+    table = fitted(_COLUMNS, rows, output_width())
+    for row, lock in zip(table.rows, locks, strict=True):
+        row.style = "" if lock.held else "dim"
     return table

@@ -134,7 +134,7 @@ class Command(TyperCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the whole help."""
         page = PAGES[self.name or ""]
-        params = self.get_params(ctx)
+        params: list[Any] = list(self.get_params(ctx))
         arguments = [(param.metavar, param.help) for param in params if param.param_type_name == "argument"]
         sections = (
             ("Arguments", _rows(arguments)),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aioredlock_ng import LockInfo
 
-__all__ = ["as_dict", "fence", "holder", "life", "owner", "print_json", "safe"]
+__all__ = ["as_dict", "fence", "holder", "life", "owner", "print_json", "safe", "seconds"]
 
 _SHORT = 8
 """Characters of a token that tell it from others; a whole one is enough to release the lock with."""
@@ -44,9 +44,18 @@ def fence(info: LockInfo) -> str:
     return "-" if info.owner is None or info.owner.fence is None else str(info.owner.fence)
 
 
-def life(seconds: float | None) -> str:
-    """What is left, for people."""
-    return "no expiry" if seconds is None or math.isinf(seconds) else f"{seconds:.1f} s left"
+def seconds(value: float | None) -> str:
+    """Format a time for people, in seconds with two to four digits that count; "-" if it is not known."""
+    if value is None:
+        return "-"
+    size = abs(value)
+    decimals = 0 if size >= 100 else 1 if size >= 1 or not size else 3 if size >= 0.01 else 5
+    return f"{value:,.{decimals}f} s"
+
+
+def life(remaining: float | None) -> str:
+    """Format the remaining time of a key; it is None or infinite for a key without expiry."""
+    return "no expiry" if remaining is None or math.isinf(remaining) else f"{seconds(remaining)} left"
 
 
 def safe(text: str) -> str:

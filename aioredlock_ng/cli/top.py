@@ -20,6 +20,7 @@ from .demo.interruption import Interruption
 from .exits import NO_QUORUM, reported
 from .scan import Scan, ask
 from .settings import KeyFormatOption, NodeOption, NodeTimeoutOption, PatternArgument, manager_and_format, name_of
+from .tables import output_width
 from .top_view import Frame, Lane, draw
 
 if TYPE_CHECKING:
@@ -118,22 +119,22 @@ class _Watch:
 
 
 async def _watch(watch: _Watch, interval: float, *, once: bool, as_json: bool) -> Frame:
-    """Frame after frame; returns the last one, which there only is with `once`."""
+    """Show frame after frame. Return the last one; only `once` has a last one."""
     async with watch.redlock:
         if once or as_json or not sys.stdout.isatty():
-            console = Console(width=None if sys.stdout.isatty() else 120)
+            console = Console(width=output_width())
             while True:
                 frame = await watch.look()
                 if as_json:
                     sys.stdout.write(json.dumps(frame.as_dict()) + "\n")
                     sys.stdout.flush()
                 else:
-                    console.print(draw(frame, console.height if sys.stdout.isatty() and not once else None))
+                    console.print(draw(frame, console.width, None))
                 if once:
                     return frame
                 await asyncio.sleep(interval)
         console = Console()
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
-                live.update(draw(await watch.look(), console.height), refresh=True)
+                live.update(draw(await watch.look(), console.width, console.height), refresh=True)
                 await asyncio.sleep(interval)

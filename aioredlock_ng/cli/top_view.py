@@ -3,24 +3,51 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections import deque
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
-from .shown import as_dict, fence, holder, life, owner, safe
+from .shown import as_dict, fence, holder, life, owner, safe, seconds
+from .tables import Column, fitted
 
 if TYPE_CHECKING:
     from aioredlock_ng import LockInfo, NodeState
 
 __all__ = ["Frame", "Lane", "draw"]
 
-_WIDTH = 40
+_MARKS = 40
 """Frames that a lane remembers."""
+
+_FEWEST_MARKS = 8
+"""Frames of a lane on the narrowest line."""
+
+_BESIDE_LANE = 64
+"""Columns of a node's other cells, as a rule."""
+
+_NODE_COLUMNS = (
+    Column("node"),
+    Column("state"),
+    Column("answers in", 2),
+    Column("lately", 1),
+    Column("server", 3),
+)
+
+_LOCK_COLUMNS = (
+    Column("lock", share=0.5),
+    Column("holder", 5),
+    Column("owner", 1, share=0.5),
+    Column("fence", 7),
+    Column("nodes", 4),
+    Column("on", 2),
+    Column("remaining"),
+    Column("waiting", 3),
+    Column("seen for", 6),
+)
+"""With the ranks: the fence goes first. A lock without its remaining time would say nothing."""
 
 _STEPS = "▁▂▃▄▅▆▇█"
 _FASTEST, _FACTOR = 0.0005, 2.0
@@ -33,7 +60,7 @@ class Lane:
     """How a node did in the last frames, a character each: the higher the slower, x without an answer."""
 
     def __init__(self) -> None:
-        self._marks: deque[tuple[str, str]] = deque(maxlen=_WIDTH)
+        self._marks: deque[tuple[str, str]] = deque(maxlen=_MARKS)
 
     def add(self, state: str, round_trip: float | None) -> None:
         """One more frame: the node's state, and how many seconds it took to answer."""
@@ -81,36 +108,65 @@ class Frame:
         return self.waiting.get(lock.resource, 0)
 
 
-def draw(frame: Frame, height: int | None) -> Group:
-    """The frame for people; not more lines than `height`, if there is one."""
-    nodes = Table("node", "state", "answers in", "lately", "server", box=box.SIMPLE_HEAD, pad_edge=False)
-    for state, trip, lane in zip(frame.nodes, frame.round_trips, frame.lanes, strict=True):
-        words = state.state if not state.reason else f"{state.state}: {safe(state.reason)}"
-        took = "-" if trip is None else f"{trip * 1000:.1f} ms"
-        style = _STYLES.get(state.state, "red")
-        # Not as plain words: rich takes an IPv6 address in brackets for a style.
-        nodes.add_row(Text(safe(state.address)), Text(words, style=style), took, lane.text(), Text(safe(state.server)))
-    columns = "lock", "holder", "owner", "fence", "nodes", "on", "remaining", "waiting", "seen for"
-    locks = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
-    # Around each table are two empty lines and its head of two, and the last line tells what does not fit.
-    room = len(frame.locks) if height is None else max(1, height - len(frame.nodes) - 9)
-    for lock, age in frame.locks[:room]:
-        marks = Text()
-        for answer in lock.answers:
-            mine = answer.token == lock.token
-            marks.append("●" if mine else "?" if answer.detail else "○", style="green" if mine else "yellow")
-        cells = (
-            safe(lock.resource),
-            holder(lock.token),
-            owner(lock),
-            fence(lock),
-            f"{lock.nodes}/{lock.total}",
-            marks,
-            life(lock.remaining),
-            str(frame.waiting_for(lock) or "-"),
-            f"{age:.0f} s",
-        )
-        locks.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells), style="" if lock.held else "dim")
-    more = len(frame.locks) - room
-    last = frame.problem or (f"and {more} more; a PATTERN shows fewer" if more > 0 else "" if frame.locks else "no locks")
-    return Group(nodes, locks, Text(safe(last), style="red" if frame.problem else "dim"))
+def draw(frame: Frame, width: int, height: int | None) -> Group:
+    """Lay out a frame for people.
+
+    Args:
+        frame: What to show.
+        width: No line is longer. Columns that do not fit are left out.
+        height: There are no more lines, if it is given. Locks that do not fit are counted.
+    """
+    room = min(max(width - _BESIDE_LANE, _FEWEST_MARKS), _MARKS)
+    nodes = fitted(
+        _NODE_COLUMNS, [_node_row(*row, room) for row in zip(frame.nodes, frame.round_trips, frame.lanes, strict=True)], width
+    )
+    reasons = [
+        line
+        for node in frame.nodes
+        if node.reason
+        for line in _lines(f"{node.address} is {node.state}: {node.reason}", width, _style_of(node))
+    ]
+    problem = _lines(frame.problem, width, "red")
+    # Each table has two empty lines around it and a head of two. The last line counts what does not fit.
+    used = len(frame.nodes) + len(reasons) + (len(problem) or 1) + 8
+    shown = frame.locks if height is None else frame.locks[: max(1, height - used)]
+    locks = fitted(_LOCK_COLUMNS, [_lock_row(frame, lock, age) for lock, age in shown], width)
+    for row, (lock, _) in zip(locks.rows, shown, strict=True):
+        row.style = "" if lock.held else "dim"
+    more = len(frame.locks) - len(shown)
+    words = f"and {more} more; a PATTERN shows fewer" if more else "" if frame.locks else "no locks"
+    return Group(nodes, *reasons, locks, *(problem or [Text(words, style="dim")]))
+
+
+def _node_row(state: NodeState, round_trip: float | None, lane: Lane, marks: int) -> tuple[Text | str, ...]:
+    # An address is no plain string for rich: it takes an IPv6 address in brackets for a style.
+    words = Text(state.state, style=_style_of(state))
+    return Text(safe(state.address)), words, seconds(round_trip), lane.text()[-marks:], Text(safe(state.server))
+
+
+def _lock_row(frame: Frame, lock: LockInfo, age: float) -> tuple[Text | str, ...]:
+    marks = Text()
+    for answer in lock.answers:
+        mine = answer.token == lock.token
+        marks.append("●" if mine else "?" if answer.detail else "○", style="green" if mine else "yellow")
+    return (
+        safe(lock.resource),
+        holder(lock.token),
+        owner(lock),
+        fence(lock),
+        f"{lock.nodes}/{lock.total}",
+        marks,
+        life(lock.remaining),
+        str(frame.waiting_for(lock) or "-"),
+        seconds(age),
+    )
+
+
+def _style_of(state: NodeState) -> str:
+    return _STYLES.get(state.state, "red")
+
+
+def _lines(text: str, width: int, style: str) -> list[Text]:
+    return [
+        Text(line, style=style) for line in textwrap.wrap(safe(text), width, break_long_words=False, break_on_hyphens=False)
+    ]

@@ -6,13 +6,15 @@ import asyncio
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from aioredlock_ng import LockInfo, NodeAnswer, NodeState, Redlock
+from aioredlock_ng import LockInfo, NodeAnswer, NodeState, Owner, Redlock
 from aioredlock_ng.cli.top_view import Frame, Lane, draw
 from tests.cli.commands import PATIENCE, Cli, line
 from tests.support.eventually import eventually
@@ -120,10 +122,95 @@ def test_what_does_not_fit_is_counted() -> None:
         assert (f"and {50 - len(listed)} more" in shown[-1]) == (len(listed) < 50)
 
 
-def rendered(frame: Frame, height: int) -> list[str]:
+def busy_frame() -> Frame:
+    """Three nodes, of which the last is down for a long reason, and a lock with every value in its row."""
+    nodes = (
+        NodeState("10.0.0.1:6379", "up", server="redis 7.0.15"),
+        NodeState("10.0.0.2:6379", "quarantined", "it has forgotten its locks and votes again in 41 s", server="redis 7.0.15"),
+        NodeState("10.0.0.3:6379", "down", "Error 111 connecting to 10.0.0.3:6379. Connection refused by the node"),
+    )
+    lanes = (Lane(), Lane(), Lane())
+    for _ in range(100):
+        for lane in lanes:
+            lane.add("up", 0.00042)
+    answers = tuple(NodeAnswer(node.address, "5da5b42a4711", 8.7) for node in nodes)
+    owner = Owner("web-3:4711:Task-12", 1795430400123456, 0.0)
+    lock = LockInfo("order:42", True, "5da5b42a4711", 3, 3, 8.7, answers, owner)
+    return Frame(nodes, (0.00042, 0.0312, None), lanes, ((lock, 12.0),), "", {"order:42": 7})
+
+
+VALUES = {
+    "lock": "order:42",
+    "holder": "5da5b42a…",
+    "owner": "web-3:4711:Task-12",
+    "fence": "1795430400123456",
+    "nodes": "3/3",
+    "on": "●●●",
+    "remaining": "8.7 s left",
+    "waiting": "7",
+    "seen for": "12.0 s",
+}
+
+
+@pytest.mark.parametrize(
+    ("width", "left_out"),
+    [(140, []), (100, ["fence"]), (80, ["fence", "seen for"]), (60, ["fence", "holder", "nodes", "seen for"])],
+)
+def test_a_column_of_top_is_shown_whole_or_left_out(width: int, left_out: list[str]) -> None:
+    lines = rendered(busy_frame(), 24, width)
+    assert max(map(len, lines)) <= width
+    (at,) = (number for number, line in enumerate(lines) if line.split()[:1] == ["lock"])
+    head, row = lines[at], lines[at + 2]
+    shown = re.split(r" {2,}", head.strip())
+    assert shown == [name for name in VALUES if name not in left_out]
+    assert re.split(r" {2,}", row.strip()) == [VALUES[name] for name in shown]
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_the_nodes_of_top_are_shown_without_a_cut_word(width: int) -> None:
+    lines = rendered(busy_frame(), 24, width)
+    words = " ".join(" ".join(lines).split())
+    for node, took in zip(busy_frame().nodes, ("0.00042 s", "0.031 s", "-"), strict=True):
+        (row,) = (line for line in lines if line.split()[:2] == [node.address, node.state])
+        assert took in re.split(r" {2,}", row.strip()) or width < 80
+        assert "▁▁▁▁▁▁▁▁" in row
+        assert not node.reason or f"{node.address} is {node.state}: {node.reason}" in words
+    assert ("redis 7.0.15" in words) == (width >= 80)
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_a_name_longer_than_half_the_line_ends_in_an_ellipsis_on_one_line(width: int) -> None:
+    frame = busy_frame()
+    ((lock, age),) = frame.locks
+    long = replace(lock, resource="tenant:" + "4711:" * 60)
+    lines = rendered(replace(frame, locks=((long, age),) * 50), 24, width)
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= width
+    listed = [line for line in lines if "tenant:" in line]
+    assert len(listed) > 1
+    assert all(re.match(r" tenant:[4711:]+…  ", line) and "8.7 s left" in line for line in listed)
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_a_problem_of_many_words_is_shown_whole(width: int) -> None:
+    problem = "no majority of the nodes could be scanned: 10.0.0.1:6379: timed out; 10.0.0.2:6379: connection refused"
+    lines = rendered(replace(busy_frame(), locks=(), problem=problem), 24, width)
+    assert problem in " ".join(" ".join(lines).split())
+    assert max(map(len, lines)) <= width
+
+
+def test_piped_frames_have_every_column(cli: Cli) -> None:
+    with cli.holding("order:1"):
+        head = next(line for line in cli("top", "--once").stdout.splitlines() if line.split()[:1] == ["lock"])
+        assert re.split(r" {2,}", head.strip()) == list(VALUES)
+        cli.env["COLUMNS"] = "60"
+        assert max(map(len, cli("top", "--once").stdout.splitlines())) <= 60
+
+
+def rendered(frame: Frame, height: int, width: int = 120) -> list[str]:
     from rich.console import Console
 
-    console = Console(width=120, color_system=None)
+    console = Console(width=width, color_system=None)
     with console.capture() as capture:
-        console.print(draw(frame, height))
+        console.print(draw(frame, width, height))
     return capture.get().splitlines()

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -94,8 +95,8 @@ def test_json_has_everything(sound: list[str], start_server: StartServer) -> Non
     assert told["nodes"][0]["clock"]["rate"] == pytest.approx(1.0, abs=0.2)
 
 
-@pytest.mark.parametrize("columns", ["80", "160"])
-def test_a_terminal_gets_tables_in_colour(columns: str, start_server: StartServer) -> None:
+@pytest.mark.parametrize("columns", ["60", "80", "160"])
+def test_a_terminal_gets_lines_that_fit_and_no_address_is_cut(columns: str, start_server: StartServer) -> None:
     server = start_server()
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "aioredlock_ng", "doctor", server.url, "--watch", "0.1"]
@@ -113,10 +114,15 @@ def test_a_terminal_gets_tables_in_colour(columns: str, start_server: StartServe
     os.close(ours)
     text = shown.decode()
     assert process.returncode == 1
-    assert "\x1b[" in text
-    for words in ("what it means for the lock", "no-persistence", "single-node", "→", server.address[-5:]):
-        assert words in text
-    assert max(len(line) for line in _without_codes(text).splitlines()) <= int(columns)
+    plain = _without_codes(text)
+    for words in (f"{server.address}: it keeps", "no-persistence", "single-node", "noeviction"):
+        assert words in plain
+    if columns != "60":
+        assert "\x1b[" in text
+        for words in ("what it means for the lock", "→"):
+            assert words in plain
+    assert max(map(len, plain.splitlines())) <= int(columns)
+    assert not re.search(r"\d ms\b", plain)
 
 
 def _without_codes(text: str) -> str:

@@ -349,8 +349,8 @@ def test_what_is_found_in_a_set(nodes: list[NodeFacts], options: dict[str, Any],
             {"clock": clock(error=0.02)},
             "its clock advanced 1 s (± 4.00%) in one second of this machine's; drift_factor allows for 1.01031",
         ),
-        ({"round_trips": trips(0.15, 0.2)}, "half of its round trips take 150 ms or more; node_timeout is 100 ms"),
-        ({"round_trips": trips(0.01, 0.06)}, "one round trip in 20 takes 60 ms or more; node_timeout is 100 ms"),
+        ({"round_trips": trips(0.15, 0.2)}, "half of its round trips take 0.15 s or more; node_timeout is 0.1 s"),
+        ({"round_trips": trips(0.01, 0.06)}, "one round trip in 20 takes 0.06 s or more; node_timeout is 0.1 s"),
     ],
 )
 def test_what_was_seen_is_said_with_its_figures(facts: dict[str, Any], what: str) -> None:
@@ -373,7 +373,7 @@ def test_what_was_seen_is_said_with_its_figures(facts: dict[str, Any], what: str
         (
             at(sound_set(), round_trips=[trips(0.2, 0.25)] * 3),
             {"ttl": 4.0, "node_timeout": 0.51, "max_ttl": 4.0},
-            "a majority's round trip takes 250 ms, 6% of the ttl, one time in 20",
+            "a majority's round trip takes 0.25 s, 6% of the ttl, one time in 20",
         ),
         (sound_set(), {"ttl": 0.75}, "ttl is 0.75 s, 7.5 times node_timeout"),
         (at(sound_set(), problem=["silent"] * 3), {}, "0 of 3 nodes can vote, 2 are needed"),

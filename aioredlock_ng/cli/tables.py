@@ -1,0 +1,84 @@
+"""Tables that fit into a line: a column that does not fit is left out, so that no cell is wrapped."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Column", "fitted", "output_width"]
+
+_UNLIMITED = 10_000
+"""Columns of a pipe or a file: more than any table has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table.
+
+    Attributes:
+        head: Its title.
+        rank: The column with the highest rank is left out first; a column of rank 0 never.
+        share: The part of the line that a cell may have. A longer one ends in "…".
+        right: True for numbers.
+    """
+
+    head: str
+    rank: int = 0
+    share: float = 1.0
+    right: bool = False
+
+
+def fitted(
+    columns: Sequence[Column], rows: Sequence[Sequence[Text | str]], width: int, frame: box.Box = box.SIMPLE_HEAD
+) -> Table:
+    """Return a table of at most this width, without the columns for which there is no room.
+
+    Args:
+        columns: All columns.
+        rows: A cell for each column. A string is taken as it is, without markup.
+        width: Of the line.
+        frame: The lines around the cells.
+    """
+    cells = [[_shortened(cell, column, width) for cell, column in zip(row, columns, strict=True)] for row in rows]
+    kept = list(range(len(columns)))
+    while True:
+        table = Table(box=frame, pad_edge=False)
+        for index in kept:
+            column = columns[index]
+            table.add_column(Text(column.head), justify="right" if column.right else "left", no_wrap=True)
+        for row in cells:
+            table.add_row(*(row[index] for index in kept))
+        last = max(kept, key=lambda index: columns[index].rank)
+        if _width_of(table) <= width or not columns[last].rank:
+            return table
+        kept.remove(last)
+
+
+def output_width() -> int:
+    """The width of standard output: that of the terminal; else COLUMNS, and without it no limit."""
+    if sys.stdout.isatty():
+        return Console().width
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isdigit() and int(columns) else _UNLIMITED
+
+
+def _shortened(cell: Text | str, column: Column, width: int) -> Text:
+    text = Text(cell) if isinstance(cell, str) else cell.copy()
+    text.truncate(max(int(width * column.share), 1), overflow="ellipsis")
+    return text
+
+
+def _width_of(table: Table) -> int:
+    console = Console(width=_UNLIMITED)
+    return Measurement.get(console, console.options, table).maximum

@@ -1,0 +1,59 @@
+"""Tables that fit, and times in one unit."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from aioredlock_ng.cli.shown import life, seconds
+from aioredlock_ng.cli.tables import Column, fitted
+
+pytestmark = pytest.mark.once
+
+COLUMNS = (Column("name", share=0.5), Column("minor", 2), Column("important"), Column("major", 1, right=True))
+
+
+@given(st.lists(st.lists(st.text("ab 1é語", max_size=30), min_size=4, max_size=4), max_size=3), st.integers(40, 120))
+def test_no_table_is_wider_than_its_line_and_no_row_takes_two(rows: list[list[str]], width: int) -> None:
+    rows = [[name, minor, important[:8], major] for name, minor, important, major in rows]
+    console = Console(width=width, color_system=None)
+    with console.capture() as capture:
+        console.print(fitted(COLUMNS, rows, width))
+    lines = capture.get().splitlines()
+    # An empty line, the head and its rule before the rows, and an empty line behind them.
+    assert len(lines) == len(rows) + 4
+    assert "name" in lines[1]
+    assert "important" in lines[1]
+    assert "minor" not in lines[1] or "major" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (None, "-"),
+        (0.0, "0.0 s"),
+        (0.00042, "0.00042 s"),
+        (0.0469, "0.047 s"),
+        (0.2345, "0.234 s"),
+        (8.74, "8.7 s"),
+        (99.5, "99.5 s"),
+        (3600.0, "3,600 s"),
+    ],
+)
+def test_every_time_is_in_seconds(value: float | None, words: str) -> None:
+    assert seconds(value) == words
+
+
+def test_what_is_left_of_a_key_is_in_seconds_too() -> None:
+    assert (life(8.74), life(0.0469)) == ("8.7 s left", "0.047 s left")
+    assert life(None) == life(float("inf")) == "no expiry"
+
+
+@given(st.floats(0.0001, 100_000))
+def test_no_time_is_shown_more_than_a_twentieth_off(value: float) -> None:
+    shown = float(re.sub("[ s,]", "", seconds(value)))
+    assert shown == pytest.approx(value, rel=0.05)
