@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from aioredlock_ng import Severity
 
 from .shown import seconds
 from .tables import Column, fitted
+from .wrapping import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -83,15 +83,7 @@ def _print_wrapped(console: Console, text: str) -> None:
     for line in text.splitlines():
         words = line.lstrip()
         indent = line[: len(line) - len(words)]
-        wrapped = textwrap.wrap(
-            words,
-            console.width,
-            initial_indent=indent,
-            subsequent_indent=f"{indent}  ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        console.print(Text("\n".join(wrapped)), soft_wrap=True)
+        console.print(Text("\n".join(wrapped(words, console.width, indent, f"{indent}  "))), soft_wrap=True)
 
 
 def _alike(findings: Iterable[Finding]) -> list[list[Finding]]:

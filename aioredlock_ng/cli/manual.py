@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from typer.core import TyperCommand, TyperGroup
+
+from .wrapping import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -199,8 +200,4 @@ def _rows(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 def _wrapped(text: str, indent: str, further: str | None = None) -> list[str]:
     width = min(max(shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
-    further = indent if further is None else further
-    words = textwrap.TextWrapper(
-        width, initial_indent=indent, subsequent_indent=further, break_long_words=False, break_on_hyphens=False
-    )
-    return words.wrap(" ".join(text.split()))
+    return wrapped(text, width, indent, further)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections import deque
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from rich.text import Text
 
 from .shown import as_dict, fence, holder, life, owner, safe, seconds
 from .tables import Column, fitted
+from .wrapping import wrapped
 
 if TYPE_CHECKING:
     from aioredlock_ng import LockInfo, NodeState
@@ -167,6 +167,4 @@ def _style_of(state: NodeState) -> str:
 
 
 def _lines(text: str, width: int, style: str) -> list[Text]:
-    return [
-        Text(line, style=style) for line in textwrap.wrap(safe(text), width, break_long_words=False, break_on_hyphens=False)
-    ]
+    return [Text(line, style=style) for line in wrapped(safe(text), width)]

@@ -73,7 +73,7 @@ def test_run_imports_what_it_needs_and_no_other_command() -> None:
         "print(*sorted(name[18:] for name in sys.modules if name.startswith('aioredlock_ng.cli.')))"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
-    assert told.stdout == "app child exits keeper manual output run settings terminal\n"
+    assert told.stdout == "app child exits keeper manual output run settings terminal wrapping\n"
     assert "no command" in told.stderr
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import re
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -120,31 +121,46 @@ def board(**counted: Any) -> Board:
     found = Board(nodes, "5 servers", "4 processes")
     found.phases.append(PhaseLedger("no lock", False, acknowledged=1000, gained=400, seconds=1.0))
     found.phases.append(PhaseLedger("healthy", True, seconds=1.0, **{"acknowledged": 100, "gained": 100, **counted}))
-    found.phases[1].add(waits_us=[1000, 2000, 250_000])
-    found.losses.append(Loss("its keys were deleted", 1.0, 312.0, "the deletion"))
+    found.phases[1].add(gained=found.phases[1].gained, waits_us=[1000, 2000, 250_000])
+    found.losses.append(Loss("released by force on 5 of 5 nodes", 1.0, 0.312, "the deletion"))
     found.events.append((0.5, "node 2 [hung]"))
     found.planned = 3
     return found
 
 
-def printed(shown: Board) -> str:
+def printed(shown: Board, width: int = 80) -> str:
     out = io.StringIO()
     verdict = judge(shown.phases, shown.losses)
-    print_summary(Console(file=out, color_system=None, width=120), shown, verdict, ascii_only=True)
+    print_summary(Console(file=out, color_system=None, width=width), shown, verdict, ascii_only=True)
     return out.getvalue()
 
 
 def test_the_summary_names_losses_latencies_and_the_verdict() -> None:
-    words = printed(board())
+    words = printed(board(refused=2))
 
     assert "without the lock: 600 of 1,000 updates lost" in words
     assert "under the lock: 0 of 100 updates lost" in words
-    assert "2.0 ms" in words
-    assert "250 ms" in words
-    assert "noticed 312 ms after the deletion" in words
+    assert "0.00200 | " in words
+    assert "0.250|" in words
+    assert "noticed 0.312 s after the deletion" in " ".join(words.split())
+    assert "2 times a worker did not get its lock in time" in words
     assert "passed" in words
     assert "FAILED" not in words
     assert words.isascii()
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_the_summary_fits_and_has_times_in_seconds_only(width: int) -> None:
+    shown = board(acknowledged=1_234_567, gained=1_234_567, refused=12, leases_lost=3, in_doubt=4)
+    shown.phases[1].title = "lock, 2 of 99 gone"
+    words = printed(shown, width)
+
+    assert max(map(len, words.splitlines())) <= width
+    assert not re.search(r"\d ms", words)
+    for head in ("phase", "updates", "lost", *(("per s", "p50 (s)", "p99 (s)") if width == 80 else ())):
+        assert re.search(rf"\| *{re.escape(head)} *\|", words)
+    assert "|lock, 2 of 99 gone |" in words
+    assert " 1,234,567 |" in words
 
 
 def test_the_summary_of_a_run_with_losses_says_failed() -> None:
@@ -154,26 +170,62 @@ def test_the_summary_of_a_run_with_losses_says_failed() -> None:
     assert "passed" not in words
 
 
-def test_the_live_picture_shows_every_node_phase_and_event() -> None:
+@pytest.mark.parametrize("width", [110, 80, 60])
+def test_the_live_picture_shows_every_node_phase_and_event(width: int) -> None:
     out = io.StringIO()
-    console = Console(file=out, force_terminal=True, width=110, height=30)
-    with LiveView(console, board()) as view:
+    console = Console(file=out, force_terminal=True, color_system=None, width=width, height=24)
+    shown = board()
+    shown.events.append((1.5, "process 4711: cancelled 0.00412 s after the deletion, wrote nothing, by [SIGSTOP]"))
+    with LiveView(console, shown) as view:
         view.event("node 2 [hung]")
         view.refresh()
         words = out.getvalue()
 
+    lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "\n", words).splitlines()
+    assert max(map(len, lines)) <= width
     for expected in ("hung", "killed", "starting", "127.0.0.1:7003", "no lock", "healthy", "600", "node 2 [hung]"):
         assert expected in words
+    assert "…" not in words.replace("… starting", "")
+    told = " ".join(line.strip("│ ") for line in lines)
+    assert shown.events[-1][1] in " ".join(told.split())
+    frames = words.split("aioredlock-ng demo")[1:]
+    assert all(frame.count("\n") < 24 for frame in frames)
 
 
-def test_plain_output_has_no_control_codes() -> None:
+def test_updates_in_flight_are_not_lost_in_any_picture(tmp_path: Path) -> None:
+    pictures: list[int] = []
+    shown = Board([], "5 servers", "4 processes")
+    view = SimpleNamespace(event=lambda words: pictures.append(shown.phases[-1].lost))
+    nothing = cast("Any", None)
+    with Counters.create(tmp_path / "counters", 2) as counters:
+        play = Conductor(nothing, nothing, counters, shown, cast("Any", view), seconds=FULL_SECONDS, prefix="", contested=1)
+        shown.phases.append(PhaseLedger("healthy", True))
+        for number in range(1, 4):
+            # A worker writes, reports, and writes on; something happens before the figures are read again.
+            counters.write(0, 10 * number)
+            play.progress(messages.Progress(0, 10, 0, 0, 0, [1000] * 10))
+            counters.write(1, number)
+            play.event("node 1 hung")
+        # The update of a stopped worker goes lost with it: it was never acknowledged.
+        counters.write(1, 3)
+        play.event("a worker was stopped between read and write")
+        # One that was acknowledged is lost, if another worker writes over it.
+        counters.write(0, 25)
+        play.progress(messages.Progress(0, 0, 0, 0, 0, []))
+        play.event("the end")
+
+    assert pictures == [0, 0, 0, 0, 2]
+
+
+def test_plain_output_has_no_control_codes_and_fits() -> None:
     out = io.StringIO()
     shown = board()
-    with PlainView(Console(file=out, color_system=None, force_terminal=False, width=120), shown) as view:
+    with PlainView(Console(file=out, color_system=None, force_terminal=False, width=80), shown) as view:
         view.event("node 2 [hung]")
         view.refresh()
         view.refresh()
 
     assert "node 2 [hung]" in out.getvalue()
-    assert out.getvalue().count("healthy: 100 increments") == 1
+    assert out.getvalue().count("- 100 updates, 0 per s, 0 lost, p50 0.00200 s, p99 0.250 s") == 1
     assert "\x1b" not in out.getvalue()
+    assert max(map(len, out.getvalue().splitlines())) <= 80

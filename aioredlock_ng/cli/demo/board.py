@@ -44,13 +44,13 @@ class Board:
     Attributes:
         nodes: The nodes, in order.
         where: What kind of nodes they are, in words.
-        workload: Who increments what, in words.
+        workload: The processes and counters, in words.
         phases: Those that began, the present one last.
         losses: The leases taken from their holders.
         events: What happened: seconds since the start, and words.
         elapsed: Seconds since the start.
         planned: How many phases there will be.
-        rate: Increments in the last second.
+        rate: Updates in the last second.
     """
 
     nodes: Sequence[NodeView]

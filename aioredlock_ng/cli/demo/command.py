@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from aioredlock_ng import ConfigurationError, Redlock
+from aioredlock_ng.cli.tables import output_width
 from aioredlock_ng.testing import LocalNodes, ServerFailed, ServerNotFound
 
 from .board import Board
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["demo"]
 
 _NODES = 5
-# Wide enough for every table; a log has no width of its own.
-_PLAIN_WIDTH = 120
+# A log has no width of its own, and people read it in terminals.
+_PLAIN_WIDTH = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +112,15 @@ def _demo(options: _Options, interruption: Interruption, stack: ExitStack) -> in
 
 
 async def _play(options: _Options, nodes: StagedNodes, folder: Path) -> int:
-    console = Console(color_system=None, force_terminal=False, width=_PLAIN_WIDTH) if options.plain else Console()
+    console = (
+        Console(color_system=None, force_terminal=False, width=min(output_width(), _PLAIN_WIDTH))
+        if options.plain
+        else Console()
+    )
     board = Board(
         nodes.views,
         nodes.where,
-        f"{options.workers} processes of {options.coroutines} coroutines, {options.counters} counters in a plain file",
+        f"{options.workers} processes of {options.coroutines} coroutines, {options.counters} counters",
     )
     # The last one is contested: the process that will lose its lock holds it.
     count = options.counters + 1

@@ -9,6 +9,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from aioredlock_ng.cli.shown import seconds as seconds_of
+
 from .ledger import Loss, PhaseLedger
 from .messages import Hold, Holding, Kept, Lost, Refused, Rival
 from .nodes import force_release
@@ -31,7 +33,7 @@ WORKER_TTL = 2.0
 """The ttl in seconds of the locks that the workers take; they hold them for milliseconds."""
 
 HOLDER_TTL = 1.0
-"""The ttl in seconds of the lock that is taken from its holder: the shorter, the sooner it is told."""
+"""The ttl in seconds of the lock that is taken from its holder. A shorter one is noticed sooner."""
 
 _REFRESH_SECONDS = 0.2
 # Each fault comes when the phase already runs, so that it hits work under way.
@@ -120,12 +122,17 @@ class Conductor:
         """Count what a worker reports."""
         ledger = self._board.phases[report.phase]
         ledger.add(
+            # Read after the report: what it acknowledges is in the file already.
+            gained=self._gained(),
             acknowledged=report.acknowledged,
             in_doubt=report.in_doubt,
             refused=report.refused,
             leases_lost=report.leases_lost,
             waits_us=report.waits_us,
         )
+
+    def _gained(self) -> int:
+        return self._counters.total() - self._base
 
     def _scenes(self) -> list[_Scene]:
         gone = len(self._nodes.expendable)
@@ -137,7 +144,7 @@ class Conductor:
             scenes.append(_Scene(f"lock, 2 of {total} gone", True, 4.5, self._kill))
         if gone >= 1:
             scenes.append(_Scene("lock, nodes back", True, 4, self._bring_back))
-        scenes.append(_Scene("lock, one holder loses it", True, 5, self._lose))
+        scenes.append(_Scene("lock, taken away", True, 5, self._lose))
         return scenes
 
     async def _play(self, number: int, scene: _Scene) -> None:
@@ -155,8 +162,8 @@ class Conductor:
         await asyncio.sleep(began_at + seconds - time.monotonic())
         await self._crew.end()
         ledger.seconds = time.monotonic() - began_at
-        ledger.gained = self._counters.total() - self._base
-        self.event(f"{scene.title}: {ledger.acknowledged:,} increments, {ledger.lost:,} of them lost")
+        ledger.gained = self._gained()
+        self.event(f"{scene.title}: {ledger.acknowledged:,} updates, {ledger.lost:,} of them lost")
 
     async def _hang(self, seconds: float) -> None:
         hung = self._nodes.expendable[0]
@@ -183,7 +190,7 @@ class Conductor:
             worker.tell(Rival(self._contested, HOLDER_TTL))
         await self._hold()
         erased, since = await force_release(self._nodes, f"{self._prefix}:counter:{self._contested}")
-        how = f"released by force, keys deleted on {erased} of {len(self._nodes.urls)} nodes"
+        how = f"released by force on {erased} of {len(self._nodes.urls)} nodes"
         self.event(f"process {holder.pid}: {how}")
         await self._told(how, since, "the deletion")
 
@@ -194,7 +201,7 @@ class Conductor:
         await asyncio.sleep(_FREEZE_TTLS * HOLDER_TTL)
         since = time.monotonic()
         holder.signal(signal.SIGCONT)
-        await self._told(how, since, "its waking up")
+        await self._told(how, since, "SIGCONT")
 
     async def _hold(self) -> None:
         holder = self._crew.holder
@@ -208,13 +215,13 @@ class Conductor:
     async def _told(self, how: str, since: float, since_words: str) -> None:
         holder = self._crew.holder
         answer = await holder.answer(_HOLDING_SECONDS, Lost, Kept)
-        noticed_ms = None
+        noticed = None
         if isinstance(answer, Lost) and answer.cancelled:
-            noticed_ms = max(0.0, (answer.at - since) * 1000)
-            self.event(f"process {holder.pid}: body cancelled {noticed_ms:.0f} ms after {since_words}, nothing written")
+            noticed = max(0.0, answer.at - since)
+            self.event(f"process {holder.pid}: cancelled {seconds_of(noticed)} after {since_words}, wrote nothing")
         else:
-            self.event(f"process {holder.pid}: its body was NOT cancelled")
-        self._board.losses.append(Loss(how, HOLDER_TTL, noticed_ms, since_words))
+            self.event(f"process {holder.pid}: it was NOT cancelled")
+        self._board.losses.append(Loss(how, HOLDER_TTL, noticed, since_words))
 
     @contextlib.asynccontextmanager
     async def _refreshing(self) -> AsyncIterator[None]:
@@ -225,7 +232,7 @@ class Conductor:
             task.cancel()
 
     async def _refresh(self) -> None:
-        """Keep the present phase's figures fresh; reports lag behind the file, so that live losses are never overstated."""
+        """Keep the figures of the present phase fresh. Updates in flight never count as lost: see `PhaseLedger`."""
         past: list[tuple[float, int, PhaseLedger]] = []
         while True:
             await asyncio.sleep(_REFRESH_SECONDS)
@@ -235,7 +242,7 @@ class Conductor:
                 ledger = self._board.phases[-1]
                 acknowledged = ledger.acknowledged
                 if not ledger.seconds:
-                    ledger.gained = self._counters.total() - self._base
+                    ledger.gained = self._gained()
                 past = [entry for entry in past if entry[2] is ledger and entry[0] > now - 1.1]
                 past.append((now, acknowledged, ledger))
                 first_at, first, _ = past[0]

@@ -41,9 +41,21 @@ def _no_waits() -> array[int]:
 class PhaseLedger:
     """The count of one phase.
 
-    An increment is *acknowledged* when its holder came out of the lock without an error. One that was written but
-    whose holder was then told that its lease is gone is *in doubt*: nobody was promised anything, so it may be there
-    or not.
+    An update is *acknowledged* once its worker has reported that it left the lock without an error. Until then it is *in
+    flight*, also if its worker was stopped between read and write. Only an acknowledged update can be *lost*. An update is
+    *in doubt* if its worker wrote it and then learned that its lease was lost: it may be in the file or not.
+
+    Attributes:
+        title: Of the phase.
+        locked: Whether the workers take locks.
+        acknowledged: Updates that the workers have reported.
+        in_doubt: Updates of workers that lost their lease after they had written.
+        refused: Locks that a worker did not get in time.
+        leases_lost: Leases that workers lost.
+        waits_us: Microseconds from asking for a lock to holding it.
+        gained: What the counters have gained, read after the last report. An earlier reading would miss updates that
+            were reported since, and they would look lost.
+        seconds: How long the phase took; 0.0 while it runs.
     """
 
     title: str
@@ -59,40 +71,51 @@ class PhaseLedger:
 
     @property
     def lost(self) -> int:
-        """Acknowledged increments that are missing from the counters."""
+        """Acknowledged updates that are missing from the counters."""
         return max(0, self.acknowledged - self.gained)
 
     @property
     def unexplained(self) -> int:
-        """What the counters hold beyond everything that was written; more than 0 means that the count itself is wrong."""
+        """Updates in the counters that no worker has reported: those in flight while the phase runs, else a wrong count."""
         return max(0, self.gained - self.acknowledged - self.in_doubt)
 
     @property
     def per_second(self) -> float:
-        """Acknowledged increments per second."""
+        """Acknowledged updates per second."""
         return self.acknowledged / self.seconds if self.seconds > 0 else 0.0
 
     def add(
         self,
         *,
+        gained: int,
         acknowledged: int = 0,
         in_doubt: int = 0,
         refused: int = 0,
         leases_lost: int = 0,
         waits_us: Iterable[int] = (),
     ) -> None:
-        """Add what one worker has counted since its last report."""
+        """Add one worker's report.
+
+        Args:
+            gained: What the counters have gained, read after the report has come.
+            acknowledged: As the attribute, since the worker's last report; the others likewise.
+            in_doubt: See above.
+            refused: See above.
+            leases_lost: See above.
+            waits_us: See above.
+        """
+        self.gained = gained
         self.acknowledged += acknowledged
         self.in_doubt += in_doubt
         self.refused += refused
         self.leases_lost += leases_lost
         self.waits_us.extend(waits_us)
 
-    def acquire_ms(self, *shares: float) -> tuple[float | None, ...]:
-        """Return percentiles of the time from asking to holding, in milliseconds; `None` where nothing was acquired."""
+    def acquire_seconds(self, *shares: float) -> tuple[float | None, ...]:
+        """Return percentiles of the seconds from asking for a lock to holding it; `None` if nothing was acquired."""
         if len(self._ordered) != len(self.waits_us):
             self._ordered = sorted(self.waits_us)
-        return tuple(None if (wait := percentile(self._ordered, share)) is None else wait / 1000 for share in shares)
+        return tuple(None if (wait := percentile(self._ordered, share)) is None else wait / 1e6 for share in shares)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +125,13 @@ class Loss:
     Attributes:
         how: What was done to it, in words.
         ttl: The lease's ttl in seconds.
-        noticed_ms: Milliseconds until the holder's body was cancelled; `None` when it was never told.
-        since: From when `noticed_ms` counts, in words.
+        noticed: Seconds until the holder's body was cancelled; `None` if it was not cancelled.
+        since: From when `noticed` counts, in words.
     """
 
     how: str
     ttl: float
-    noticed_ms: float | None
+    noticed: float | None
     since: str
 
 
@@ -145,10 +168,10 @@ def judge(phases: Iterable[PhaseLedger], losses: Iterable[Loss]) -> Verdict:
         faults.append("no phase ran under the lock")
     for phase in locked:
         if phase.lost:
-            faults.append(f"{phase.lost} updates were lost under the lock in phase '{phase.title}'")
+            faults.append(f"{phase.lost:,} updates were lost under the lock in phase '{phase.title}'")
         if phase.unexplained:
-            faults.append(f"the counters hold {phase.unexplained} more than was written in phase '{phase.title}'")
+            faults.append(f"the counters hold {phase.unexplained:,} more than was written in phase '{phase.title}'")
         if not phase.acknowledged:
-            faults.append(f"not one increment was made in phase '{phase.title}'")
-    faults.extend(f"the holder was never told that its lock was gone: {loss.how}" for loss in losses if loss.noticed_ms is None)
+            faults.append(f"no update was made in phase '{phase.title}'")
+    faults.extend(f"the holder was not notified of the loss of its lock: {loss.how}" for loss in losses if loss.noticed is None)
     return Verdict(tuple(faults))

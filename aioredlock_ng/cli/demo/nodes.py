@@ -69,7 +69,7 @@ class OwnNodes:
     """
 
     left_out: Sequence[str] = ()
-    hang_words = "SIGSTOP: it keeps its connections and answers nothing"
+    hang_words = "SIGSTOP: it keeps its connections, answers nothing"
     kill_words = "SIGKILL: it is gone, and its keys with it"
 
     def __init__(self, servers: LocalNodes) -> None:
@@ -115,7 +115,7 @@ class GivenNodes:
         throw_away: Whether they may be paused.
     """
 
-    hang_words = "CLIENT PAUSE: it keeps its connections and answers nothing"
+    hang_words = "CLIENT PAUSE: it keeps its connections, answers nothing"
     kill_words = "CLIENT PAUSE as well: a given server is not killed"
 
     def __init__(self, urls: Sequence[str], *, throw_away: bool) -> None:
@@ -125,9 +125,9 @@ class GivenNodes:
         self._throw_away = throw_away
         self._back_at: dict[int, float] = {}
         self.left_out: Sequence[str] = (
-            ("killing a server: not done to given nodes, they are paused instead",)
+            ("killing servers: given nodes are only paused",)
             if throw_away
-            else ("hanging and killing servers: not done to given nodes (see --pause-nodes)",)
+            else ("hanging and killing servers: see --pause-nodes",)
         )
 
     async def look(self) -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich import box
+from rich.columns import Columns
 from rich.console import Group
 from rich.live import Live
 from rich.panel import Panel
-from rich.table import Table
 from rich.text import Text
+
+from aioredlock_ng.cli.shown import seconds
+from aioredlock_ng.cli.tables import Column, fitted
+from aioredlock_ng.cli.wrapping import wrapped
 
 from .board import NodeState
 
@@ -18,11 +22,12 @@ if TYPE_CHECKING:
     from typing import Self
 
     from rich.console import Console, RenderableType
+    from rich.table import Table
 
-    from .board import Board
+    from .board import Board, NodeView
     from .ledger import PhaseLedger
 
-__all__ = ["LiveView", "PlainView", "milliseconds", "phase_table"]
+__all__ = ["LiveView", "PlainView", "phase_table"]
 
 _MARKS = {
     NodeState.UP: ("● up", "bold green"),
@@ -32,44 +37,37 @@ _MARKS = {
     NodeState.DOWN: ("✕ down", "red"),
 }
 _PLAIN_PROGRESS_SECONDS = 1.0
-# What the picture needs besides events: title, nodes, the table's frame and head, the events' frame.
-_OTHER_LINES = 11
 _FEWEST_EVENTS = 3
 _MOST_EVENTS = 12
+# The frame around the events: above, below, and at the sides.
+_FRAME_LINES, _FRAME_COLUMNS = 2, 4
+
+_COLUMNS = (
+    Column("phase"),
+    Column("updates", right=True),
+    Column("per s", 3, right=True),
+    Column("lost", right=True),
+    Column("p50 (s)", 2, right=True),
+    Column("p99 (s)", 1, right=True),
+)
 
 
-def milliseconds(value: float | None) -> str:
-    """Return a time for a table; a dash when there is none."""
-    if value is None:
-        return "-"
-    return f"{value:.1f} ms" if value < 100 else f"{value:.0f} ms"
-
-
-def phase_table(phases: list[PhaseLedger], *, ascii_only: bool, rate: float | None = None) -> Table:
-    """Return a table of what was counted.
+def phase_table(phases: list[PhaseLedger], width: int, *, ascii_only: bool, rate: float | None = None) -> Table:
+    """Return a table of the counts.
 
     Args:
         phases: A row each.
+        width: Of the line. Columns that do not fit are left out.
         ascii_only: Draw it without colours and lines that a log cannot show.
-        rate: Increments in the last second, in the place of the mean of a phase that still runs.
+        rate: Updates in the last second, in the place of the mean of a phase that still runs.
     """
-    table = Table(box=box.ASCII if ascii_only else box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("phase", no_wrap=True)
-    for head in ("increments", "per second", "lost", "acquire p50", "p99", "refused"):
-        table.add_column(head, justify="right", no_wrap=True)
+    rows = []
     for phase in phases:
-        p50, p99 = phase.acquire_ms(0.50, 0.99)
+        p50, p99 = (seconds(value).removesuffix(" s") for value in phase.acquire_seconds(0.50, 0.99))
         per_second = phase.per_second if phase.seconds else rate or 0.0
-        table.add_row(
-            phase.title,
-            f"{phase.acknowledged:,}",
-            f"{per_second:,.0f}",
-            Text(f"{phase.lost:,}", style="" if ascii_only else _lost_style(phase)),
-            milliseconds(p50),
-            milliseconds(p99),
-            f"{phase.refused:,}" if phase.locked else "-",
-        )
-    return table
+        lost = Text(f"{phase.lost:,}", style="" if ascii_only else _lost_style(phase))
+        rows.append((phase.title, f"{phase.acknowledged:,}", f"{per_second:,.0f}", lost, p50, p99))
+    return fitted(_COLUMNS, rows, width, box.ASCII if ascii_only else box.SIMPLE_HEAD)
 
 
 def _lost_style(phase: PhaseLedger) -> str:
@@ -96,50 +94,42 @@ class LiveView:
         self._live.refresh()
 
     def _picture(self) -> RenderableType:
-        board = self._board
-        title = Text.assemble(
-            ("aioredlock-ng demo", "bold"),
-            (f"  phase {len(board.phases)} of {board.planned}, {board.elapsed:4.1f} s  ", "cyan"),
-            (f"{board.where}; {board.workload}", "dim"),
-        )
-        title.truncate(self._console.width, overflow="ellipsis")
-        if self._over:
-            return Group(title, self._nodes(), self._events())
-        return Group(title, self._nodes(), phase_table(board.phases, ascii_only=False, rate=board.rate), self._events())
+        board, width = self._board, self._console.width
+        phase = f"  phase {len(board.phases)} of {board.planned}, {seconds(board.elapsed)}"
+        parts: list[RenderableType] = [
+            Text.assemble(("aioredlock-ng demo", "bold"), (phase, "cyan")),
+            *(Text(line, style="dim") for line in wrapped(f"{board.where}; {board.workload}", width)),
+            "",
+            Columns([_node_text(number, node) for number, node in enumerate(board.nodes, 1)], padding=(0, 3)),
+        ]
+        # At the end the table is the summary's. What has happened stays above it.
+        if not self._over:
+            parts.append(phase_table(board.phases, width, ascii_only=False, rate=board.rate))
+        used = len(self._console.render_lines(Group(*parts)))
+        return Group(*parts, self._events(self._console.height - used - _FRAME_LINES - 1))
 
-    def _nodes(self) -> RenderableType:
-        lane = Table.grid(expand=True)
-        for _ in self._board.nodes:
-            lane.add_column(ratio=1)
-        panels = []
-        for number, node in enumerate(self._board.nodes, 1):
-            words, style = _MARKS[node.state]
-            address = Text(node.address, style="dim", overflow="ellipsis", no_wrap=True, justify="center")
-            panels.append(
-                Panel(
-                    Group(Text(words, style=style, justify="center"), address),
-                    title=f"node {number}",
-                    border_style=style.removeprefix("bold "),
-                    padding=0,
-                )
-            )
-        lane.add_row(*panels)
-        return lane
-
-    def _events(self) -> RenderableType:
-        room = self._console.height - _OTHER_LINES - len(self._board.phases)
-        shown = list(self._board.events)[-max(_FEWEST_EVENTS, min(room, _MOST_EVENTS)) :]
-        lines = [Text(f"{at:5.1f} s  {words}", no_wrap=True, overflow="ellipsis") for at, words in shown]
-        return Panel(Group(*lines), title="events", title_align="left", border_style="dim", padding=(0, 1))
+    def _events(self, room: int) -> RenderableType:
+        width = self._console.width - _FRAME_COLUMNS
+        lines = [line for at, words in self._board.events for line in _event_lines(at, words, width)]
+        shown = lines[-max(_FEWEST_EVENTS, min(room, _MOST_EVENTS)) :]
+        return Panel(Text("\n".join(shown)), title="events", title_align="left", border_style="dim", padding=(0, 1))
 
     def __enter__(self) -> Self:
         self._live.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        # The table is the summary's; what has happened stays above it.
         self._over = kind is None
         self._live.stop()
+
+
+def _node_text(number: int, node: NodeView) -> Text:
+    words, style = _MARKS[node.state]
+    return Text.assemble(f"{number} ", (words, style), " ", (node.address, "dim"))
+
+
+def _event_lines(at: float, words: str, width: int) -> list[str]:
+    return wrapped(words, width, f"{at:5.1f} s  ", " " * 9)
 
 
 class PlainView:
@@ -160,19 +150,22 @@ class PlainView:
             return
         self._next_at = self._board.elapsed + _PLAIN_PROGRESS_SECONDS
         phase = self._board.phases[-1]
-        p50, p99 = phase.acquire_ms(0.50, 0.99)
-        acquire = "" if p50 is None else f", acquire p50 {milliseconds(p50)}, p99 {milliseconds(p99)}"
-        self._line(
-            f"  {phase.title}: {phase.acknowledged} increments, {self._board.rate:.0f} per second, {phase.lost} lost{acquire}"
-        )
+        p50, p99 = phase.acquire_seconds(0.50, 0.99)
+        acquire = "" if p50 is None else f", p50 {seconds(p50)}, p99 {seconds(p99)}"
+        self._line(f"- {phase.acknowledged:,} updates, {self._board.rate:,.0f} per s, {phase.lost:,} lost{acquire}")
 
     def _line(self, words: str) -> None:
-        self._console.print(f"{self._board.elapsed:5.1f} s  {words}", markup=False, highlight=False, soft_wrap=True)
+        self._print(_event_lines(self._board.elapsed, words, self._console.width))
+
+    def _print(self, lines: list[str]) -> None:
+        for line in lines:
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def __enter__(self) -> Self:
-        self._console.print(f"aioredlock-ng demo: {self._board.where}; {self._board.workload}", markup=False, soft_wrap=True)
-        for number, node in enumerate(self._board.nodes, 1):
-            self._console.print(f"  node {number}: {node.address}, {node.state.value}", markup=False, soft_wrap=True)
+        board, width = self._board, self._console.width
+        self._print(wrapped(f"aioredlock-ng demo: {board.where}; {board.workload}", width, further="  "))
+        for number, node in enumerate(board.nodes, 1):
+            self._print(wrapped(f"node {number}: {node.address}, {node.state.value}", width, "  "))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...

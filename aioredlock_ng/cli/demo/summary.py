@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from .screen import milliseconds, phase_table
+from aioredlock_ng.cli.shown import seconds
+from aioredlock_ng.cli.wrapping import wrapped
+
+from .screen import phase_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,18 +31,21 @@ def print_summary(console: Console, board: Board, verdict: Verdict, *, ascii_onl
     """
 
     def line(words: str, style: str = "") -> None:
-        console.print(Text(words, style="" if ascii_only else style), soft_wrap=True)
+        for part in wrapped(words, console.width, further="  ") or [""]:
+            console.print(Text(part, style="" if ascii_only else style), soft_wrap=True)
 
     line("")
-    line("summary", "bold")
-    console.print(phase_table(board.phases, ascii_only=ascii_only))
+    line("summary (p50, p99: seconds from asking for a lock to holding it)", "bold")
+    console.print(phase_table(board.phases, console.width, ascii_only=ascii_only))
     for loss in board.losses:
-        told = "never noticed" if loss.noticed_ms is None else f"noticed {milliseconds(loss.noticed_ms)} after {loss.since}"
-        line(f"lock lost ({loss.how}; ttl {loss.ttl:g} s): {told}")
+        told = "never noticed" if loss.noticed is None else f"noticed {seconds(loss.noticed)} after {loss.since}"
+        line(f"{loss.how} (ttl {seconds(loss.ttl)}): {told}")
     if gone := sum(phase.leases_lost for phase in board.phases):
-        line(f"{gone:,} more leases were lost by workers, who were told")
+        line(f"{gone:,} more leases were lost by workers, which were notified")
+    if refused := sum(phase.refused for phase in board.phases):
+        line(f"{refused:,} times a worker did not get its lock in time")
     if doubtful := sum(phase.in_doubt for phase in board.phases):
-        line(f"{doubtful:,} increments in doubt: written by holders who were told at release that their lease had gone")
+        line(f"{doubtful:,} updates in doubt: written by workers that were notified of the loss only at release")
     locked = [phase for phase in board.phases if phase.locked]
     unlocked = [phase for phase in board.phases if not phase.locked]
     if unlocked:
@@ -48,7 +54,7 @@ def print_summary(console: Console, board: Board, verdict: Verdict, *, ascii_onl
     for fault in verdict.faults:
         line(f"FAILED: {fault}", "bold red")
     if verdict.ok:
-        line(f"passed in {board.elapsed:.1f} s: nothing was lost under the lock", "bold green")
+        line(f"passed in {seconds(board.elapsed)}: nothing was lost under the lock", "bold green")
 
 
 def _lost_of(phases: list[PhaseLedger]) -> str:
