@@ -49,7 +49,7 @@ def _print(info: LockInfo) -> None:
         head = f"{resource}: held by {holder(info.token)} on {info.nodes} of {info.total} nodes, {life(info.remaining)}"
         if info.owner is not None:
             since = datetime.fromtimestamp(info.owner.since, tz=UTC).isoformat(timespec="milliseconds")
-            head += f"\n  owner {owner(info)}, fence {fence(info)}, since {since}"
+            head += f"\n  owner {owner(info)}, fence {fence(info)}\n  since {since}"
     elif info.token is not None:
         head = f"{resource}: free; no majority of the {info.total} nodes has the same key"
     else:

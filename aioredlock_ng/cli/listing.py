@@ -30,7 +30,7 @@ _COLUMNS = (
     Column("token", 3),
     Column("owner", 1, share=0.5),
 )
-"""With the ranks: the token goes first. Lines for a pipe have all of them."""
+"""The owner gets room first, the token last. Lines for a pipe have all of them."""
 
 
 def ls(

@@ -63,7 +63,7 @@ def _confirmed(info: LockInfo) -> bool:
     said = (
         f"{safe(info.resource)} is held by {holder(info.token)} on {info.nodes} of {info.total} nodes, {life(info.remaining)}."
     )
-    sys.stderr.write(f"{said} Its holder may still be at work. Take it away? [y/N] ")
+    sys.stderr.write(f"{said}\nIts holder may still be at work. Take it away? [y/N] ")
     sys.stderr.flush()
     answer = sys.stdin.readline()
     if not answer.endswith("\n"):

@@ -28,7 +28,7 @@ class Column:
 
     Attributes:
         head: Its title.
-        rank: The column with the highest rank is left out first; a column of rank 0 never.
+        rank: A column of rank 0 is always there. The others get the room in the order of their ranks.
         share: The part of the line that a cell may have. A longer one ends in "…".
         right: True for numbers.
     """
@@ -51,18 +51,22 @@ def fitted(
         frame: The lines around the cells.
     """
     cells = [[_shortened(cell, column, width) for cell, column in zip(row, columns, strict=True)] for row in rows]
-    kept = list(range(len(columns)))
-    while True:
-        table = Table(box=frame, pad_edge=False)
-        for index in kept:
-            column = columns[index]
-            table.add_column(Text(column.head), justify="right" if column.right else "left", no_wrap=True)
-        for row in cells:
-            table.add_row(*(row[index] for index in kept))
-        last = max(kept, key=lambda index: columns[index].rank)
-        if _width_of(table) <= width or not columns[last].rank:
-            return table
-        kept.remove(last)
+    kept: list[int] = []
+    for index in sorted(range(len(columns)), key=lambda index: columns[index].rank):
+        more = sorted([*kept, index])
+        if not columns[index].rank or _width_of(_table(columns, cells, more, frame)) <= width:
+            kept = more
+    return _table(columns, cells, kept, frame)
+
+
+def _table(columns: Sequence[Column], cells: Sequence[Sequence[Text]], kept: Sequence[int], frame: box.Box) -> Table:
+    table = Table(box=frame, pad_edge=False)
+    for index in kept:
+        column = columns[index]
+        table.add_column(Text(column.head), justify="right" if column.right else "left", no_wrap=True)
+    for row in cells:
+        table.add_row(*(row[index] for index in kept))
+    return table
 
 
 def output_width() -> int:

@@ -47,7 +47,7 @@ _LOCK_COLUMNS = (
     Column("waiting", 3),
     Column("seen for", 6),
 )
-"""With the ranks: the fence goes first. A lock without its remaining time would say nothing."""
+"""The owner gets room first, the fence last. A lock without its remaining time would say nothing."""
 
 _STEPS = "▁▂▃▄▅▆▇█"
 _FASTEST, _FACTOR = 0.0005, 2.0

@@ -48,7 +48,8 @@ async def test_inspect_ls_and_top_tell_who_the_holder_says_it_is(cli: Cli) -> No
         await eventually(lambda: json.loads(cli("inspect", "order:42", "--json").stdout)["owner"] is not None, PATIENCE)
         owner = json.loads(cli("inspect", "order:42", "--json").stdout)["owner"]
         assert owner["label"] == "the nightly import"
-        assert f"  owner the nightly import, fence {owner['fence']}, since 20" in cli("inspect", "order:42").stdout
+        assert f"  owner the nightly import, fence {owner['fence']}\n  since 20" in cli("inspect", "order:42").stdout
+        assert max(map(len, cli("inspect", "order:42").stdout.splitlines())) <= 80
         assert cli("ls").stdout.rstrip().endswith("\tthe nightly import")
         shown = cli("top", "--once").stdout
         assert "the nightly import" in shown
@@ -186,8 +187,9 @@ def test_ls_needs_one_right_more_than_the_library(cli: Cli, start_server: Callab
     assert cli(*words).stdout.startswith("a\t1/1\t")
 
 
-def test_ls_on_a_terminal_shows_a_table(cli: Cli) -> None:
+def test_ls_on_a_terminal_shows_a_table_that_fits(cli: Cli) -> None:
     ours, theirs = pty.openpty()
+    cli.env["COLUMNS"] = "60"
     with cli.holding("x"):
         answer = subprocess.run(
             cli.words("ls"), env=cli.env, stdin=theirs, stdout=theirs, stderr=theirs, timeout=PATIENCE, check=False
@@ -200,6 +202,7 @@ def test_ls_on_a_terminal_shows_a_table(cli: Cli) -> None:
     assert "100%" in shown
     assert "remaining" in shown
     assert "3 of 3" in shown
+    assert max(map(len, re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown).splitlines())) <= 60
 
 
 def test_release_needs_to_be_told_twice(cli: Cli, three_nodes: NodeSet) -> None:
