@@ -1,4 +1,4 @@
-"""Gathers the commands into one typer app, each imported when it is asked for; a command's own work never lives here."""
+"""Gathers the commands into one typer app. A command is imported when it is asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `bench`: how quickly these nodes give and take back a lock of its own; it compares nothing."""
+"""The command `bench`: measures acquire and release of locks of its own. It does not compare libraries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["bench"]
 
 PREFIX = "bench:aioredlock_ng"
-"""What the locks' names begin with; `aioredlock_ng:` begins keys that are no locks."""
+"""Start of the locks' names. Keys that start with `aioredlock_ng:` are no locks."""
 
 
 def bench(
@@ -57,7 +57,7 @@ def bench(
         redlock = manager(node, node_timeout=node_timeout)
         took, failed, elapsed = interruption.run(_measure(redlock, prefix, seconds, coroutines))
         if not took:
-            say("bench", f"not one of {failed} attempts got the lock within {seconds:g} s")
+            say("bench", f"none of {failed} attempts got the lock within {seconds_of(seconds)}")
             raise typer.Exit(NO_QUORUM)
     figures = round_trips(took)
     assert figures is not None

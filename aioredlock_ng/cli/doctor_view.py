@@ -1,4 +1,4 @@
-"""Shows a diagnosis to people: tables on a terminal, lines elsewhere; never changes or leaves out what was found."""
+"""Shows a diagnosis to people: tables on a terminal, lines elsewhere. Every finding and every fact is there."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def print_tables(diagnosis: Diagnosis, console: Console) -> None:
 
 
 def print_lines(diagnosis: Diagnosis, write: Callable[[str], object]) -> None:
-    """Print for a log: a line for each finding with everything to search for, then what those alike mean."""
+    """Print for a log: a line for each finding, and the meaning once for all findings of a kind."""
     for facts in diagnosis.nodes:
         write(_node_line(facts))
     for group in _alike(diagnosis.findings):
@@ -87,7 +87,7 @@ def _print_wrapped(console: Console, text: str) -> None:
 
 
 def _alike(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Those that differ in nothing but where and what was seen, together, at the place of the first."""
+    """Group the findings that differ only in their nodes and in what was seen."""
     groups: dict[tuple[str, ...], list[Finding]] = defaultdict(list)
     for finding in findings:
         groups[finding.severity, finding.code, finding.meaning, finding.remedy].append(finding)

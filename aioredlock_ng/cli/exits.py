@@ -1,4 +1,4 @@
-"""Exit statuses, and how a command ends with an error: one line on standard error; it never shows a traceback."""
+"""Exit statuses, and the one line on standard error with which a command ends after an error."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 __all__ = ["HELD", "LOST", "NO_OUTPUT", "NO_QUORUM", "USAGE", "reported", "say"]
 
 HELD: Final = 1
-"""Another holds the lock: as flock."""
+"""Another client holds the lock: as flock."""
 
 USAGE: Final = 2
-"""The command line or a setting cannot be right; nothing was done."""
+"""The command line or a setting is wrong. Nothing was done."""
 
 NO_QUORUM: Final = 69
 """No majority of the nodes answered, or a majority refuses: EX_UNAVAILABLE of sysexits.h."""
 
 NO_OUTPUT: Final = 74
-"""Standard output does not take what was found, a full disk for one: EX_IOERR of sysexits.h."""
+"""Standard output cannot be written, for example to a full disk: EX_IOERR of sysexits.h."""
 
 LOST: Final = 75
 """The lock was lost while the child ran: EX_TEMPFAIL of sysexits.h."""
 
 
 def say(command: str, words: str) -> None:
-    """Tell the user one thing, on one line of standard error; nobody may be there to read it."""
-    # Closed from the start, it is None; the exit status must not depend on it.
+    """Write one line to standard error, which may be closed."""
+    # A standard error that was closed from the start is None. It must not change the exit status.
     with suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(f"aioredlock-ng {command}: {' '.join(words.split())}\n")
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""The command `inspect`: who holds a lock; it writes nothing to any node."""
+"""The command `inspect`: shows the holder of a lock. It writes nothing to any node."""
 
 from __future__ import annotations
 

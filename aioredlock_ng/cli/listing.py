@@ -1,4 +1,4 @@
-"""The command `ls`: the locks that there are; it shows what `scan` finds."""
+"""The command `ls`: shows the locks that `scan` finds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standard output whose failures are told apart from all others; it never decides what is written."""
+"""A standard output whose failures are distinguished from all others."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class _Output(io.TextIOWrapper):
 
 @contextmanager
 def watched_output(command: str) -> Iterator[None]:
-    """Turn a failure to write to standard output into a line and an exit status; into SIGPIPE's where nobody reads on.
+    """Turn a failure to write to standard output into a line and an exit status, or into SIGPIPE's if the reader is gone.
 
     Args:
-        command: What the line begins with.
+        command: The word that the line begins with.
 
     Raises:
         SystemExit: With the status.
@@ -69,7 +69,7 @@ def watched_output(command: str) -> Iterator[None]:
             finally:
                 output.flush()
     except OutputFailed as failed:
-        # What could not be written would be tried again at the end, and Python itself would tell of it.
+        # Python would try the rest again at its end and print a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         if isinstance(failed.error, BrokenPipeError):
             raise SystemExit(128 + signal.SIGPIPE) from None

@@ -1,4 +1,4 @@
-"""The command `release`: takes a lock from whoever holds it, after asking; it never does so by itself."""
+"""The command `release`: takes a lock away from its holder, after a question."""
 
 from __future__ import annotations
 

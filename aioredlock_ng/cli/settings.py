@@ -1,4 +1,4 @@
-"""What the commands have in common: options that name the nodes, and the manager made of them; it opens nothing."""
+"""Options that several commands have, and the manager made of them. It opens nothing."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ PatternArgument = Annotated[
 
 
 def options_of(nodes: list[str] | None, **given: Any) -> tuple[list[str], dict[str, Any]]:
-    """The nodes' URLs and the manager's options: what is given (None is not), then the environment.
+    """Return the nodes' URLs and the manager's options: the given ones that are not None, then the environment's.
 
-    A `recovery_guard` of "none" is that of the environment: no guard.
+    A `recovery_guard` of "none" means no guard, as in the environment.
 
     Raises:
         ConfigurationError: There are no nodes, or a value is unusable.
@@ -70,7 +70,7 @@ def options_of(nodes: list[str] | None, **given: Any) -> tuple[list[str], dict[s
 
 
 def manager(nodes: list[str] | None, **given: Any) -> Redlock:
-    """The manager for a command, not yet open.
+    """Return the manager for a command, not yet open.
 
     Raises:
         ConfigurationError: See `options_of` and `Redlock`.
@@ -79,13 +79,13 @@ def manager(nodes: list[str] | None, **given: Any) -> Redlock:
 
 
 def manager_and_format(nodes: list[str] | None, **given: Any) -> tuple[Redlock, KeyFormat]:
-    """The same, with the format of its keys for a command that looks at keys itself."""
+    """Return the same manager with the format of its keys, for a command that reads keys itself."""
     urls, options = options_of(nodes, **given)
     return Redlock(urls, **options), KeyFormat(options.get("key_format", "{name}"))
 
 
 def name_of(word: str) -> str | bytes:
-    """A word of the command line as a lock's name: its very bytes where they are no UTF-8."""
+    """Return a word of the command line as a lock's name: its bytes if they are no UTF-8."""
     try:
         word.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Locks for people and for machines: a dictionary for JSON, words for lines; it asks nobody."""
+"""Locks and times for people and for machines: words for lines, a dictionary for JSON."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ if TYPE_CHECKING:
 __all__ = ["as_dict", "fence", "holder", "life", "owner", "print_json", "safe", "seconds"]
 
 _SHORT = 8
-"""Characters of a token that tell it from others; a whole one is enough to release the lock with."""
+"""Characters of a token that distinguish it from others. A whole token is enough to release the lock."""
 
 
 def print_json(value: object) -> None:
-    """Write a value to standard output; non-ASCII is escaped, so that any terminal's encoding will do."""
+    """Write a value to standard output. Non-ASCII is escaped, so that every encoding of a terminal can show it."""
     sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
 def as_dict(info: LockInfo) -> dict[str, Any]:
-    """For JSON: seconds, null for a key without expiry (there is no infinity in JSON) and where nothing is known."""
+    """Return a dictionary for JSON. JSON has no infinity: a key without expiry has None for `remaining`."""
     return {**asdict(info), "remaining": info.remaining if math.isfinite(info.remaining) else None}
 
 
 def holder(token: str | None) -> str:
-    """A token for people: its beginning."""
+    """Return the beginning of a token; "-" for none."""
     if token is None:
         return "-"
     return safe(token if len(token) <= _SHORT else f"{token[:_SHORT]}…")
 
 
 def owner(info: LockInfo) -> str:
-    """Who holds it, as far as the holder said."""
+    """Return the label that the holder wrote; "-" for none."""
     return "-" if info.owner is None else safe(info.owner.label)
 
 
 def fence(info: LockInfo) -> str:
-    """The holder's fence, as far as the holder said."""
+    """Return the fence that the holder wrote; "-" for none."""
     return "-" if info.owner is None or info.owner.fence is None else str(info.owner.fence)
 
 
@@ -59,5 +59,5 @@ def life(remaining: float | None) -> str:
 
 
 def safe(text: str) -> str:
-    """Text from a server without control characters: it must not move the cursor or end the line."""
+    """Return a server's text with control characters escaped. They would move the cursor or end the line."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

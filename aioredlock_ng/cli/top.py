@@ -1,4 +1,4 @@
-"""The command `top`: the locks and the nodes, again and again; it looks, and leaves the drawing to `top_view`."""
+"""The command `top`: asks the nodes for their locks again and again. `top_view` draws."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["top"]
 
 _SCAN_EVERY = 5.0
-"""Seconds between two scans of all keys; the names that are known are looked at in every frame."""
+"""Seconds between two scans of all keys. Every frame asks for the names that are known."""
 
 _PROBE = b"top:aioredlock_ng"
-"""A key that nobody has: asking for it tells how long a node takes to answer."""
+"""A key that does not exist: reading it measures the round trip to a node."""
 
 
 def top(
@@ -63,7 +63,7 @@ def top(
 
 
 class _Watch:
-    """What is remembered from frame to frame.
+    """The state that is kept from frame to frame.
 
     Args:
         redlock: Open when `look` is called.
@@ -80,7 +80,7 @@ class _Watch:
         self._seen: dict[tuple[str, str | None], float] = {}
 
     async def look(self) -> Frame:
-        """One frame."""
+        """Ask the nodes once and return a frame."""
         loop = asyncio.get_running_loop()
         locks: list[LockInfo] = []
         problem = ""
@@ -102,13 +102,13 @@ class _Watch:
             (lock.resource, lock.token): self._seen.get((lock.resource, lock.token), now) for lock in locks if lock.token
         }
         ages = [now - self._seen.get((lock.resource, lock.token), now) for lock in locks]
-        # A key that was found before and is gone shows as a lock without any holder.
+        # A key that was found by the last scan may be gone. It would be shown as a lock without a holder.
         shown = [(lock, age) for lock, age in zip(locks, ages, strict=True) if lock.token is not None]
         waiting = {self._scan.name(key): count for key, count in self._waiting.items()}
         return Frame(states, tuple(trips), tuple(self._lanes), tuple(shown), problem, waiting)
 
     async def _round_trip(self, index: int) -> float | None:
-        """Seconds that a node took to answer; None when it did not."""
+        """Return the seconds that a node took to answer; None if it did not answer."""
         loop = asyncio.get_running_loop()
         node = self.redlock.engine().context.fleet.nodes[index]
         if not node.ready:

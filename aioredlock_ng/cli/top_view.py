@@ -1,4 +1,4 @@
-"""One frame of `top` as tables; it asks nobody and remembers only the nodes' lanes."""
+"""One frame of `top` as tables."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ _LOCK_COLUMNS = (
 
 _STEPS = "▁▂▃▄▅▆▇█"
 _FASTEST, _FACTOR = 0.0005, 2.0
-"""Seconds of round trip that the lowest step stands for, and how many times as many each further one."""
+"""Seconds of round trip that the lowest step stands for, and the factor from each step to the next."""
 
 _STYLES = {"up": "green", "quarantined": "yellow", "suspect": "yellow", "connecting": "yellow"}
 
 
 class Lane:
-    """How a node did in the last frames, a character each: the higher the slower, x without an answer."""
+    """The round trips to a node in the last frames, a mark for each. A higher mark is slower; x is no answer."""
 
     def __init__(self) -> None:
         self._marks: deque[tuple[str, str]] = deque(maxlen=_MARKS)
 
     def add(self, state: str, round_trip: float | None) -> None:
-        """One more frame: the node's state, and how many seconds it took to answer."""
+        """Add a frame: the node's state, and the seconds that it took to answer."""
         if round_trip is None:
             self._marks.append(("x", "red"))
             return
@@ -71,21 +71,21 @@ class Lane:
         self._marks.append((_STEPS[min(step, len(_STEPS) - 1)], _STYLES.get(state, "red")))
 
     def text(self) -> Text:
-        """The lane, the newest at the right."""
+        """Return the marks, the newest at the right."""
         return Text.assemble(*self._marks)
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What one look found.
+    """The answers of the nodes to one look.
 
     Attributes:
         nodes: Each node's state.
-        round_trips: Seconds that each took to answer; None: it did not.
-        lanes: How each did lately.
-        locks: Each lock, and for how many seconds it has been seen with this holder.
-        problem: Why there are no locks to show; "": nothing is wrong.
-        waiting: How many have waited for a lock for a while, by its name.
+        round_trips: Seconds that each node took to answer; None if it did not.
+        lanes: The recent round trips to each node.
+        locks: Each lock, and the seconds since it was first seen with this holder.
+        problem: The reason why there are no locks to show; "" if nothing is wrong.
+        waiting: Clients that have waited for some seconds, by the name of the lock.
     """
 
     nodes: tuple[NodeState, ...]
@@ -96,7 +96,7 @@ class Frame:
     waiting: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the frame for JSON."""
         return {
             "nodes": [{**asdict(state), "round_trip": trip} for state, trip in zip(self.nodes, self.round_trips, strict=True)],
             "locks": [{**as_dict(lock), "seen_for": age, "waiting": self.waiting_for(lock)} for lock, age in self.locks],
@@ -104,7 +104,7 @@ class Frame:
         }
 
     def waiting_for(self, lock: LockInfo) -> int:
-        """How many wait for it."""
+        """Return how many clients wait for a lock."""
         return self.waiting.get(lock.resource, 0)
 
 

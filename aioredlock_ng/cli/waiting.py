@@ -1,4 +1,4 @@
-"""The command `wait`: until a lock is free; it never takes it, and sleeps until the nodes say that a key changed."""
+"""The command `wait`: sleeps until the nodes notify it that a lock is free. It never takes the lock."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 __all__ = ["wait"]
 
 _TRACKED_LOOK = 2.0
-"""Seconds between looks while a majority of the nodes tells about changes: for what a message lost would have told."""
+"""Seconds between looks while a majority of the nodes notifies of changes. A notification may be lost."""
 
 _UNTRACKED_LOOK = 0.5
-"""The like where they do not tell."""
+"""Seconds between looks without such a majority."""
 
 _PATIENCE = 30.0
-"""Seconds without a majority of the nodes after which it ends, once there was one."""
+"""Seconds without a majority of the nodes, once there was one, after which it gives up."""
 
 _EXPIRY_MARGIN = 0.005
 """Seconds after which a key that should have expired has."""
@@ -76,7 +76,7 @@ def wait(
 
 
 async def _wait(redlock: Redlock, name: str | bytes, key: bytes, seconds: float | None) -> LockInfo:
-    """Returns what was found last: free, or still held when the time was over."""
+    """Return the last look: free, or still held at the end of the time."""
     loop = asyncio.get_running_loop()
     async with redlock:
         end = float("inf") if seconds is None else loop.time() + seconds

@@ -1,4 +1,4 @@
-"""What the demo knows at this moment, for whoever shows it; never decides, measures or prints."""
+"""The state of the demo at one moment, for the views."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `demo`: reads its options, puts the parts together, and leaves nothing behind; never counts or draws."""
+"""The command `demo`: reads its options, puts the parts together, and leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plays the demo's phases in order and keeps the count; never draws and never increments anything itself."""
+"""Plays the phases of the demo in order and keeps the count."""
 
 from __future__ import annotations
 

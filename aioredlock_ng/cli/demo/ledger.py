@@ -1,4 +1,4 @@
-"""What was counted in each phase, and the verdict over it; pure arithmetic, never a clock, a file or a process."""
+"""The counts of each phase and the verdict over them. Pure arithmetic: no clock, no file, no process."""
 
 from __future__ import annotations
 

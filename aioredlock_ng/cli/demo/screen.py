@@ -1,4 +1,4 @@
-"""Draws the board: a live picture for a terminal, a line per event for a log; never changes what it shows."""
+"""Draws the board: a live picture for a terminal, a line per event for a log."""
 
 from __future__ import annotations
 

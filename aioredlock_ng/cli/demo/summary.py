@@ -1,4 +1,4 @@
-"""Prints the end: the table of all phases, the losses, the verdict; never judges by itself."""
+"""Prints the end of the demo: the table of all phases, the losses, the verdict."""
 
 from __future__ import annotations
 
