@@ -31,6 +31,8 @@ class Cli:
 
     def __init__(self, urls: Sequence[str]) -> None:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIOREDLOCK_NG_")}
+        # Some test runners set it for their workers.
+        inherited.pop("COLUMNS", None)
         self.env = {**inherited, "AIOREDLOCK_NG_NODES": ",".join(urls), "AIOREDLOCK_NG_NODE_TIMEOUT": "1"}
 
     def words(self, *arguments: str) -> list[str]:
