@@ -252,7 +252,8 @@ class Channel(asyncio.BufferedProtocol):
             return
         for sink, own in zip(joint.sinks, replies, strict=False):
             sink.deliver(self._index, own if sink.command.fits(own) else self._garbled(sink, own))
-        if type(reply) is Refusal and str(reply).startswith("NOSCRIPT"):
+        # Without its own sinks it is the load itself. A server that answers NOSCRIPT to that never learns the script.
+        if joint.sinks and type(reply) is Refusal and str(reply).startswith("NOSCRIPT"):
             # None of them would ever go as one again: asked alone, they teach the server their own scripts.
             self.ask_raw(joint.script.loading(), Joint((), joint.script, b"", joint.started))
         for sink in joint.sinks[len(replies) :]:
@@ -271,7 +272,9 @@ class Channel(asyncio.BufferedProtocol):
     def _refused(self, sink: Sink, refusal: Refusal) -> bool:
         """The server answered with an error; False when that ends the connection."""
         words = str(refusal)
-        if words.startswith("NOSCRIPT") and self._ask_again(sink, sink.command.packed_in_full()):
+        if type(sink) is _InFull:
+            sink = sink.sink
+        elif words.startswith("NOSCRIPT") and self._ask_again(sink, sink.command.packed_in_full(), _InFull):
             return True
         if sink.command.owed_until is not None:
             self._on_release_refused(sink.command)
@@ -282,7 +285,7 @@ class Channel(asyncio.BufferedProtocol):
             return False
         return True
 
-    def _ask_again(self, sink: Sink, packed: bytes) -> bool:
+    def _ask_again(self, sink: Sink, packed: bytes, marked: Callable[[Sink], Sink] | None = None) -> bool:
         """Send what the server has not executed once more, unless nobody would own what it sets.
 
         An acquire that was given up has its release queued behind it already; sent again it would set a key after
@@ -291,10 +294,11 @@ class Channel(asyncio.BufferedProtocol):
         if self._transport is None:
             return False
         if sink.command.owed_until is not None:
-            sink = Belated(sink.command, sink.started, self._on_push, sink)
+            if type(sink) is not Belated:
+                sink = Belated(sink.command, sink.started, self._on_push, sink)
         elif not sink.stands():
             return False
-        self.ask_raw(packed, sink)
+        self.ask_raw(packed, sink if marked is None else marked(sink))
         return True
 
     def _push(self, message: list[Any]) -> None:
@@ -377,6 +381,25 @@ class Belated:
             self._sink.deliver(index, reply)
         if type(reply) is int and reply > 0:
             self._freed(list(self.command.keys))
+
+
+class _InFull:
+    """Mark a request sent with the script's source. A second NOSCRIPT is then a refusal, not a reason to send it again."""
+
+    __slots__ = ("command", "sink", "started")
+
+    def __init__(self, sink: Sink) -> None:
+        self.command = sink.command
+        self.started = sink.started
+        self.sink = sink
+
+    def stands(self) -> bool:
+        """See `Sink.stands`."""
+        return self.sink.stands()
+
+    def deliver(self, index: int, reply: Reply) -> None:
+        """See `Sink.deliver`."""
+        self.sink.deliver(index, reply)
 
 
 class _Probe:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from aioredlock_ng._core.votes import Dropped
+import pytest
+
+from aioredlock_ng._core.votes import Dropped, Refusal
 from aioredlock_ng._nodes.channel import Channel
 from aioredlock_ng._nodes.outbox import Outbox
-from aioredlock_ng._scripts import Request
+from aioredlock_ng._scripts import Command, Request
+from aioredlock_ng._scripts.kinds import MUTEX
 
 PATIENCE = 0.2
 QUESTION = b"*1\r\n$4\r\nTIME\r\n"
@@ -18,8 +21,8 @@ PROBE = b"*1\r\n$4\r\nTIME\r\n"
 class Asker:
     """A `Sink` that keeps its answers."""
 
-    def __init__(self, started: float = 0.0) -> None:
-        self.command = Request(QUESTION)
+    def __init__(self, started: float = 0.0, command: Request | None = None) -> None:
+        self.command = command or Request(QUESTION)
         self.started = started
         self.replies: list[object] = []
 
@@ -55,6 +58,7 @@ class Line:
         self.silences: list[bool] = []
         self.closed: list[str] = []
         self.garbled: list[str] = []
+        self.refused: list[Request] = []
         self.channel = Channel(
             0,
             outbox,
@@ -62,8 +66,8 @@ class Line:
             on_push=lambda keys: None,
             on_close=lambda reason, releases: self.closed.append(reason),
             on_silent=self.silences.append,
-            on_release_refused=lambda command: None,
             on_garbled=self.garbled.append,
+            on_release_refused=self.refused.append,
         )
         self.channel.attach(cast("Any", self.transport), b"", keep=None)
         outbox.join(self.channel)
@@ -169,3 +173,50 @@ async def test_who_waits_until_all_is_answered_does_not_wait_for_a_connection_th
     line.channel.close("cut")
     await asyncio.wait_for(draining, 10)
     assert isinstance(asker.replies[0], Dropped)
+
+
+NOSCRIPT = b"-NOSCRIPT No matching script. Please use EVAL.\r\n"
+KEY = (b"order",)
+COMMANDS: dict[str, Request] = {
+    "acquire": MUTEX.acquiring(KEY, (), b"token", b"1000", 0),
+    "renewal": Command(MUTEX.extend, KEY, (1000, b"token")),
+    "release": MUTEX.releasing(KEY, b"token", 1e9),
+    "no script": Request(QUESTION),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+async def test_a_server_that_answers_noscript_to_eval_too_is_asked_in_full_once(name: str) -> None:
+    line = Line(Outbox(asyncio.get_running_loop(), Clock()))
+    asker = Asker(command=COMMANDS[name])
+    line.channel.ask(asker)
+    await asyncio.sleep(0)
+    assert line.take_written() == [COMMANDS[name].packed]
+    line.receive(NOSCRIPT)
+    await asyncio.sleep(0)
+    assert line.take_written() == [COMMANDS[name].packed_in_full()]
+    assert asker.replies == []
+    line.receive(NOSCRIPT)
+    await asyncio.sleep(0)
+    assert line.take_written() == []
+    assert [str(reply)[:8] for reply in asker.replies] == ["NOSCRIPT"]
+    assert line.refused == ([COMMANDS[name]] if name == "release" else [])
+    assert line.channel.pending == 0
+
+
+async def test_a_server_that_knows_no_script_ends_calls_sent_as_one_in_a_few_commands() -> None:
+    line = Line(outbox := Outbox(asyncio.get_running_loop(), Clock()))
+    releases = [Asker(command=MUTEX.releasing((b"%d" % number,), b"token", 1e9)) for number in range(5)]
+    acquires = [Asker(command=MUTEX.acquiring((b"%d" % number,), (), b"token", b"1000", 0)) for number in range(5, 10)]
+    for asker in [*releases, *acquires]:
+        outbox.ask_all(asker)
+    sent = 0
+    for _ in range(20):
+        await asyncio.sleep(0)
+        line.take_written()
+        sent += (pending := line.channel.pending)
+        line.receive(NOSCRIPT * pending)
+    # Two calls that stand for all, two loads of their scripts, and each call alone, by name and in full.
+    assert sent == 2 + 2 + 10 + 10
+    assert all(isinstance(asker.replies[0], Refusal) and len(asker.replies) == 1 for asker in [*releases, *acquires])
+    assert line.refused == [asker.command for asker in releases]
