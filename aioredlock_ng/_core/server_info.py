@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = ["facts_of", "info_fields", "server_name", "version_of"]
 
 _SAVING = ("aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status")
 
 
-def info_fields(reply: bytes) -> dict[str, str]:
-    """The `name:value` lines of INFO."""
-    lines = (line.partition(":") for line in reply.decode("utf-8", "replace").splitlines())
+def info_fields(reply: bytes, redact: Callable[[str], str] = str) -> dict[str, str]:
+    """The `name:value` lines of INFO, of which `redact` has taken the node's credentials."""
+    lines = (line.partition(":") for line in redact(reply.decode("utf-8", "replace")).splitlines())
     return {name: value for name, colon, value in lines if colon}
 
 

@@ -79,7 +79,13 @@ class Channel(asyncio.BufferedProtocol):
         self._on_silent = on_silent
         self._on_release_refused = on_release_refused
         self._on_garbled = on_garbled
-        self._reader: Any = hiredis.Reader(protocolError=_ProtocolError, replyError=Refusal, notEnoughData=_MORE)
+        self._redact: Callable[[str], str] = str
+        self._reader: Any = hiredis.Reader(
+            protocolError=_ProtocolError,
+            # The one place where a server's words come in. A server may quote AUTH, whose argument is the password.
+            replyError=lambda words: Refusal(self._redact(words)),
+            notEnoughData=_MORE,
+        )
         self._view = memoryview(bytearray(_RECEIVE_BUFFER))
         self._waiting: deque[Sink] = deque()
         self._out: list[bytes] = []
@@ -91,8 +97,12 @@ class Channel(asyncio.BufferedProtocol):
         # Until the server has told its own, what stands for it is sent as it is.
         self.run_id = outbox.run_id
 
-    def attach(self, transport: asyncio.Transport, received: bytes, keep: object) -> None:
-        """Take over an open transport and what was already read from it; `keep` lives as long as this does."""
+    def attach(self, transport: asyncio.Transport, received: bytes, keep: object, redact: Callable[[str], str] = str) -> None:
+        """Take over an open transport and what was already read from it; `keep` lives as long as this does.
+
+        `redact` takes the node's credentials out of every refusal.
+        """
+        self._redact = redact
         self._transport = self._opened = transport
         self._keep = keep
         transport.set_protocol(self)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import socket
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import redis.asyncio as aredis
 from redis import exceptions as redis_errors
@@ -19,7 +20,9 @@ from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import SentinelConnectionPool
 from redis.backoff import NoBackoff
+from redis.credentials import UsernamePasswordCredentialProvider
 
+from aioredlock_ng._core.redaction import Redaction
 from aioredlock_ng._core.refusals import harmless
 from aioredlock_ng.errors import ConfigurationError
 
@@ -34,6 +37,9 @@ _PARAMETERS = frozenset(inspect.signature(AbstractConnection.__init__).parameter
 
 _UNWANTED = ("maint_notifications_pool_handler", "event_dispatcher", "himport_registry")
 """Settings by which connections talk back to their pool; ours belong to no pool."""
+
+_SECRETS = ("password", "ssl_password")
+"""Settings of a connection that must appear in no text."""
 
 _UNACKED_LIMIT = 10.0
 """Seconds after which the kernel gives up a connection whose bytes nobody takes: a partition, or a hung server that was sent
@@ -53,11 +59,16 @@ class ConnectFailed(Exception):
 
 
 class Wire:
-    """An authenticated connection whose transport nobody else uses any more."""
+    """An authenticated connection whose transport nobody else uses any more.
 
-    __slots__ = ("_keep", "received", "resp3", "transport")
+    Attributes:
+        redact: Takes the node's credentials out of a text. Every text of the server goes through it.
+    """
 
-    def __init__(self, connection: Any, resp3: bool) -> None:
+    __slots__ = ("_keep", "received", "redact", "resp3", "transport")
+
+    def __init__(self, connection: Any, resp3: bool, redact: Callable[[str], str]) -> None:
+        self.redact = redact
         writer, reader = connection._writer, connection._reader
         self.transport: asyncio.Transport = writer.transport
         self.received = bytes(reader._buffer)
@@ -80,7 +91,12 @@ class Connector:
     """
 
     def __init__(self, node: object) -> None:
-        pool = self._pool_of(node)
+        self._redact = Redaction(_secrets_in(node))
+        pool, problem = self._pool_of(node)
+        if problem:
+            raise ConfigurationError(problem)
+        self._redact = Redaction([*_secrets_in(node), *_secrets_of(pool)])
+        self._speechless = _has_unknown_secrets(pool)
         self._node = node  # keeps a Sentinel pool alive: its connections only hold a weak reference
         self._make: Callable[..., Any] = pool.connection_class
         kwargs = dict(pool.connection_kwargs)
@@ -103,18 +119,20 @@ class Connector:
         self.address, self.identity = _address_of(pool)
         self.by_sentinel = isinstance(pool, SentinelConnectionPool) and pool.is_master
         try:
-            self._make(**kwargs, protocol=3) if "protocol" not in kwargs else self._make(**{**kwargs, "protocol": 3})
+            self._make(**{**kwargs, "protocol": 3})
         except (TypeError, ValueError, redis_errors.RedisError) as error:
             secret = isinstance(node, str) and "password" in node
-            raise ConfigurationError(f"node {self.address}: {_plain(error, secret)}; remove or correct that option") from None
+            problem = f"node {self.address}: {self._redact(_plain(error, secret))}; remove or correct that option"
+        # Raised outside of the handlers, errors have no context: the words of a parser may quote a password.
+        if problem:
+            raise ConfigurationError(problem)
 
-    @staticmethod
-    def _pool_of(node: object) -> Any:
+    def _pool_of(self, node: object) -> tuple[Any, str]:
+        """Return the pool with the settings, or None and what is wrong."""
         if isinstance(node, str):
+            shown = repr(_without_secrets(node))
             if not node.startswith(_SCHEMES):
-                raise ConfigurationError(
-                    f"node {_without_secrets(node)!r} is no URL of a Redis server; use redis://, rediss:// or unix://"
-                )
+                return None, f"node {shown} is no URL of a Redis server; use redis://, rediss:// or unix://"
             try:
                 parts = _split(node)
                 # A "/", "?" or "#" in a password ends it, and what follows would be shown as a path, an option or a host.
@@ -127,12 +145,12 @@ class Connector:
                     raise ValueError("it names no socket; write unix:///path/of/the/socket")
                 if parts.scheme != "unix" and parts.path.strip("/") and not parts.path.strip("/").isdecimal():
                     raise ValueError("its path is no database number; percent-encode '/' in a user name or password")
-                return aredis.ConnectionPool.from_url(node)
+                return aredis.ConnectionPool.from_url(node), ""
             except (TypeError, ValueError, redis_errors.RedisError) as error:
-                raise ConfigurationError(f"node {_without_secrets(node)!r}: {_plain(error)}") from None
+                return None, f"node {shown}: {self._redact(_plain(error))}"
         if isinstance(node, aredis.Redis):
-            return node.connection_pool
-        raise ConfigurationError(
+            return node.connection_pool, ""
+        return None, (
             f"a node must be a URL, a redis.asyncio.Redis client or a node object, not {type(node).__name__}"
             " (a synchronous redis.Redis or a cluster client cannot serve: pass its URL instead)"
         )
@@ -141,7 +159,7 @@ class Connector:
         """Connect, authenticate, select the database; by RESP3 where the server has it.
 
         Raises:
-            ConnectFailed: With the server's or the system's words.
+            ConnectFailed: With the server's or the system's words, without the node's credentials.
 
         Safety: cancelled at any await, the half-made connection is closed; the loop may end at once.
         """
@@ -154,16 +172,25 @@ class Connector:
                 except redis_errors.ResponseError:
                     # HELLO is unknown before Redis 6, to some proxies, and to users without the right for it.
                     return await self._connect(2)
-        except TimeoutError:
-            raise ConnectFailed(f"no connection within {within:g} s") from None
-        except redis_errors.TimeoutError as error:
-            raise ConnectFailed(harmless(str(error)) or "timed out") from None
-        except (redis_errors.AuthenticationError, redis_errors.AuthorizationError) as error:
-            raise ConnectFailed(f"authentication failed: {harmless(str(error))}", permanent=True) from None
         # redis-py may leak anything here (AttributeError from a reset connection: its issue 4287).
         except Exception as error:
-            # A server that does not know AUTH quotes its arguments.
-            raise ConnectFailed(harmless(str(error)) or type(error).__name__) from None
+            reason, permanent = self._reason(error, within)
+        # Raised here, it has no context: redis-py's error may quote the password.
+        raise ConnectFailed(reason, permanent=permanent)
+
+    def _reason(self, error: Exception, within: float) -> tuple[str, bool]:
+        """Why there is no connection, in words without credentials; and whether trying again is in vain."""
+        if isinstance(error, TimeoutError):
+            return f"no connection within {within:g} s", False
+        # A server that does not know AUTH quotes its arguments.
+        words = harmless(self._redact(str(error)))
+        if self._speechless:
+            words = f"{type(error).__name__}; its words may quote the credentials of a Sentinel, and are not shown"
+        if isinstance(error, redis_errors.TimeoutError):
+            return words or "timed out", False
+        if isinstance(error, (redis_errors.AuthenticationError, redis_errors.AuthorizationError)):
+            return f"authentication failed: {words}", True
+        return words or type(error).__name__, False
 
     async def _connect(self, protocol: int) -> Wire:
         connection = self._make(**{**self._kwargs, "protocol": protocol})
@@ -174,11 +201,19 @@ class Connector:
             await open_streams()
             opened.append(connection._writer.transport)
 
-        connection._connect = open_and_tell
+        send = connection.send_command
+
+        async def learn_and_send(*words: Any, **settings: Any) -> None:
+            # Whoever made the credentials, they leave by AUTH or by HELLO with AUTH.
+            if "AUTH" in words[:3]:
+                self._redact.learn(words[-1])
+            await send(*words, **settings)
+
+        connection._connect, connection.send_command = open_and_tell, learn_and_send
         try:
             await _cancellable(connection.connect())
             _watch_for_partitions(connection._writer.get_extra_info("socket"))
-            wire = Wire(connection, protocol == 3)
+            wire = Wire(connection, protocol == 3, self._redact)
         except BaseException:
             # redis-py has closed it or will not; TLS would say goodbye, and nobody waits until the server has said its own.
             for transport in opened:
@@ -186,7 +221,7 @@ class Connector:
             connection._writer = connection._reader = None
             raise
         finally:
-            del connection._connect
+            del connection._connect, connection.send_command
         return wire
 
 
@@ -215,6 +250,37 @@ def _split(url: str) -> SplitResult:
         return urlsplit(url)
     except ValueError:
         raise ValueError("it cannot be read as a URL; percent-encode user name and password") from None
+
+
+def _secrets_in(node: object) -> list[str]:
+    """What may be a password in the text of a URL, usable or not, as it is written there."""
+    if not isinstance(node, str):
+        return []
+    user, at, _ = node.partition("://")[2].rpartition("@")
+    found = [user.partition(":")[2]] if at else []
+    found += re.findall(r"password=([^&#]*)", node)
+    return [*found, *map(unquote, found)]
+
+
+def _secrets_of(pool: Any) -> list[object]:
+    """The secrets among the settings of a pool, and of the Sentinels that it asks."""
+    found: list[object] = []
+    for kwargs in _settings_of(pool):
+        found += [kwargs.get(name) for name in _SECRETS]
+        if isinstance(provider := kwargs.get("credential_provider"), UsernamePasswordCredentialProvider):
+            found.append(provider.password)
+    return found
+
+
+def _has_unknown_secrets(pool: Any) -> bool:
+    """True where a Sentinel's credentials are known to its own client alone."""
+    providers = (kwargs.get("credential_provider") for kwargs in _settings_of(pool)[1:])
+    return any(provider is not None and type(provider) is not UsernamePasswordCredentialProvider for provider in providers)
+
+
+def _settings_of(pool: Any) -> list[dict[str, Any]]:
+    sentinels = pool.sentinel_manager.sentinels if isinstance(pool, SentinelConnectionPool) else ()
+    return [pool.connection_kwargs, *(client.connection_pool.connection_kwargs for client in sentinels)]
 
 
 def _watch_for_partitions(sock: Any) -> None:

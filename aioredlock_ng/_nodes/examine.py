@@ -159,14 +159,14 @@ class _Examination:
         if isinstance(reply, Refusal) and words.startswith(("BUSY ", "LOADING ")):
             raise _Ended("not-ready", harmless(words))
         if not self._refused("INFO", reply, bytes):
-            info = info_fields(reply)
+            info = info_fields(reply, self._interview.redact)
             if info.get("loading") == "1":
                 raise _Ended("not-ready", "LOADING: it still reads its data, and says nothing of itself that holds")
             self.facts.update(facts_of(info))
         if self.facts.get("aof"):
             reply = await self._interview.ask("CONFIG", "GET", "appendfsync")
             if not self._refused("CONFIG GET", reply, (dict, list)):
-                self.facts["fsync"] = _value_of(reply)
+                self.facts["fsync"] = self._interview.redact(_value_of(reply))
 
     async def _prepare(self) -> None:
         """What the handshake of a node says too."""

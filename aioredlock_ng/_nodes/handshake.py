@@ -17,6 +17,7 @@ from aioredlock_ng._scripts.kinds import SCRIPTS
 if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.channel import Channel
+    from aioredlock_ng._nodes.connect import Wire
 
 __all__ = ["Greeting", "greet"]
 
@@ -59,7 +60,7 @@ class _Answers:
             self.complete.set_result(None)
 
 
-async def greet(channel: Channel, resp3: bool, started: float, within: float, by_sentinel: bool) -> Greeting:
+async def greet(channel: Channel, wire: Wire, started: float, within: float, by_sentinel: bool) -> Greeting:
     """Run the handshake in one write and judge the answers.
 
     Raises:
@@ -68,7 +69,7 @@ async def greet(channel: Channel, resp3: bool, started: float, within: float, by
     Safety: cancelled, it leaves the channel open; the caller closes it.
     """
     requests: list[tuple[Any, ...]] = [("INFO",), ("CLIENT", "SETINFO", "LIB-NAME", "aioredlock_ng")]
-    if resp3:
+    if wire.resp3:
         requests.append(("CLIENT", "TRACKING", "ON", "NOLOOP"))
     requests += [("SCRIPT", "LOAD", script.source) for script in SCRIPTS]
     answers = _Answers(len(requests), started)
@@ -88,7 +89,7 @@ async def greet(channel: Channel, resp3: bool, started: float, within: float, by
         if isinstance(reply, Refusal) and str(reply).startswith(("BUSY ", "LOADING ")):
             raise ConnectFailed(str(reply))
     about = answers.replies[0]
-    facts = facts_of(info_fields(about) if isinstance(about, bytes) else {})
+    facts = facts_of(info_fields(about, wire.redact) if isinstance(about, bytes) else {})
     if facts["primary"]:
         remedy = "its Sentinel has not noticed yet" if by_sentinel else "name the primary instead"
         raise ConnectFailed(f"is a replica of {facts['primary']}; {remedy}", permanent=not by_sentinel)
@@ -100,8 +101,8 @@ async def greet(channel: Channel, resp3: bool, started: float, within: float, by
     policy = facts["maxmemory_policy"] or "noeviction"
     if policy != "noeviction" and facts["maxmemory"]:
         lacks.append(f"it may evict locks: maxmemory-policy is {policy}; noeviction keeps them")
-    tracking = resp3 and answers.replies[2] == b"OK"
+    tracking = wire.resp3 and answers.replies[2] == b"OK"
     if not tracking:
-        why = answers.replies[2] if resp3 else "no RESP3"
+        why = answers.replies[2] if wire.resp3 else "no RESP3"
         lacks.append(f"no client tracking, waiting is timed: {why}")
     return Greeting(facts["run_id"], facts["server"], tracking, tuple(lacks))

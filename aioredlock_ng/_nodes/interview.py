@@ -39,15 +39,17 @@ class Interview:
 
     Attributes:
         endpoint: Where the connection leads: `address:port` with the name resolved, or the path of a socket.
+        redact: See `Wire`.
     """
 
     def __init__(self, wire: Wire, within: float, clock: Callable[[], float]) -> None:
         self.endpoint = _endpoint_of(wire)
+        self.redact = wire.redact
         self._within = within
         self._clock = clock
         outbox = Outbox(asyncio.get_running_loop(), clock)
         self._channel = Channel(0, outbox, within, _ignore, _ignore, _ignore, _ignore, _ignore)
-        self._channel.attach(wire.transport, wire.received, keep=wire)
+        self._channel.attach(wire.transport, wire.received, keep=wire, redact=wire.redact)
 
     async def ask(self, *words: Any) -> Reply:
         """Ask a command by its words; see `call`."""

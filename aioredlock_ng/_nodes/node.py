@@ -220,12 +220,12 @@ class RedisNode:
             self._owe,
             self._warn,
         )
-        channel.attach(wire.transport, wire.received, keep=wire)
+        channel.attach(wire.transport, wire.received, keep=wire, redact=wire.redact)
         left = max(0.001, self._connect_timeout - (self._clock() - started))
         try:
             if self._refused:
                 raise ConnectFailed(self._refused, permanent=True)
-            greeting = await greet(channel, wire.resp3, started, left, self._connector.by_sentinel)
+            greeting = await greet(channel, wire, started, left, self._connector.by_sentinel)
             twin = self._listener.identify(self._index, greeting.run_id)
             if twin:
                 raise ConnectFailed(

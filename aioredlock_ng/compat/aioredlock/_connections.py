@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -141,14 +142,13 @@ def _primary(sentinel: Sentinel) -> Redis:
 def _database(value: Any) -> int:
     if value in (None, ""):
         return 0
-    try:
+    with suppress(TypeError, ValueError):
         return int(value)
-    except (TypeError, ValueError):
-        # Not quoted: of a URL it may be a password with a "/" in it.
-        raise ConfigurationError(
-            "the database of a connection is no number; write 0 to 15. A password with a '/' cannot be in a URL, which"
-            " aioredis does not percent-decode: give a dict with 'host', 'port' and 'password'"
-        ) from None
+    # Neither quoted nor raised with a context: in a URL it may be a password with a "/" in it.
+    raise ConfigurationError(
+        "the database of a connection is no number; write 0 to 15. A password with a '/' cannot be in a URL, which"
+        " aioredis does not percent-decode: give a dict with 'host', 'port' and 'password'"
+    )
 
 
 def _context(given: Any) -> ssl.SSLContext | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import ssl
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -66,13 +67,16 @@ def _parsed(connection: object) -> tuple[list[tuple[str, int]], dict[str, Any]]:
             raise SentinelConfigError("a Sentinel named by a dict needs 'host'")
         return [(connection["host"], int(connection.get("port", _PORT)))], dict(connection)
     if isinstance(connection, str) and _URL.match(connection):
-        url = urlsplit(connection)
-        query: dict[str, Any] = {key: values[0] for key, values in parse_qs(url.query).items()}
-        path = url.path.strip("/")
-        settings: dict[str, Any] = {"db": int(path) if path.isdecimal() else 0, "password": url.password}
-        if url.scheme == "rediss":
-            settings["ssl"] = _context(query.pop("ssl_cert_reqs", ""))
-        return [(url.hostname or "localhost", url.port or _PORT)], settings | query
+        with suppress(ValueError):
+            url = urlsplit(connection)
+            query: dict[str, Any] = {key: values[0] for key, values in parse_qs(url.query).items()}
+            path = url.path.strip("/")
+            settings: dict[str, Any] = {"db": int(path) if path.isdecimal() else 0, "password": url.password}
+            if url.scheme == "rediss":
+                settings["ssl"] = _context(query.pop("ssl_cert_reqs", ""))
+            return [(url.hostname or "localhost", url.port or _PORT)], settings | query
+        # Neither quoted nor raised with a context: a part of it may be a part of a password.
+        raise SentinelConfigError("a Sentinel's URL cannot be read; percent-encode '/', '[' and ']' in a password")
     if isinstance(connection, tuple):
         return [connection], {}
     if isinstance(connection, list) and connection:

@@ -1,0 +1,87 @@
+"""Takes secrets out of texts that a server or a parser made; it never logs and never raises."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, quote_plus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["HIDDEN", "Redaction"]
+
+HIDDEN: Final = "***"
+"""Stands where a secret was."""
+
+_SEED = 8
+"""Characters by which the beginning of a secret is recognised: servers cut long arguments when they quote them."""
+
+_WORD = 4
+"""Characters below which a secret is replaced only as a word of its own. The letter "a" would be taken out of every word."""
+
+_REMEMBERED = 8
+"""Secrets learned at run time that are kept: tokens of a credential provider change by the hour."""
+
+
+class Redaction:
+    """Replace every form of some secrets in a text: as they are, percent-encoded, escaped, and cut short.
+
+    Args:
+        secrets: Passwords; what is neither text nor bytes, and what is empty, is left out.
+    """
+
+    def __init__(self, secrets: Iterable[object] = ()) -> None:
+        self._fixed = _forms_of(secrets)
+        self._learned: deque[str] = deque(maxlen=_REMEMBERED)
+
+    def learn(self, secret: object) -> None:
+        """Know one more secret from now on."""
+        if isinstance(secret, (str, bytes)) and (text := _text(secret)) not in self._learned:
+            self._learned.append(text)
+
+    def __call__(self, text: str) -> str:
+        """Return the text without the secrets."""
+        forms = [*self._fixed, *_forms_of(self._learned)]
+        if not forms:
+            return text
+        # Servers may change the case, as percent-encoding may.
+        begins = re.compile("|".join(map(_begin_of, forms)), re.IGNORECASE)
+        kept, at = [], 0
+        while (found := begins.search(text, at)) is not None:
+            kept += [text[at : found.start()], HIDDEN]
+            at = max(found.end(), *(_end_of(form, text, found.start()) for form in forms))
+        return "".join([*kept, text[at:]])
+
+
+def _text(secret: str | bytes) -> str:
+    return secret if isinstance(secret, str) else secret.decode("utf-8", "replace")
+
+
+def _forms_of(secrets: Iterable[object]) -> list[str]:
+    """All spellings, longest first: the shorter may be part of the longer."""
+    texts = {_text(secret) for secret in secrets if isinstance(secret, (str, bytes)) and secret}
+    forms = set(texts)
+    for text in texts:
+        raw = text.encode("utf-8", "surrogateescape")
+        forms |= {quote(raw), quote(raw, safe=""), quote_plus(raw)}
+        forms |= {repr(text)[1:-1], repr(raw)[2:-1], json.dumps(text)[1:-1]}
+    return sorted(forms, key=len, reverse=True)
+
+
+def _begin_of(form: str) -> str:
+    """The pattern that finds it."""
+    begin = re.escape(form[:_SEED])
+    return begin if len(form) >= _WORD else rf"(?<!\w){begin}(?!\w)"
+
+
+def _end_of(form: str, text: str, start: int) -> int:
+    """Where the text ceases to be that form, or ends, or is what somebody has cut short."""
+    end = start
+    for char in form:
+        if text[end : end + 1].lower() != char.lower():
+            break
+        end += 1
+    return end
