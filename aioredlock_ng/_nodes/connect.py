@@ -38,6 +38,11 @@ _PARAMETERS = frozenset(inspect.signature(AbstractConnection.__init__).parameter
 _UNWANTED = ("maint_notifications_pool_handler", "event_dispatcher", "himport_registry")
 """Settings by which connections talk back to their pool; ours belong to no pool."""
 
+_FAKEREDIS = (
+    "a fakeredis client cannot be a node: its connections lead to no server; in tests use nodes in memory, by"
+    " aioredlock_ng.testing.MemoryNodes(3).redlock() or the pytest fixture `redlock` (docs/testing.md)"
+)
+
 _SECRETS = ("password", "ssl_password")
 """Settings of a connection that must appear in no text."""
 
@@ -56,6 +61,10 @@ class ConnectFailed(Exception):
     def __init__(self, reason: str, *, permanent: bool = False) -> None:
         super().__init__(reason)
         self.permanent = permanent
+
+
+class _NoTransport(Exception):
+    """A connection says that it is open and has no asyncio transport, which the channel would take over."""
 
 
 class Wire:
@@ -148,6 +157,8 @@ class Connector:
                 return aredis.ConnectionPool.from_url(node), ""
             except (TypeError, ValueError, redis_errors.RedisError) as error:
                 return None, f"node {shown}: {self._redact(_plain(error))}"
+        if _is_of_fakeredis(node):
+            return None, _FAKEREDIS
         if isinstance(node, aredis.Redis):
             return node.connection_pool, ""
         return None, (
@@ -182,6 +193,9 @@ class Connector:
         """Why there is no connection, in words without credentials; and whether trying again is in vain."""
         if isinstance(error, TimeoutError):
             return f"no connection within {within:g} s", False
+        if isinstance(error, _NoTransport):
+            kind = getattr(self._make, "__qualname__", "connection")
+            return f"its {kind} offers no transport; give a URL or a client whose connections are redis-py's own", True
         # A server that does not know AUTH quotes its arguments.
         words = harmless(self._redact(str(error)))
         if self._speechless:
@@ -194,12 +208,14 @@ class Connector:
 
     async def _connect(self, protocol: int) -> Wire:
         connection = self._make(**{**self._kwargs, "protocol": protocol})
-        opened: list[asyncio.Transport] = []
+        opened: list[asyncio.Transport | None] = []
         open_streams = connection._connect
 
         async def open_and_tell() -> None:
             await open_streams()
-            opened.append(connection._writer.transport)
+            opened.append(getattr(connection._writer, "transport", None))
+            if opened == [None]:
+                raise RuntimeError("no transport")
 
         send = connection.send_command
 
@@ -216,9 +232,11 @@ class Connector:
             wire = Wire(connection, protocol == 3, self._redact)
         except BaseException:
             # redis-py has closed it or will not; TLS would say goodbye, and nobody waits until the server has said its own.
-            for transport in opened:
+            for transport in filter(None, opened):
                 transport.abort()
             connection._writer = connection._reader = None
+            if None in opened:
+                raise _NoTransport from None
             raise
         finally:
             del connection._connect, connection.send_command
@@ -250,6 +268,14 @@ def _split(url: str) -> SplitResult:
         return urlsplit(url)
     except ValueError:
         raise ValueError("it cannot be read as a URL; percent-encode user name and password") from None
+
+
+def _is_of_fakeredis(node: object) -> bool:
+    """True for a client, pool or connection class of fakeredis, or derived from one. Nothing is imported for it."""
+    pool = getattr(node, "connection_pool", None)
+    kinds = (type(node), type(pool), getattr(pool, "connection_class", object))
+    classes = (cls for kind in kinds for cls in getattr(kind, "__mro__", ()))
+    return any(cls.__module__.partition(".")[0] == "fakeredis" for cls in classes)
 
 
 def _secrets_in(node: object) -> list[str]:

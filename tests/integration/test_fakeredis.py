@@ -1,0 +1,67 @@
+"""Clients without a real connection are refused at once, with the way out, instead of being waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import redis
+from redis.asyncio import ConnectionPool, Redis
+from redis.asyncio.connection import Connection
+
+from aioredlock_ng import ConfigurationError, QuorumUnreachable, Redlock
+
+if TYPE_CHECKING:
+    from tests.support.node_set import NodeSet
+
+
+class FakeWriter:
+    """As fakeredis has it."""
+
+    def close(self) -> None:
+        pass
+
+
+class NoTransport(Connection):
+    """Says that it is open, and has nothing behind it."""
+
+    attempts = 0
+
+    async def _connect(self) -> None:
+        type(self).attempts += 1
+        self._reader = self._writer = FakeWriter()  # type: ignore[assignment]
+
+
+def of_fakeredis(base: type[Any], name: str) -> Any:
+    """A class as that package defines it, which is not installed here."""
+    return types.new_class(name, (base,), exec_body=lambda body: body.update(__module__="fakeredis._clients._async"))
+
+
+FakeConnection = of_fakeredis(Connection, "FakeAsyncRedisConnection")
+Derived = types.new_class("Derived", (FakeConnection,))
+
+CLIENTS = {
+    "a client": lambda: of_fakeredis(Redis, "FakeRedis")(),
+    "a client with the server of a pool": lambda: Redis(connection_pool=ConnectionPool(connection_class=FakeConnection)),
+    "a client of a derived connection": lambda: Redis(connection_pool=ConnectionPool(connection_class=Derived)),
+    "a pool": lambda: Redis(connection_pool=of_fakeredis(ConnectionPool, "FakePool")()),
+    "a synchronous client": lambda: of_fakeredis(redis.Redis, "FakeStrictRedis")(),
+}
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_a_fakeredis_client_is_refused_at_construction_with_the_way_out(kind: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"fakeredis.*aioredlock_ng\.testing\.MemoryNodes.*fixture `redlock`"):
+        Redlock([CLIENTS[kind]()])
+
+
+async def test_a_connection_that_offers_no_transport_is_refused_for_good(one_node: NodeSet) -> None:
+    client = Redis(connection_pool=ConnectionPool.from_url(one_node.urls[0], connection_class=NoTransport))
+    async with Redlock([client]) as redlock:
+        assert redlock.nodes[0].state == "refused"
+        assert "NoTransport offers no transport" in redlock.nodes[0].reason
+        # Nobody waits for what will not come: it is told at once, without a limit of the caller's.
+        with pytest.raises(QuorumUnreachable, match="offers no transport"):
+            await asyncio.wait_for(redlock.lock("order").acquire(), 30)
