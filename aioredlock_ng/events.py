@@ -205,7 +205,10 @@ class NodeAnswers:
 
 @dataclass(frozen=True, slots=True)
 class NodeDegraded:
-    """A node works, but lacks something, or answers a script with what does not fit it."""
+    """A node works, but lacks or refuses something, or answers a script with what does not fit it.
+
+    The first renewal and the first release that a node refuses are told, each once until it takes one again.
+    """
 
     node: str
     reason: str

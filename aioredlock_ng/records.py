@@ -220,6 +220,7 @@ class NodeFacts:
         role: "master" or "slave", as servers say.
         primary: Of a replica: where its primary is.
         cluster: Whether it runs in cluster mode.
+        unknown: Commands that it does not know, of those that the library cannot do without.
         uptime: Seconds since its start, by its own clock.
         replicas: How many replicas are attached.
         maxmemory: Its limit in bytes; 0: none.
@@ -248,6 +249,7 @@ class NodeFacts:
     role: str = ""
     primary: str = ""
     cluster: bool | None = None
+    unknown: tuple[str, ...] = ()
     uptime: float | None = None
     replicas: int | None = None
     maxmemory: int | None = None

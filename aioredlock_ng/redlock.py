@@ -28,7 +28,7 @@ from aioredlock_ng._nodes.fleet import Fleet
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._nodes.outbox import Outbox
 from aioredlock_ng._nodes.port import NodeState
-from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
+from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex, needed
 from aioredlock_ng.doctor import PROBE, WATCH, diagnose
 from aioredlock_ng.environment import naming_variables, settings_from
 from aioredlock_ng.errors import ConfigurationError, QuorumUnreachable, RedlockClosed
@@ -179,7 +179,10 @@ class Redlock:
         outbox = Outbox(asyncio.get_running_loop(), self._clock, self._run_id if self._kind.vouch else b"")
         timeout = self._options.connect_timeout
         tell = Sinks(self._sinks) if self._sinks else None
-        self._nodes = [RedisNode(given, outbox, timeout) if isinstance(given, Connector) else given for given in self._given]
+        commands = needed(fencing=self._options.fencing, guard=self._options.recovery_guard is not None)
+        self._nodes = [
+            RedisNode(given, outbox, timeout, commands) if isinstance(given, Connector) else given for given in self._given
+        ]
         engine = self._engine = Engine(
             Fleet(self._nodes, outbox),
             self._options,

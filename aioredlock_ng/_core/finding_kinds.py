@@ -75,6 +75,13 @@ _ALL = (
         "A cluster moves keys between servers, and a failover forgets them: no independent vote.",
         "Use a server of its own, with cluster-enabled no.",
     ),
+    Kind("old-version", _ERROR, _NO_VOTE, "Use Redis 6.2 or newer, or Valkey."),
+    Kind(
+        "unknown-command",
+        _ERROR,
+        "It has no vote: locks could be granted there, and then neither renewed nor released.",
+        "Use Redis 6.2 or newer, or Valkey, and do not rename these commands.",
+    ),
     # Nodes that may forget.
     Kind(
         "eviction-policy",
@@ -159,7 +166,6 @@ _ALL = (
         "Nothing, for a set that is new; see quarantined otherwise.",
     ),
     # Nodes that lack something.
-    Kind("old-version", _WARNING, "Scripts or tracking may not work: it is not tested.", "Use Redis 6.2 or newer, or Valkey."),
     Kind(
         "noloop-defect",
         _INFO,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from aioredlock_ng._core.finding_kinds import KINDS
 from aioredlock_ng._core.refusals import KEYS, cure_of, missing_right
-from aioredlock_ng._core.server_info import version_of
+from aioredlock_ng._core.server_info import is_too_old, version_of
 from aioredlock_ng.records import Severity
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from aioredlock_ng.records import Finding, NodeFacts
 
 __all__ = ["is_no_voter", "node_findings"]
-
-_OLDEST = (6, 2)
 
 _NOLOOP_MENDED = ((6, 2, 8), (7, 0, 5))
 """From these on, each within its own minor version, scripts heed NOLOOP (Redis pull request 11052)."""
@@ -47,6 +45,10 @@ def node_findings(facts: NodeFacts, options: Options, *, alone: bool = False) ->
         yield KINDS["replica"].found(facts.address, f"it is a replica of {facts.primary}")
     if facts.cluster:
         yield KINDS["cluster"].found(facts.address, "it runs in cluster mode")
+    if is_too_old(facts.server):
+        yield KINDS["old-version"].found(facts.address, f"it is {facts.server}")
+    elif facts.unknown:
+        yield KINDS["unknown-command"].found(facts.address, f"it does not know {', '.join(facts.unknown)}")
     # Of a server that is no node at all the rest does not matter.
     if not is_no_voter(facts):
         for rule in _RULES:
@@ -57,7 +59,7 @@ def node_findings(facts: NodeFacts, options: Options, *, alone: bool = False) ->
 
 def is_no_voter(facts: NodeFacts) -> bool:
     """True for a server that can be no node whatever its settings are."""
-    return facts.role == "slave" or bool(facts.cluster)
+    return facts.role == "slave" or bool(facts.cluster) or is_too_old(facts.server) or bool(facts.unknown)
 
 
 def _problem(facts: NodeFacts) -> Finding:
@@ -109,11 +111,9 @@ def _memory(facts: NodeFacts, options: Options) -> Iterator[Finding]:
 
 def _abilities(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     version = version_of(facts.server)
-    if facts.server.startswith("redis ") and version:
-        if version < _OLDEST:
-            yield KINDS["old-version"].found(facts.address, f"it is {facts.server}")
-        elif any(version[:2] == mended[:2] and version < mended for mended in _NOLOOP_MENDED):
-            yield KINDS["noloop-defect"].found(facts.address, f"it is {facts.server}")
+    mended = (version[:2] == first[:2] and version < first for first in _NOLOOP_MENDED)
+    if facts.server.startswith("redis ") and any(mended):
+        yield KINDS["noloop-defect"].found(facts.address, f"it is {facts.server}")
     if facts.resp3 is False:
         yield KINDS["no-resp3"].found(facts.address, "it refuses RESP3 (HELLO 3)")
     if facts.server and not facts.run_id:

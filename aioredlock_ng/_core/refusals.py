@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["KEYS", "cure_of", "harmless", "missing_right"]
+__all__ = ["KEYS", "cure_of", "harmless", "is_unknown_command", "missing_right"]
 
 KEYS: Final = "keys"
 """What `missing_right` says where the user may not touch the key."""
@@ -46,6 +46,11 @@ def missing_right(words: str) -> str | None:
     if _KEYS.search(words):
         return KEYS
     return "" if any(mark in words for mark in _UNNAMED) else None
+
+
+def is_unknown_command(words: str) -> bool:
+    """True where the server does not know the command that it was sent."""
+    return "unknown command" in words.lower()
 
 
 def cure_of(words: str) -> str | None:

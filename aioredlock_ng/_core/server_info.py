@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["facts_of", "info_fields", "server_name", "version_of"]
+__all__ = ["OLDEST", "facts_of", "info_fields", "is_too_old", "server_name", "version_of"]
+
+OLDEST: Final = (6, 2)
+"""The first Redis with GETEX and with ZADD's GT, without which no lock is renewed, released or fenced."""
 
 _SAVING = ("aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status")
 
@@ -31,6 +34,12 @@ def server_name(info: Mapping[str, str]) -> str:
 def version_of(server: str) -> tuple[int, ...]:
     """The numbers of `server_name`'s version; empty where there are none."""
     return tuple(int(part) for part in server.rpartition(" ")[2].split(".") if part.isdecimal())
+
+
+def is_too_old(server: str) -> bool:
+    """True for what `server_name` says of a Redis before 6.2; the numbers of any other server mean something else."""
+    version = version_of(server)
+    return server.startswith("redis ") and version != () and version < OLDEST
 
 
 def facts_of(info: Mapping[str, str]) -> dict[str, Any]:

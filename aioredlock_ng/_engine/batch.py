@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
-from aioredlock_ng._core.votes import Refusal
 
 if TYPE_CHECKING:
     import asyncio
@@ -56,7 +55,7 @@ class Batch:
         on_unsure: Called for each of which neither can be known any more, within the node timeout.
         on_late: Called at the node timeout for each of which a quorum may still say yes.
         on_missing: Called for each node that has no keys of some, with those and the node's index, however late.
-        on_refused: Called with what a node refuses it with, and the node's index.
+        on_answer: Called with each answer and the node's index, before it is counted.
         stands: False once the command must not be sent again.
 
     Attributes:
@@ -75,10 +74,10 @@ class Batch:
         "_full",
         "_holdings",
         "_late",
+        "_on_answer",
         "_on_late",
         "_on_missing",
         "_on_no",
-        "_on_refused",
         "_on_unsure",
         "_on_yes",
         "_partial",
@@ -106,7 +105,7 @@ class Batch:
         on_unsure: Callable[[Holding], None],
         on_late: Callable[[Holding], None],
         on_missing: Callable[[Iterable[Holding], int], None],
-        on_refused: Callable[[Refusal, int], None] | None = None,
+        on_answer: Callable[[Reply, int], None] | None = None,
         stands: Callable[[], bool] = lambda: True,
     ) -> None:
         self._context = context
@@ -117,7 +116,7 @@ class Batch:
         self._on_unsure = on_unsure
         self._on_late = on_late
         self._on_missing = on_missing
-        self._on_refused = on_refused
+        self._on_answer = on_answer
         self._stands = stands
         self.open = self._pending = True
         self._late = False
@@ -139,14 +138,14 @@ class Batch:
         """See `Sink.deliver`."""
         self.replies[index] = reply
         self._answered += 1
+        if self._on_answer is not None:
+            self._on_answer(reply, index)
         if reply == self._asked:
             self._full += 1
         elif type(reply) is list:
             self._partial += 1
             lacking = (held for at, held in self._positions() if _is_missing(reply[at : at + len(held.spec.keys)]))
             self._on_missing(lacking, index)
-        elif self._on_refused is not None and isinstance(reply, Refusal):
-            self._on_refused(reply, index)
         if self._pending and self._can_tell():
             self._judge()
 

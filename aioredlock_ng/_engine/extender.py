@@ -10,18 +10,30 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase, Renewal
 from aioredlock_ng._core.owners import owner_key
+from aioredlock_ng._core.refusals import harmless
 from aioredlock_ng._core.validity import RETRY_SHARE, SILENT_SHARE, deadline_of, renew_at, ttl_ms
+from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._engine.batch import Batch, parts
 from aioredlock_ng._engine.holding import Counted
 from aioredlock_ng._engine.repair import Repairs
 from aioredlock_ng._engine.watcher import Watcher
 from aioredlock_ng._engine.wheel import Wheel
 from aioredlock_ng._scripts import Command
-from aioredlock_ng.events import LeaseAbandoned, LeaseLost, LeaseReleased, LeasesRenewed, LockHandedOn, LossFound, RenewalFailed
+from aioredlock_ng.events import (
+    LeaseAbandoned,
+    LeaseLost,
+    LeaseReleased,
+    LeasesRenewed,
+    LockHandedOn,
+    LossFound,
+    NodeDegraded,
+    RenewalFailed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.cleanup import Releases
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.holding import Holding
@@ -52,6 +64,8 @@ class Extender:
         self.holdings: set[Holding] = set()
         self.watcher = Watcher(context, self.holdings, self._vanished, self.check, self._repairs)
         self._wheel: Wheel[Holding] = Wheel(context.loop, context.clock, RENEW_WIDTH, self._due)
+        # Nodes whose last answer to a renewal was a refusal.
+        self._refusing: set[int] = set()
 
     def adopt(self, holding: Holding) -> None:
         """Take over a holding that was just granted."""
@@ -209,6 +223,7 @@ class Extender:
             on_unsure=self._failed,
             on_late=self._late,
             on_missing=self._repairs.missing,
+            on_answer=self._answered,
             # Sent again behind a later renewal it would undo that one.
             stands=lambda: all(holding.is_latest(renewal) for holding in holdings),
         )
@@ -218,6 +233,16 @@ class Extender:
         if unread:
             self.watcher.watch([holding for holding in unread if holding.phase is Phase.HELD])
         return batch
+
+    def _answered(self, reply: Reply, index: int) -> None:
+        """Warn of the first renewal that a node refuses, until it takes one again."""
+        if isinstance(reply, Refusal):
+            if index not in self._refusing:
+                self._refusing.add(index)
+                node = self._context.fleet.nodes[index].address
+                self._context.emit(NodeDegraded(node, f"it refuses to renew leases: {harmless(str(reply))}"))
+        elif self._refusing and isinstance(reply, (int, list)):
+            self._refusing.discard(index)
 
     def _vanished(self, holding: Holding) -> None:
         self.lose(holding, "a quorum of nodes no longer holds its key")

@@ -10,13 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
+from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._engine.batch import Batch, parts
 from aioredlock_ng.events import NodeDegraded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from aioredlock_ng._core.votes import Refusal
+    from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.holding import Holding
     from aioredlock_ng._engine.repair import Repairs
@@ -74,7 +75,7 @@ class Watcher:
                 on_unsure=_unsure,
                 on_late=_unsure,
                 on_missing=self._repairs.missing,
-                on_refused=self._refused,
+                on_answer=self._answered,
             ).ask()
 
     def forget(self, holding: Holding) -> None:
@@ -96,16 +97,16 @@ class Watcher:
                 self._context.loop.call_soon(self._verify)
             self._doubted[holding] = None
 
-    def _refused(self, refusal: Refusal, index: int) -> None:
+    def _answered(self, reply: Reply, index: int) -> None:
         """A user without the right to the labels' keys would watch nothing, and release nothing: no labels then."""
         context = self._context
-        if context.labels is None or not str(refusal).startswith("NOPERM"):
+        if context.labels is None or not isinstance(reply, Refusal) or not str(reply).startswith("NOPERM"):
             return
         context.labels = None
         holdings = dict.fromkeys(self._by_key.values())
         for holding in holdings:
             holding.labelled_until = 0.0
-        context.emit(NodeDegraded(context.fleet.nodes[index].address, f"no labels of owners: {refusal}"))
+        context.emit(NodeDegraded(context.fleet.nodes[index].address, f"no labels of owners: {reply}"))
         self.watch([holding for holding in holdings if holding.phase is Phase.HELD])
 
     def _verify(self) -> None:

@@ -56,7 +56,7 @@ class Channel(asyncio.BufferedProtocol):
         on_push: Called with the keys of an invalidation message (None: all).
         on_close: Called once when the connection is gone, with the reason and the releases whose outcome is unknown.
         on_silent: Called when the server stops (True) and starts again (False) answering.
-        on_release_refused: Called with a release that the server refused (BUSY, MISCONF…): it is still owed.
+        on_release_refused: Called with a release that the server refused (BUSY, MISCONF…) and its words: it is still owed.
         on_garbled: Called with the words about an answer that does not fit what was asked.
     """
 
@@ -68,7 +68,7 @@ class Channel(asyncio.BufferedProtocol):
         on_push: Callable[[list[bytes] | None], None],
         on_close: Callable[[str, list[Request]], None],
         on_silent: Callable[[bool], None],
-        on_release_refused: Callable[[Request], None],
+        on_release_refused: Callable[[Request, str], None],
         on_garbled: Callable[[str], None],
     ) -> None:
         self._index = index
@@ -275,7 +275,7 @@ class Channel(asyncio.BufferedProtocol):
         told = garbled(sink.command, reply)
         for own in _asking(sink):
             if own.command.owed_until is not None:
-                self._on_release_refused(own.command)
+                self._on_release_refused(own.command, str(told))
         self._on_garbled(str(told))
         return told
 
@@ -287,7 +287,7 @@ class Channel(asyncio.BufferedProtocol):
         elif words.startswith("NOSCRIPT") and self._ask_again(sink, sink.command.packed_in_full(), _InFull):
             return True
         if sink.command.owed_until is not None:
-            self._on_release_refused(sink.command)
+            self._on_release_refused(sink.command, words)
         sink.deliver(self._index, refusal)
         if _READONLY.match(words):
             # A primary was demoted: connecting anew asks DNS or the Sentinels where it is now.

@@ -15,15 +15,27 @@ from hiredis import pack_command
 from aioredlock_ng._core.fencing import slot_of
 from aioredlock_ng._core.guard import read_marker, vouching
 from aioredlock_ng._core.keys import PASSED_KEYS, TURN_KEYS
+from aioredlock_ng._core.node_findings import is_no_voter
 from aioredlock_ng._core.refusals import harmless, missing_right
 from aioredlock_ng._core.samples import TimeSample, clock_reading, round_trips
 from aioredlock_ng._core.server_info import facts_of, info_fields
 from aioredlock_ng._core.validity import ttl_ms
 from aioredlock_ng._core.votes import Garbled, Refusal, acquire_vote, is_granted
 from aioredlock_ng._nodes.connect import ConnectFailed
+from aioredlock_ng._nodes.handshake import TRIES, unknown_commands
 from aioredlock_ng._nodes.interview import Interview, NoAnswer
 from aioredlock_ng._scripts import Command, Request, kind_of
-from aioredlock_ng._scripts.kinds import AWAIT_TURN, FENCES, MARKER, MARKER_KEY, MUTEX, SCRIPTS, TURN_OVER, guarded_mutex
+from aioredlock_ng._scripts.kinds import (
+    AWAIT_TURN,
+    FENCES,
+    MARKER,
+    MARKER_KEY,
+    MUTEX,
+    SCRIPTS,
+    TURN_OVER,
+    guarded_mutex,
+    needed,
+)
 from aioredlock_ng.records import NodeFacts, Refused
 
 if TYPE_CHECKING:
@@ -123,6 +135,7 @@ class _Examination:
         self._token = secrets.token_hex(16).encode()
         self._ttl = ttl_ms(options.ttl)
         self._options = options
+        self._needed = needed(fencing=options.fencing, guard=options.recovery_guard is not None)
         self._clock, self._wall = clock, wall
         self._leaves = False
 
@@ -134,7 +147,7 @@ class _Examination:
         """
         await self._identify()
         # Another kind of server is told as such, and not written to.
-        if self.facts.get("role") != "slave" and not self.facts.get("cluster"):
+        if not is_no_voter(NodeFacts(**self.facts)):
             await self._prepare()
             await self._try(watch)
 
@@ -163,6 +176,8 @@ class _Examination:
             if info.get("loading") == "1":
                 raise _Ended("not-ready", "LOADING: it still reads its data, and says nothing of itself that holds")
             self.facts.update(facts_of(info))
+        tries = [await self._interview.call("EVAL", Request(request)) for request in TRIES]
+        self.facts["unknown"] = tuple(unknown_commands(tries, self._needed))
         if self.facts.get("aof"):
             reply = await self._interview.ask("CONFIG", "GET", "appendfsync")
             if not self._refused("CONFIG GET", reply, (dict, list)):
@@ -240,11 +255,8 @@ class _Examination:
 
     async def _try_commands(self) -> None:
         """Each that is needed by itself; for the rights only, which are looked at before anything else."""
-        dispensable = set() if self._options.fencing else {"ZADD"}
-        if self._options.recovery_guard is None:
-            dispensable.add("TIME")
         for name, arguments in COMMANDS_IN_SCRIPTS.items():
-            if name not in dispensable:
+            if name in self._needed:
                 reply = await self._interview.ask(name, *arguments(self._key, self._counters, self._token, self._ttl))
                 if isinstance(reply, Refusal) and missing_right(str(reply)) is not None:
                     self._refused(f"command {name}", reply)

@@ -8,18 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 from hiredis import pack_command
 
-from aioredlock_ng._core.server_info import facts_of, info_fields
+from aioredlock_ng._core.refusals import is_unknown_command
+from aioredlock_ng._core.server_info import facts_of, info_fields, is_too_old
 from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
 from aioredlock_ng._nodes.connect import ConnectFailed
 from aioredlock_ng._scripts import Request
-from aioredlock_ng._scripts.kinds import SCRIPTS
+from aioredlock_ng._scripts.kinds import COMMANDS, SCRIPTS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.channel import Channel
     from aioredlock_ng._nodes.connect import Wire
 
-__all__ = ["Greeting", "greet"]
+__all__ = ["TRIES", "Greeting", "greet", "unknown_commands"]
+
+TRIES = (COMMANDS.packed_in_full(), COMMANDS.packed)
+"""Requests whose answers tell which commands the server does not know; see `unknown_commands`."""
+
+
+_USABLE = "Redis 6.2 or newer, or Valkey"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +69,13 @@ class _Answers:
             self.complete.set_result(None)
 
 
-async def greet(channel: Channel, wire: Wire, started: float, within: float, by_sentinel: bool) -> Greeting:
+async def greet(
+    channel: Channel, wire: Wire, started: float, within: float, by_sentinel: bool, needed: Sequence[str]
+) -> Greeting:
     """Run the handshake in one write and judge the answers.
 
     Raises:
-        ConnectFailed: The server must not vote: it cannot be asked, is a replica, or part of a cluster.
+        ConnectFailed: The server must not vote: it cannot be asked, is a replica, part of a cluster, or too old.
 
     Safety: cancelled, it leaves the channel open; the caller closes it.
     """
@@ -72,9 +83,10 @@ async def greet(channel: Channel, wire: Wire, started: float, within: float, by_
     if wire.resp3:
         requests.append(("CLIENT", "TRACKING", "ON", "NOLOOP"))
     requests += [("SCRIPT", "LOAD", script.source) for script in SCRIPTS]
-    answers = _Answers(len(requests), started)
-    for request in requests:
-        channel.ask_raw(pack_command(request), answers)
+    packed = [*map(pack_command, requests), *TRIES]
+    answers = _Answers(len(packed), started)
+    for request in packed:
+        channel.ask_raw(request, answers)
     try:
         async with asyncio.timeout(within):
             await answers.complete
@@ -95,6 +107,12 @@ async def greet(channel: Channel, wire: Wire, started: float, within: float, by_
         raise ConnectFailed(f"is a replica of {facts['primary']}; {remedy}", permanent=not by_sentinel)
     if facts["cluster"]:
         raise ConnectFailed("runs in cluster mode; Redlock needs independent servers", permanent=True)
+    if is_too_old(facts["server"]):
+        raise ConnectFailed(f"is {facts['server']}, which is too old; use {_USABLE}", permanent=True)
+    if unknown := unknown_commands(answers.replies[-len(TRIES) :], needed):
+        raise ConnectFailed(
+            f"does not know {', '.join(unknown)} (too old, or renamed); use {_USABLE}, with these commands", permanent=True
+        )
     lacks = []
     if isinstance(about, Refusal):
         lacks.append(f"identity unknown, INFO refused: {about}")
@@ -106,3 +124,21 @@ async def greet(channel: Channel, wire: Wire, started: float, within: float, by_
         why = answers.replies[2] if wire.resp3 else "no RESP3"
         lacks.append(f"no client tracking, waiting is timed: {why}")
     return Greeting(facts["run_id"], facts["server"], tracking, tuple(lacks))
+
+
+def unknown_commands(replies: Sequence[Reply], needed: Sequence[str]) -> list[str]:
+    """Name the commands that the server does not know, of those that its scripts need, and EVAL and EVALSHA.
+
+    A refusal for any other reason, such as a missing right, names none.
+
+    Args:
+        replies: The answers to `TRIES`.
+        needed: See `kinds.needed`.
+    """
+    by_source, by_name = replies
+    tries = {"EVAL": by_source, "EVALSHA": by_name}
+    unknown = [name for name, reply in tries.items() if isinstance(reply, Refusal) and is_unknown_command(str(reply))]
+    if type(by_source) is list:
+        # By our own names: the server's words are not repeated.
+        unknown += [name for name in needed if name.encode() in by_source]
+    return unknown

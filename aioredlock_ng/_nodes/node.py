@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.backoff import reconnect_delay
 from aioredlock_ng._core.guard import vouching
+from aioredlock_ng._core.refusals import harmless
 from aioredlock_ng._core.votes import Unsent
 from aioredlock_ng._nodes.background import supervised
 from aioredlock_ng._nodes.channel import Belated, Channel
 from aioredlock_ng._nodes.connect import ConnectFailed, Connector
 from aioredlock_ng._nodes.handshake import Greeting, greet
 from aioredlock_ng._nodes.port import NodeState
+from aioredlock_ng._scripts.kinds import CALLED
 from aioredlock_ng.events import NodeAnswers, NodeDegraded, NodeDown, NodeSuspect, NodeUp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.outbox import Outbox
     from aioredlock_ng._nodes.port import NodeListener, Sink
     from aioredlock_ng._scripts import Request
@@ -30,6 +33,10 @@ STEADY = 1.0
 
 RETRY_RELEASES = 0.5
 """Seconds before a release that the server refused is sent again: a busy script is over by then, or the next time."""
+
+RETRY_LAST = 10.0
+"""Seconds before the last refused release is sent again once its keys have expired: that only tells when the server takes
+releases again."""
 
 PAY_TWICE = 2.0
 """Seconds after a reconnect at which what was owed is released once more: a server that hung executes what it was sent on the
@@ -44,6 +51,9 @@ round anything (the others decide it); this only bounds the backlog, so it need 
 
 _BY_US = "closed by this process"
 
+_RELEASES = "releases"
+"""In what was said of a node: that it refuses them."""
+
 
 class RedisNode:
     """A server reached through one connection that is kept alive in the background.
@@ -52,12 +62,14 @@ class RedisNode:
         connector: How to reach it.
         outbox: Shared by all nodes of a manager.
         connect_timeout: Seconds for connecting and the handshake together.
+        needed: Commands without which the server is refused; see `kinds.needed`.
 
     Attributes:
         address: Where it is, without credentials.
     """
 
-    def __init__(self, connector: Connector, outbox: Outbox, connect_timeout: float) -> None:
+    def __init__(self, connector: Connector, outbox: Outbox, connect_timeout: float, needed: Sequence[str] = CALLED) -> None:
+        self._needed = needed
         self.address = connector.address
         self._connector = connector
         self._outbox = outbox
@@ -70,6 +82,7 @@ class RedisNode:
         self._greeting = Greeting("", "", False, ())
         self._connections = 0
         self._owed: dict[bytes, Request] = {}
+        self._retry: asyncio.TimerHandle | None = None
         self._said: set[str] = set()
         self._task: asyncio.Task[None] | None = None
         self._probe: asyncio.Task[None] | None = None
@@ -110,6 +123,8 @@ class RedisNode:
     async def aclose(self, within: float) -> None:
         """See `Node.aclose`."""
         self._state, self._unsent = "down", Unsent("closed")
+        if self._retry is not None:
+            self._retry.cancel()
         task, self._task = self._task, None
         channel, self._channel = self._channel, None
         tasks = [task for task in (task, self._probe) if task is not None]
@@ -225,7 +240,7 @@ class RedisNode:
         try:
             if self._refused:
                 raise ConnectFailed(self._refused, permanent=True)
-            greeting = await greet(channel, wire, started, left, self._connector.by_sentinel)
+            greeting = await greet(channel, wire, started, left, self._connector.by_sentinel, self._needed)
             twin = self._listener.identify(self._index, greeting.run_id)
             if twin:
                 raise ConnectFailed(
@@ -274,17 +289,33 @@ class RedisNode:
             self._outbox.join(channel)
         self._listener.present(self._index, channel is not None)
 
-    def _owe(self, command: Request) -> None:
+    def _owe(self, command: Request, words: str) -> None:
         """The server refused a release for now: it gets it again, until the keys are gone anyway."""
-        if not self._owed and self._channel is not None:
-            asyncio.get_running_loop().call_later(RETRY_RELEASES, self._pay_again, self._channel)
+        if _RELEASES not in self._said:
+            self._said.add(_RELEASES)
+            reason = f"it refuses to release locks, whose keys stay until their ttl has passed: {harmless(words)}"
+            self._listener.emit(NodeDegraded(self.address, reason))
         self._owed[command.packed] = command
+        self._retry_in(RETRY_RELEASES if (command.owed_until or 0.0) > self._clock() else RETRY_LAST)
 
-    def _pay_again(self, channel: Channel) -> None:
-        if channel is self._channel:
+    def _retry_in(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._retry is not None and self._retry.when() > loop.time() + seconds:
+            self._retry.cancel()
+            self._retry = None
+        if self._retry is None:
+            self._retry = loop.call_later(seconds, self._pay_again)
+
+    def _pay_again(self) -> None:
+        self._retry = None
+        if self._channel is not None and self._owed:
             owed, self._owed = self._owed, {}
             now = self._clock()
-            self._pay(channel, {packed: command for packed, command in owed.items() if (command.owed_until or now) > now})
+            # The last one goes again although its keys are gone: its answer tells that the server takes releases again.
+            last = dict([owed.popitem()])
+            self._pay(
+                self._channel, {packed: command for packed, command in owed.items() if (command.owed_until or now) > now} | last
+            )
 
     def _pay_once_more(self, owed: dict[bytes, Request]) -> None:
         if self._channel is not None:
@@ -295,7 +326,7 @@ class RedisNode:
     def _pay(self, channel: Channel, owed: dict[bytes, Request]) -> None:
         now = self._clock()
         for command in owed.values():
-            channel.ask(Belated(command, now, self._pushed))
+            channel.ask(Belated(command, now, self._pushed, _Paid(command, now, self._said)))
 
     def _down(self, reason: str, *, refused: bool = False) -> None:
         self._listener.identify(self._index, "")
@@ -348,3 +379,21 @@ class RedisNode:
 
     def _pushed(self, keys: list[bytes] | None) -> None:
         self._listener.invalidated(self._index, keys)
+
+
+class _Paid:
+    """The answer to a release that was owed; a `Sink`. A number says that the server takes releases again."""
+
+    def __init__(self, command: Request, started: float, said: set[str]) -> None:
+        self.command = command
+        self.started = started
+        self._said = said
+
+    def stands(self) -> bool:
+        """See `Sink.stands`."""
+        return False
+
+    def deliver(self, index: int, reply: Reply) -> None:
+        """See `Sink.deliver`."""
+        if type(reply) is int:
+            self._said.discard(_RELEASES)

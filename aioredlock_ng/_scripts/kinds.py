@@ -9,6 +9,8 @@ from aioredlock_ng._scripts import Command, Form, Script, replies
 
 __all__ = [
     "AWAIT_TURN",
+    "CALLED",
+    "COMMANDS",
     "FENCES",
     "FORCE_RELEASE",
     "MARKER",
@@ -19,6 +21,7 @@ __all__ = [
     "TURN_OVER",
     "LockKind",
     "guarded_mutex",
+    "needed",
 ]
 
 MARKER_KEY: Final = b"aioredlock_ng:marker"
@@ -172,3 +175,15 @@ SCRIPTS: Final = (
     *(_INSPECT, _CONFIRM, _REPAIR, FORCE_RELEASE, MARKER, NOTE, AWAIT_TURN, TURN_OVER),
 )
 """Everything that a new connection loads."""
+
+CALLED: Final = ("SET", "GET", "GETEX", "MGET", "PTTL", "PEXPIRE", "ZADD", "TIME", "DEL")
+"""What the scripts call."""
+
+COMMANDS: Final = Command(Script("commands"), (), tuple(name.encode() for name in CALLED))
+"""Asks whether the server knows them. A new connection sends it in full, and does not load it."""
+
+
+def needed(*, fencing: bool, guard: bool) -> tuple[str, ...]:
+    """Those of them that a manager with such settings needs."""
+    dispensable = ({"ZADD"} if not fencing else set()) | ({"TIME"} if not guard else set())
+    return tuple(name for name in CALLED if name not in dispensable)

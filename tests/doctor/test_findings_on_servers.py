@@ -87,7 +87,7 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
                 return data
 
             proxy.to_client._rewrite = stall
-            return await examine([url], connect_timeout=1.0), ERROR, r"no answer to CLIENT within 1(\.0)? s"
+            return await examine([url], connect_timeout=1.0), ERROR, r"no answer to EVAL within 1(\.0)? s"
         case "not-ready":
             server = ward.start(["--lua-time-limit", "50"])
             await ward.stack.enter_async_context(busy(server))
@@ -152,7 +152,10 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
             return await examine([ward.start().url]), INFO, "it has no marker"
         case "old-version":
             url = await ward.proxy(RewritingProxy(ward.start().url, version_of("5.0.9")))
-            return await examine([url]), WARNING, r"it is redis 5\.0\.0*9"
+            return await examine([url]), ERROR, r"it is redis 5\.0\.0*9"
+        case "unknown-command":
+            server = ward.start(["--rename-command", "GETEX", "", "--rename-command", "MGET", ""])
+            return await examine([server.url]), ERROR, "it does not know GETEX, MGET"
         case "noloop-defect":
             url = await ward.proxy(RewritingProxy(ward.start().url, version_of("7.0.4")))
             return await examine([url]), INFO, r"it is redis 7\.0\.0*4"
@@ -182,7 +185,8 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
         case "clock-rate-unknown":
             return await examine([await ward.slow(0.05)]), INFO, "drift_factor allows for"
         case "clock-unknown":
-            return await examine([ward.start(["--rename-command", "TIME", ""]).url]), INFO, "TIME is refused"
+            server = ward.start(["--rename-command", "TIME", ""])
+            return await examine([server.url], recovery_guard=None), INFO, "TIME is refused"
         case "round-trip":
             return await examine([await ward.slow(0.05)], node_timeout=0.05), ERROR, r"half .* take ([5-9]\d|\d{3})"
         case "no-quorum":

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 from redis.asyncio import Redis
 
-from aioredlock_ng._scripts.kinds import SCRIPTS
+from aioredlock_ng._scripts.kinds import COMMANDS, SCRIPTS
 
 if TYPE_CHECKING:
     from aioredlock_ng._scripts import Script
     from tests.support.node_set import NodeSet
 
-every_script = pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+every_script = pytest.mark.parametrize("script", [*SCRIPTS, COMMANDS.script], ids=lambda script: script.name)
 
 
 async def test_every_server_names_the_scripts_by_our_sha(node_of_each_version: NodeSet) -> None:
@@ -23,9 +23,9 @@ async def test_every_server_names_the_scripts_by_our_sha(node_of_each_version: N
             assert str(await client.script_load(script.source.decode())) == script.sha.decode()
 
 
-def test_every_lua_file_is_loaded() -> None:
+def test_every_lua_file_but_the_one_sent_in_full_is_loaded() -> None:
     files = {entry.name for entry in resources.files("aioredlock_ng._scripts").iterdir() if entry.name.endswith(".lua")}
-    assert files == {f"{script.name}.lua" for script in SCRIPTS}
+    assert files == {f"{script.name}.lua" for script in (*SCRIPTS, COMMANDS.script)}
 
 
 @every_script

@@ -67,7 +67,7 @@ class Line:
             on_close=lambda reason, releases: self.closed.append(reason),
             on_silent=self.silences.append,
             on_garbled=self.garbled.append,
-            on_release_refused=self.refused.append,
+            on_release_refused=lambda command, words: self.refused.append(command),
         )
         self.channel.attach(cast("Any", self.transport), b"", keep=None)
         outbox.join(self.channel)

@@ -1,0 +1,123 @@
+"""Servers that are too old, or lack a command that the scripts call, have no vote, and say so in words."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioredlock_ng import QuorumUnreachable, Redlock
+from aioredlock_ng._scripts.kinds import CALLED
+from tests.support import server_versions
+from tests.support.fake_server import FakeServer, bulk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from aioredlock_ng.testing import LocalServer
+
+    StartServer = Callable[..., LocalServer]
+
+VERSIONS = [pytest.param(version.binary, id=version.id) for version in server_versions.at_hand()]
+
+
+async def refused(url: str, words: str, **options: Any) -> None:
+    """The node is refused, and a caller without any limit is told at once."""
+    async with Redlock([url], **options) as redlock:
+        assert redlock.nodes[0].state == "refused"
+        with pytest.raises(QuorumUnreachable, match=words):
+            await asyncio.wait_for(redlock.lock("order").acquire(), 30)
+
+
+@pytest.mark.parametrize("name", CALLED)
+@pytest.mark.parametrize("binary", VERSIONS)
+async def test_a_server_without_a_command_of_the_scripts_is_refused_by_name(
+    binary: Path, name: str, start_server: StartServer
+) -> None:
+    server = start_server(["--rename-command", name, ""], binary=binary)
+    await refused(server.url, rf"does not know {name} \(too old, or renamed\); use Redis 6\.2 or newer")
+
+
+PLAIN: dict[str, Any] = {"fencing": False, "recovery_guard": None}
+
+
+async def test_without_getex_plain_locks_are_refused_too(start_server: StartServer) -> None:
+    """They were granted there, and neither renewed nor released."""
+    await refused(start_server(["--rename-command", "GETEX", ""]).url, "does not know GETEX", **PLAIN)
+
+
+@pytest.mark.parametrize("name", ["ZADD", "TIME"])
+async def test_a_server_without_a_command_that_the_settings_do_not_need_is_taken(name: str, start_server: StartServer) -> None:
+    server = start_server(["--rename-command", name, ""])
+    async with Redlock([server.url], **PLAIN) as redlock, redlock.lock("order") as lease:
+        await lease.extend()
+        assert server.command("EXISTS", "order") == b"1"
+    assert server.command("EXISTS", "order") == b"0"
+
+
+@pytest.mark.parametrize("name", ["EVAL", "EVALSHA"])
+@pytest.mark.parametrize("binary", VERSIONS)
+async def test_a_server_that_runs_no_scripts_is_refused_by_name(binary: Path, name: str, start_server: StartServer) -> None:
+    server = start_server(["--rename-command", name, ""], binary=binary)
+    await refused(server.url, f"does not know {name} ")
+
+
+@pytest.mark.parametrize("version", ["2.8.24", "5.0.14", "6.0.16"])
+async def test_a_server_that_says_an_old_version_is_refused_by_version(version: str) -> None:
+    async with FakeServer(version) as fake:
+        await refused(fake.url, rf"is redis {version}, which is too old; use Redis 6\.2 or newer, or Valkey")
+
+
+async def test_an_old_server_that_hides_its_version_is_refused_by_the_commands_that_it_does_not_know() -> None:
+    async with FakeServer(info=b"-NOPERM no\r\n", eval=b"*1\r\n" + bulk("GETEX")) as fake:
+        await refused(fake.url, "does not know GETEX ")
+
+
+@pytest.mark.parametrize(
+    "info", ["redis_version:6.2.0", "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.8", ""]
+)
+async def test_other_versions_are_taken(info: str) -> None:
+    async with FakeServer(info=bulk(f"{info}\r\nrole:master\r\n")) as fake, Redlock([fake.url], recovery_guard=None) as redlock:
+        assert redlock.nodes[0].state == "up"
+
+
+@pytest.mark.parametrize("lacking", ["-eval", "-getex", "-time", "-zadd", "-@all"])
+@pytest.mark.parametrize("binary", VERSIONS)
+async def test_a_missing_right_is_told_as_the_servers_word_and_not_as_a_missing_command(
+    binary: Path, lacking: str, start_server: StartServer
+) -> None:
+    server = start_server(binary=binary)
+    server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "+@all", lacking)
+    async with Redlock([f"redis://locks:word@{server.address}"], node_timeout=1.0) as redlock:
+        assert redlock.nodes[0].state in ("up", "quarantined")
+        assert "does not know" not in redlock.nodes[0].reason
+
+
+async def test_the_tries_ride_in_the_handshakes_one_write_and_touch_no_key() -> None:
+    """The fake answers nothing before the last of them has come: a client that waited in between would wait for ever."""
+    answers: list[bytes] = []
+
+    def later(reply: bytes) -> Callable[[list[bytes]], bytes]:
+        def answer(words: list[bytes]) -> bytes:
+            # Before INFO it is redis-py that asks.
+            if not answers and words[0] != b"INFO":
+                return reply
+            answers.append(reply)
+            return b""
+
+        return answer
+
+    def last(_: list[bytes]) -> bytes:
+        gathered, answers[:] = b"".join([*answers, b"*0\r\n"]), []
+        return gathered
+
+    said = bulk("redis_version:7.0.15\r\nrole:master\r\n")
+    async with FakeServer(
+        info=later(said), client=later(b"+OK\r\n"), script=later(b"+sha\r\n"), eval=later(b"*0\r\n"), evalsha=last
+    ) as fake:
+        async with Redlock([fake.url], recovery_guard=None, connect_timeout=30) as redlock:
+            assert redlock.nodes[0].state == "up"
+        tries = [words for words in fake.asked if words[0] in (b"EVAL", b"EVALSHA")][:2]
+    assert [words[2] for words in tries] == [b"0", b"0"], "no keys"
