@@ -10,6 +10,7 @@ __all__ = [
     "MIN_VALIDITY_SHARE",
     "RETRY_SHARE",
     "SILENT_SHARE",
+    "STALL_SHARE",
     "covers",
     "deadline_of",
     "drift_of",
@@ -62,6 +63,10 @@ RETRY_SHARE = 0.05
 
 SILENT_SHARE = 0.1
 """One that no quorum has answered in time, after this: its answers still count when they come."""
+
+
+STALL_SHARE = 0.1
+"""Share of the ttl from which a standstill of the event loop is named as a reason why a lease was not renewed."""
 
 
 WATCH_AFTER = 0.1

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Final
 
 __all__ = ["boottime", "wall_us"]
 
-_BOOTTIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
+_NAMES: Final = ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC_RAW") if str(sys.platform) == "darwin" else ("CLOCK_BOOTTIME",)
+"""Clocks that go on while the machine sleeps, the best first.
+
+macOS has no CLOCK_BOOTTIME, and its monotonic time stands still: a lease would outlive its keys by the sleep. On macOS
+CLOCK_MONOTONIC_RAW is mach_continuous_time, which goes on. On Linux the clock of that name stands still.
+"""
+
+_CLOCK: Final[int | None] = next((getattr(time, name) for name in _NAMES if hasattr(time, name)), None)
 
 
 def boottime() -> float:
     """Seconds that go on during suspend, as the servers' expiry does; monotonic time where the system has no such clock."""
-    return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
+    return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
 
 
 def wall_us() -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aioredlock_ng._core.lease_state import Phase, Renewal
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.refusals import harmless
-from aioredlock_ng._core.validity import RETRY_SHARE, SILENT_SHARE, deadline_of, renew_at, ttl_ms
+from aioredlock_ng._core.validity import RETRY_SHARE, SILENT_SHARE, STALL_SHARE, deadline_of, renew_at, ttl_ms
 from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._engine.batch import Batch, parts
 from aioredlock_ng._engine.holding import Counted
@@ -50,7 +50,7 @@ _UNRENEWED = "its deadline passed before a quorum renewed it"
 _MAX_HOLD = "held longer than max_hold"
 _EXPIRED = "its deadline passed, and it was not to be renewed (auto_extend=False)"
 _CAUSES = {CLOSED: "closed", _UNRENEWED: "unrenewed", _MAX_HOLD: "max_hold", _EXPIRED: "expired"}
-"""`LeaseLost.cause` by the reason; any other says that the key is gone."""
+"""`LeaseLost.cause` by the reason up to a ";"; any other says that the key is gone."""
 
 
 class Extender:
@@ -149,7 +149,7 @@ class Extender:
         """To everybody who listens: what a caller was given is lost or abandoned."""
         context, resource = self._context, holding.spec.resource
         if holding.phase is Phase.LOST:
-            cause = _CAUSES.get(holding.reason, "gone")
+            cause = _CAUSES.get(holding.reason.partition(";")[0], "gone")
             context.emit(LeaseLost(resource, holding.token_prefix, holding.reason, holding.lost_at - holding.since, cause))
         elif context.tell is not None:
             context.tell(LeaseAbandoned(resource, holding.token_prefix, context.clock() - holding.since))
@@ -268,8 +268,16 @@ class Extender:
     def _overdue(self, holding: Holding) -> None:
         if holding.deadline == holding.ends_at:
             self.lose(holding, _MAX_HOLD)
+        elif holding.spec.auto_extend or holding.unconfirmed:
+            self.lose(holding, _UNRENEWED + self._standstill(holding))
         else:
-            self.lose(holding, _UNRENEWED if holding.spec.auto_extend or holding.unconfirmed else _EXPIRED)
+            self.lose(holding, _EXPIRED)
+
+    def _standstill(self, holding: Holding) -> str:
+        """Say how long this process's own event loop kept the renewals waiting, where that was long enough to matter."""
+        now = self._context.clock()
+        stall = max(now - holding.deadline, self._wheel.stall(holding.started, now))
+        return f"; the event loop stood still for {stall:.1f} s" if stall >= holding.ttl * STALL_SHARE else ""
 
     def close(self) -> None:
         """Stop all timers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -14,6 +15,9 @@ T = TypeVar("T")
 
 MAX_SLEEP = 0.5
 """Seconds: the loop's timers stand still while the machine is suspended, the engine's clock does not."""
+
+_STALLS = 64
+"""Late firings that are remembered at most."""
 
 _EPSILON = 1e-9
 """Seconds; absorbs the rounding of slot times, so that a timer that fires on time finds its slot due."""
@@ -29,7 +33,7 @@ class Wheel(Generic[T]):
         fire: Called with the items of each slot that is due; owners may still discard from that set meanwhile.
     """
 
-    __slots__ = ("_armed_for", "_clock", "_fire", "_loop", "_move_from", "_slots", "_timer", "_width")
+    __slots__ = ("_armed_for", "_clock", "_due_at", "_fire", "_loop", "_move_from", "_slots", "_stalls", "_timer", "_width")
 
     def __init__(
         self,
@@ -45,6 +49,9 @@ class Wheel(Generic[T]):
         self._slots: dict[int, set[T]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for = self._move_from = 0
+        self._due_at = 0.0
+        # When the timer fired late, and by how many seconds: only those that none after them exceeds.
+        self._stalls: deque[tuple[float, float]] = deque(maxlen=_STALLS)
 
     def add(self, item: T, at: float) -> set[T]:
         """Schedule `item`; returns the slot's set, from which the owner discards it to cancel."""
@@ -68,6 +75,14 @@ class Wheel(Generic[T]):
             items = self._slots[slot] = set()
         return items
 
+    def stall(self, since: float, now: float) -> float:
+        """Seconds for which the loop has not run the timer though it was due: the longest such time that ended after `since`.
+
+        The loop was blocked or the process stopped for as long, or up to `MAX_SLEEP` longer.
+        """
+        overdue = now - self._due_at if self._timer is not None else 0.0
+        return max([overdue, *(late for ended, late in self._stalls if ended > since)])
+
     def stop(self) -> None:
         """Forget everything."""
         self._slots.clear()
@@ -86,7 +101,9 @@ class Wheel(Generic[T]):
         if self._timer is not None:
             self._timer.cancel()
         self._armed_for = slot
-        delay = min(MAX_SLEEP, max(0.0, slot * self._width - self._clock()))
+        now = self._clock()
+        delay = min(MAX_SLEEP, max(0.0, slot * self._width - now))
+        self._due_at = now + delay
         # Not at each new slot: setting a timer takes a tenth of a hand-over's own work.
         self._move_from = slot + int(delay / self._width / 2)
         self._timer = self._loop.call_later(delay, self._run)
@@ -94,6 +111,10 @@ class Wheel(Generic[T]):
     def _run(self) -> None:
         self._timer = None
         now = self._clock() + _EPSILON
+        if (late := now - self._due_at) > self._width:
+            while self._stalls and self._stalls[-1][1] <= late:
+                self._stalls.pop()
+            self._stalls.append((now, late))
         due = [slot for slot in self._slots if slot * self._width <= now]
         batches = [self._slots.pop(slot) for slot in due]
         self._drop_empty()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import FrameType
 
+    from aioredlock_ng import Lock
     from aioredlock_ng.events import Event
     from tests.support.rig import Rig
 
@@ -650,3 +652,83 @@ async def test_how_long_a_lost_lease_lived_does_not_depend_on_who_asks_when(rig:
     assert f"was lost after {raised.value.elapsed:.3f} s" in str(raised.value)
     told = [event for event in events if isinstance(event, LeaseLost)]
     assert [event.held_for for event in told] == ([] if how == "released" else [raised.value.elapsed])
+
+
+STOOD_STILL = r"its deadline passed before a quorum renewed it; the event loop stood still for {} s"
+
+
+def block(seconds: float) -> None:
+    """As code that does not come back to the event loop for so long."""
+    asyncio.get_running_loop().advance(seconds)  # type: ignore[attr-defined]
+
+
+async def loss_of(lock: Lock, body: Callable[[Lease], Awaitable[None]]) -> str:
+    """What is said of the loss of a lock, whose body goes on for long after `body`."""
+
+    async def hold() -> None:
+        async with lock as lease:
+            await body(lease)
+            await asyncio.sleep(60)
+
+    with pytest.raises(LockLost) as caught:
+        await hold()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("looks", [True, False], ids=["by a check in the body", "by the timers"])
+async def test_a_loss_by_a_blocked_event_loop_says_for_how_long_it_stood_still(rig: Rig, looks: bool) -> None:
+    events: list[Event] = []
+    process = await rig.process(ttl=3.0, sinks=[events.append])
+
+    async def body(lease: Lease) -> None:
+        await asyncio.sleep(0.5)
+        block(3.0)
+        if looks:
+            lease.check()
+
+    said = await loss_of(process.lock("a"), body)
+    # The timers of the loop are half a second apart at most.
+    assert re.search(STOOD_STILL.format(r"(2\.[5-9]|3\.0)"), said)
+    lost = [event for event in events if isinstance(event, LeaseLost)]
+    assert [event.cause for event in lost] == ["unrenewed"]
+    assert "the event loop stood still" in lost[0].reason
+
+
+async def test_a_loss_names_a_standstill_that_the_lease_outlived_for_a_while(rig: Rig) -> None:
+    process = await rig.process(ttl=3.0)
+
+    async def body(_: Lease) -> None:
+        await asyncio.sleep(0.5)
+        block(2.0)
+        # It ended in time for a renewal, which nobody answers.
+        rig.hang(0, 1, 2)
+
+    assert re.search(STOOD_STILL.format(r"(1\.[5-9]|2\.0)"), await loss_of(process.lock("a"), body))
+
+
+@pytest.mark.parametrize("stall", [0.0, 0.25])
+async def test_a_loss_by_silent_nodes_blames_no_event_loop(rig: Rig, stall: float) -> None:
+    process = await rig.process(ttl=3.0)
+
+    async def body(_: Lease) -> None:
+        # A standstill before the last renewal had no part in it, and one of less than a tenth of the ttl hardly any.
+        await asyncio.sleep(0.5)
+        block(1.0)
+        await asyncio.sleep(10)
+        rig.hang(0, 1, 2)
+        block(stall)
+
+    said = await loss_of(process.lock("a"), body)
+    assert "its deadline passed before a quorum renewed it" in said
+    assert "stood still" not in said
+
+
+async def test_a_lease_that_was_not_to_be_renewed_blames_no_event_loop(rig: Rig) -> None:
+    process = await rig.process(ttl=3.0)
+
+    async def body(_: Lease) -> None:
+        block(5.0)
+
+    said = await loss_of(process.lock("a", auto_extend=False), body)
+    assert "not to be renewed" in said
+    assert "stood still" not in said

@@ -104,3 +104,19 @@ async def test_what_stays_is_handed_over_in_time_whatever_comes_and_goes_around_
     assert fired.keys() == kept
     for instant, at in fired.items():
         assert instant - WIDTH - 1e-6 <= at <= instant + 1e-6
+
+
+async def test_the_longest_standstill_of_the_loop_is_remembered() -> None:
+    loop = asyncio.get_running_loop()
+    wheel: Wheel[str] = Wheel(loop, loop.time, WIDTH, lambda due: None)
+    began = loop.time()
+    assert wheel.stall(began, loop.time()) == 0.0
+    for seconds in (3.0, 1.0, 2.0):
+        wheel.add("item", loop.time() + 0.1)
+        loop.advance(0.1 + seconds)  # type: ignore[attr-defined]
+        # While the loop stands still, and after it.
+        assert wheel.stall(loop.time() - 0.1, loop.time()) == pytest.approx(seconds, abs=WIDTH)
+        await asyncio.sleep(0.5)
+    assert wheel.stall(began, loop.time()) == pytest.approx(3.0, abs=WIDTH)
+    assert wheel.stall(began + 3.5, loop.time()) == pytest.approx(2.0, abs=WIDTH)
+    assert wheel.stall(loop.time(), loop.time()) == 0.0
