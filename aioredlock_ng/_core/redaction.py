@@ -8,6 +8,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, quote_plus
 
+from aioredlock_ng._core.refusals import DISTINCTIVE
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -29,6 +31,9 @@ _REMEMBERED = 8
 class Redaction:
     """Replace every form of some secrets in a text: as they are, percent-encoded, escaped, and cut short.
 
+    A word of letters is replaced only as a word of its own, and never in the words by which refusals are told apart. A
+    password "script" must not turn NOSCRIPT into something else.
+
     Args:
         secrets: Passwords; what is neither text nor bytes, and what is empty, is left out.
     """
@@ -47,12 +52,14 @@ class Redaction:
         forms = [*self._fixed, *_forms_of(self._learned)]
         if not forms:
             return text
-        # Servers may change the case, as percent-encoding may.
-        begins = re.compile("|".join(map(_begin_of, forms)), re.IGNORECASE)
+        begins = re.compile(f"({DISTINCTIVE})|" + "|".join(map(_begin_of, forms)))
         kept, at = [], 0
         while (found := begins.search(text, at)) is not None:
-            kept += [text[at : found.start()], HIDDEN]
-            at = max(found.end(), *(_end_of(form, text, found.start()) for form in forms))
+            kept.append(text[at : found.start()])
+            at = found.end()
+            if found[1] is None:
+                at = max(at, *(_end_of(form, text, found.start()) for form in forms))
+            kept.append(found[1] or HIDDEN)
         return "".join([*kept, text[at:]])
 
 
@@ -66,7 +73,8 @@ def _forms_of(secrets: Iterable[object]) -> list[str]:
     forms = set(texts)
     for text in texts:
         raw = text.encode("utf-8", "surrogateescape")
-        forms |= {quote(raw), quote(raw, safe=""), quote_plus(raw)}
+        for encoded in (quote(raw), quote(raw, safe=""), quote_plus(raw)):
+            forms |= {encoded, re.sub("%..", lambda byte: byte[0].lower(), encoded)}
         forms |= {repr(text)[1:-1], repr(raw)[2:-1], json.dumps(text)[1:-1]}
     return sorted(forms, key=len, reverse=True)
 
@@ -74,14 +82,16 @@ def _forms_of(secrets: Iterable[object]) -> list[str]:
 def _begin_of(form: str) -> str:
     """The pattern that finds it."""
     begin = re.escape(form[:_SEED])
-    return begin if len(form) >= _WORD else rf"(?<!\w){begin}(?!\w)"
+    if len(form) >= _WORD and not form.isalpha():
+        return begin
+    return rf"(?<!\w){begin}" + (r"(?!\w)" if len(form) <= _SEED else "")
 
 
 def _end_of(form: str, text: str, start: int) -> int:
     """Where the text ceases to be that form, or ends, or is what somebody has cut short."""
     end = start
     for char in form:
-        if text[end : end + 1].lower() != char.lower():
+        if text[end : end + 1] != char:
             break
         end += 1
     return end

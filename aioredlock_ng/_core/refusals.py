@@ -5,10 +5,18 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["KEYS", "cure_of", "harmless", "is_unknown_command", "missing_right"]
+__all__ = ["DISTINCTIVE", "KEYS", "cure_of", "harmless", "is_unknown_command", "missing_right"]
 
 KEYS: Final = "keys"
 """What `missing_right` says where the user may not touch the key."""
+
+DISTINCTIVE: Final = (
+    r"\b(?:ACL|ASK|BUSY|CLUSTERDOWN|ERR|EXECABORT|LOADING|MASTERDOWN|MISCONF|MOVED|NOAUTH|NOPERM|NOREPLICAS|NOSCRIPT|OOM"
+    r"|READONLY|WRONGPASS|WRONGTYPE)\b"
+    r"|permissions? to run the '|' command\b|access (?:a key|one of the keys|at least one of the keys)|unknown command"
+    r"|can't run this command or subcommand|ACL failure in script|Error running script|@user_script"
+)
+"""Pattern of the words by which refusals are told apart, here and in `votes`; they are no secrets, whatever a password is."""
 
 _NAMED = re.compile(r"permissions? to run the '([^']+)' command")
 _KEYS = re.compile(r"access (?:a key|one of the keys|at least one of the keys)")

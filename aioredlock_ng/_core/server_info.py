@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -12,13 +13,18 @@ __all__ = ["OLDEST", "facts_of", "info_fields", "is_too_old", "server_name", "ve
 OLDEST: Final = (6, 2)
 """The first Redis with GETEX and with ZADD's GT, without which no lock is renewed, released or fenced."""
 
+_USUAL = re.compile(
+    r"[0-9.]*|[0-9a-f]{40}|redis|valkey|master|slave|standalone|sentinel|cluster|ok|err|noeviction|(?:allkeys|volatile)-\w{3,6}"
+)
+"""Values by which decisions are made. They are no secrets, though somebody may have chosen one as a password."""
+
 _SAVING = ("aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status")
 
 
 def info_fields(reply: bytes, redact: Callable[[str], str] = str) -> dict[str, str]:
-    """The `name:value` lines of INFO, of which `redact` has taken the node's credentials."""
-    lines = (line.partition(":") for line in redact(reply.decode("utf-8", "replace")).splitlines())
-    return {name: value for name, colon, value in lines if colon}
+    """The `name:value` lines of INFO; `redact` takes the node's credentials out of values that are no usual ones."""
+    lines = (line.partition(":") for line in reply.decode("utf-8", "replace").splitlines())
+    return {name: value if _USUAL.fullmatch(value) else redact(value) for name, colon, value in lines if colon}
 
 
 def server_name(info: Mapping[str, str]) -> str:

@@ -8,6 +8,9 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from aioredlock_ng._core.redaction import HIDDEN, Redaction
+from aioredlock_ng._core.refusals import is_unknown_command, missing_right
+from aioredlock_ng._core.server_info import facts_of, info_fields
+from aioredlock_ng._core.votes import Refusal, is_permanent
 
 SECRETS = ["sesame", "p:w/d@?# &%", 'quo"te\\d', "schlüssel\n\x01", "a" * 40 + "b", "x"]
 
@@ -52,3 +55,34 @@ def test_a_secret_of_few_letters_is_not_taken_out_of_words() -> None:
 def test_texts_without_a_secret_are_left_as_they_are() -> None:
     words = "NOAUTH Authentication required."
     assert Redaction()(words) == Redaction(["sesame"])(words) == words
+
+
+@pytest.mark.parametrize("secret", ["script", "user", "command", "loading", "readonly", "unknown", "NOSCRIPT", "noperm"])
+def test_a_password_that_is_a_word_of_servers_does_not_change_what_a_refusal_means(secret: str) -> None:
+    redact = Redaction([secret])
+    for words in (
+        "NOSCRIPT No matching script. Please use EVAL.",
+        "LOADING Redis is loading the dataset in memory",
+        "@user_script: 1: -READONLY You can't write against a read only replica.",
+        "ERR unknown command 'EVALSHA', with args beginning with: ",
+        "NOPERM this user has no permissions to run the 'getex' command",
+        "ERR The user executing the script can't run this command or subcommand script: 1, on @user_script:1.",
+    ):
+        said = redact(words)
+        assert missing_right(said) == missing_right(words)
+        assert is_unknown_command(said) == is_unknown_command(words)
+        assert is_permanent(Refusal(said)) == is_permanent(Refusal(words))
+        assert said.split()[0] == words.split()[0]
+        assert ("READONLY " in said) == ("READONLY " in words)
+    if secret.islower():
+        assert redact(f"ERR bad: AUTH u {secret}") == f"ERR bad: AUTH u {HIDDEN}"
+
+
+def test_a_password_that_is_a_usual_value_of_info_does_not_change_what_a_server_is() -> None:
+    lines = ["redis_version:6.0.16", "server_name:redis", "role:slave", "master_host:10.0.0.1", "master_port:6379"]
+    lines += ["run_id:" + "ab" * 20, "redis_mode:cluster", "maxmemory_policy:noeviction", "os:Linux of role slave"]
+    info = "\r\n".join(lines).encode()
+    for secret in ("redis", "slave", "cluster", "noeviction", "6.0.16", "abab", "role", "6379"):
+        said = info_fields(info, Redaction([secret]))
+        assert facts_of(said) == facts_of(info_fields(info))
+    assert info_fields(b"master_host:sesame.example", Redaction(["sesame"])) == {"master_host": f"{HIDDEN}.example"}
