@@ -41,26 +41,28 @@ class Redaction:
     def __init__(self, secrets: Iterable[object] = ()) -> None:
         self._fixed = _forms_of(secrets)
         self._learned: deque[str] = deque(maxlen=_REMEMBERED)
+        self._prepare()
 
     def learn(self, secret: object) -> None:
         """Know one more secret from now on."""
         if isinstance(secret, (str, bytes)) and (text := _text(secret)) not in self._learned:
             self._learned.append(text)
+            self._prepare()
 
     def __call__(self, text: str) -> str:
         """Return the text without the secrets."""
-        forms = [*self._fixed, *_forms_of(self._learned)]
-        if not forms:
-            return text
-        begins = re.compile(f"({DISTINCTIVE})|" + "|".join(map(_begin_of, forms)))
         kept, at = [], 0
-        while (found := begins.search(text, at)) is not None:
+        while self._forms and (found := self._begins.search(text, at)) is not None:
             kept.append(text[at : found.start()])
             at = found.end()
             if found[1] is None:
-                at = max(at, *(_end_of(form, text, found.start()) for form in forms))
+                at = max(at, *(_end_of(form, text, found.start()) for form in self._forms))
             kept.append(found[1] or HIDDEN)
         return "".join([*kept, text[at:]])
+
+    def _prepare(self) -> None:
+        self._forms = [*self._fixed, *_forms_of(self._learned)]
+        self._begins = re.compile("|".join([f"({DISTINCTIVE})", *map(_begin_of, self._forms)]))
 
 
 def _text(secret: str | bytes) -> str:

@@ -50,7 +50,7 @@ class Wheel(Generic[T]):
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for = self._move_from = 0
         self._due_at = 0.0
-        # When the timer fired late, and by how many seconds: only those that none after them exceeds.
+        # Instants at which the timer fired late, and by how much. An entry ends when a longer one follows.
         self._stalls: deque[tuple[float, float]] = deque(maxlen=_STALLS)
 
     def add(self, item: T, at: float) -> set[T]:
@@ -76,9 +76,10 @@ class Wheel(Generic[T]):
         return items
 
     def stall(self, since: float, now: float) -> float:
-        """Seconds for which the loop has not run the timer though it was due: the longest such time that ended after `since`.
+        """Return the longest time, in seconds, for which the timer was due and the loop did not run it.
 
-        The loop was blocked or the process stopped for as long, or up to `MAX_SLEEP` longer.
+        Only times that ended after `since` count, and one that lasts until `now`. The loop was blocked, or the process
+        stopped, for as long or for up to `MAX_SLEEP` longer.
         """
         overdue = now - self._due_at if self._timer is not None else 0.0
         return max([overdue, *(late for ended, late in self._stalls if ended > since)])

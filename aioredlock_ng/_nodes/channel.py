@@ -82,7 +82,7 @@ class Channel(asyncio.BufferedProtocol):
         self._redact: Callable[[str], str] = str
         self._reader: Any = hiredis.Reader(
             protocolError=_ProtocolError,
-            # The one place where a server's words come in. A server may quote AUTH, whose argument is the password.
+            # All errors of a server come in here. A server that quotes AUTH would show the password.
             replyError=lambda words: Refusal(self._redact(words)),
             notEnoughData=_MORE,
         )
@@ -262,7 +262,7 @@ class Channel(asyncio.BufferedProtocol):
             return
         for sink, own in zip(joint.sinks, replies, strict=False):
             sink.deliver(self._index, own if sink.command.fits(own) else self._garbled(sink, own))
-        # Without its own sinks it is the load itself. A server that answers NOSCRIPT to that never learns the script.
+        # A joint without sinks is the load itself. A server that answers NOSCRIPT to that never learns the script.
         if joint.sinks and type(reply) is Refusal and str(reply).startswith("NOSCRIPT"):
             # None of them would ever go as one again: asked alone, they teach the server their own scripts.
             self.ask_raw(joint.script.loading(), Joint((), joint.script, b"", joint.started))

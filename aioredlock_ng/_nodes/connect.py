@@ -190,7 +190,7 @@ class Connector:
         raise ConnectFailed(reason, permanent=permanent)
 
     def _reason(self, error: Exception, within: float) -> tuple[str, bool]:
-        """Why there is no connection, in words without credentials; and whether trying again is in vain."""
+        """Say why there is no connection, without credentials; and whether trying again is in vain."""
         if isinstance(error, TimeoutError):
             return f"no connection within {within:g} s", False
         if isinstance(error, _NoTransport):
@@ -220,7 +220,7 @@ class Connector:
         send = connection.send_command
 
         async def learn_and_send(*words: Any, **settings: Any) -> None:
-            # Whoever made the credentials, they leave by AUTH or by HELLO with AUTH.
+            # A credential provider's password is known only here: it leaves by AUTH, or by HELLO with AUTH.
             if "AUTH" in words[:3]:
                 self._redact.learn(words[-1])
             await send(*words, **settings)
@@ -279,7 +279,7 @@ def _is_of_fakeredis(node: object) -> bool:
 
 
 def _secrets_in(node: object) -> list[str]:
-    """What may be a password in the text of a URL, usable or not, as it is written there."""
+    """Find all that may be a password in the text of a URL, usable or not, as written and decoded."""
     if not isinstance(node, str):
         return []
     user, at, _ = node.partition("://")[2].rpartition("@")

@@ -52,7 +52,7 @@ round anything (the others decide it); this only bounds the backlog, so it need 
 _BY_US = "closed by this process"
 
 _RELEASES = "releases"
-"""In what was said of a node: that it refuses them."""
+"""Stands in `_said` for the warning that the node refuses releases."""
 
 
 class RedisNode:
@@ -158,6 +158,8 @@ class RedisNode:
         """See `Node.disown`."""
         if self._channel is not None:
             self._channel.disown()
+        if self._retry is not None:
+            self._retry.cancel()
         for task in (self._task, self._probe):
             if task is not None:
                 task.cancel()

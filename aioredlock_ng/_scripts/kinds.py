@@ -177,13 +177,13 @@ SCRIPTS: Final = (
 """Everything that a new connection loads."""
 
 CALLED: Final = ("SET", "GET", "GETEX", "MGET", "PTTL", "PEXPIRE", "ZADD", "TIME", "DEL")
-"""What the scripts call."""
+"""Every command that a script calls."""
 
 COMMANDS: Final = Command(Script("commands"), (), tuple(name.encode() for name in CALLED))
-"""Asks whether the server knows them. A new connection sends it in full, and does not load it."""
+"""Ask whether the server knows these commands. A new connection sends this in full, and does not load it."""
 
 
 def needed(*, fencing: bool, guard: bool) -> tuple[str, ...]:
-    """Those of them that a manager with such settings needs."""
+    """Name the commands of the scripts that a manager with these settings runs."""
     dispensable = ({"ZADD"} if not fencing else set()) | ({"TIME"} if not guard else set())
     return tuple(name for name in CALLED if name not in dispensable)
