@@ -235,13 +235,13 @@ class Extender:
         return batch
 
     def _answered(self, reply: Reply, index: int) -> None:
-        """Warn of the first renewal that a node refuses, until it takes one again."""
+        """Warn of the first renewal that a node refuses, until it renews a key again; a missing key takes no right."""
         if isinstance(reply, Refusal):
             if index not in self._refusing:
                 self._refusing.add(index)
                 node = self._context.fleet.nodes[index].address
                 self._context.emit(NodeDegraded(node, f"it refuses to renew leases: {harmless(str(reply))}"))
-        elif self._refusing and isinstance(reply, (int, list)):
+        elif self._refusing and (1 in reply if isinstance(reply, list) else isinstance(reply, int)):
             self._refusing.discard(index)
 
     def _vanished(self, holding: Holding) -> None:

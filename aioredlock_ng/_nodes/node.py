@@ -34,10 +34,6 @@ STEADY = 1.0
 RETRY_RELEASES = 0.5
 """Seconds before a release that the server refused is sent again: a busy script is over by then, or the next time."""
 
-RETRY_LAST = 10.0
-"""Seconds before the last refused release is sent again once its keys have expired: that only tells when the server takes
-releases again."""
-
 PAY_TWICE = 2.0
 """Seconds after a reconnect at which what was owed is released once more: a server that hung executes what it was sent on the
 old connection when it wakes, and may still be at it when the new one is made."""
@@ -50,9 +46,6 @@ SUSPECT_AFTER = 2
 round anything (the others decide it); this only bounds the backlog, so it need not be hasty."""
 
 _BY_US = "closed by this process"
-
-_RELEASES = "releases"
-"""Stands in `_said` for the warning that the node refuses releases."""
 
 
 class RedisNode:
@@ -82,7 +75,7 @@ class RedisNode:
         self._greeting = Greeting("", "", False, ())
         self._connections = 0
         self._owed: dict[bytes, Request] = {}
-        self._retry: asyncio.TimerHandle | None = None
+        self._refuses_releases = False
         self._said: set[str] = set()
         self._task: asyncio.Task[None] | None = None
         self._probe: asyncio.Task[None] | None = None
@@ -100,6 +93,8 @@ class RedisNode:
     def ask(self, sink: Sink, index: int) -> None:
         """See `Node.ask`. A silent server is sent nothing but releases: what it has not answered yet is the probe."""
         if self._usable is not None:
+            if self._refuses_releases and sink.command.owed_until is not None:
+                sink = _Release(sink.command, sink.started, self._released, sink)
             self._usable.ask(sink)
         elif sink.command.owed_until is None:
             sink.deliver(index, self._unsent)
@@ -123,8 +118,6 @@ class RedisNode:
     async def aclose(self, within: float) -> None:
         """See `Node.aclose`."""
         self._state, self._unsent = "down", Unsent("closed")
-        if self._retry is not None:
-            self._retry.cancel()
         task, self._task = self._task, None
         channel, self._channel = self._channel, None
         tasks = [task for task in (task, self._probe) if task is not None]
@@ -158,8 +151,6 @@ class RedisNode:
         """See `Node.disown`."""
         if self._channel is not None:
             self._channel.disown()
-        if self._retry is not None:
-            self._retry.cancel()
         for task in (self._task, self._probe):
             if task is not None:
                 task.cancel()
@@ -287,37 +278,34 @@ class RedisNode:
         if self._usable is not None:
             self._outbox.leave(self._usable)
         self._usable = channel
-        if channel is not None:
+        # A node that refuses releases is asked by itself, so that the first one that it takes is noticed.
+        together = channel is not None and not self._refuses_releases
+        if channel is not None and together:
             self._outbox.join(channel)
-        self._listener.present(self._index, channel is not None)
+        self._listener.present(self._index, together)
 
     def _owe(self, command: Request, words: str) -> None:
         """The server refused a release for now: it gets it again, until the keys are gone anyway."""
-        if _RELEASES not in self._said:
-            self._said.add(_RELEASES)
+        if not self._refuses_releases:
+            self._refuses_releases = True
             reason = f"it refuses to release locks, whose keys stay until their ttl has passed: {harmless(words)}"
             self._listener.emit(NodeDegraded(self.address, reason))
+            self._use(self._usable)
+        if not self._owed and self._channel is not None:
+            asyncio.get_running_loop().call_later(RETRY_RELEASES, self._pay_again, self._channel)
         self._owed[command.packed] = command
-        self._retry_in(RETRY_RELEASES if (command.owed_until or 0.0) > self._clock() else RETRY_LAST)
 
-    def _retry_in(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        if self._retry is not None and self._retry.when() > loop.time() + seconds:
-            self._retry.cancel()
-            self._retry = None
-        if self._retry is None:
-            self._retry = loop.call_later(seconds, self._pay_again)
+    def _released(self) -> None:
+        """The server has released a key: its next refusal is worth a warning again."""
+        if self._refuses_releases:
+            self._refuses_releases = False
+            self._use(self._usable)
 
-    def _pay_again(self) -> None:
-        self._retry = None
-        if self._channel is not None and self._owed:
+    def _pay_again(self, channel: Channel) -> None:
+        if channel is self._channel:
             owed, self._owed = self._owed, {}
             now = self._clock()
-            # The last one goes again although its keys are gone: its answer tells that the server takes releases again.
-            last = dict([owed.popitem()])
-            self._pay(
-                self._channel, {packed: command for packed, command in owed.items() if (command.owed_until or now) > now} | last
-            )
+            self._pay(channel, {packed: command for packed, command in owed.items() if (command.owed_until or now) > now})
 
     def _pay_once_more(self, owed: dict[bytes, Request]) -> None:
         if self._channel is not None:
@@ -328,7 +316,7 @@ class RedisNode:
     def _pay(self, channel: Channel, owed: dict[bytes, Request]) -> None:
         now = self._clock()
         for command in owed.values():
-            channel.ask(Belated(command, now, self._pushed, _Paid(command, now, self._said)))
+            channel.ask(Belated(command, now, self._pushed, _Release(command, now, self._released)))
 
     def _down(self, reason: str, *, refused: bool = False) -> None:
         self._listener.identify(self._index, "")
@@ -383,13 +371,21 @@ class RedisNode:
         self._listener.invalidated(self._index, keys)
 
 
-class _Paid:
-    """The answer to a release that was owed; a `Sink`. A number says that the server takes releases again."""
+class _Release:
+    """Notice that the server has released a key; a `Sink`.
 
-    def __init__(self, command: Request, started: float, said: set[str]) -> None:
+    Args:
+        command: The release.
+        started: See `Sink`.
+        released: Called where it deleted something. Deleting nothing takes less, and proves nothing.
+        sink: The asker, if there is one.
+    """
+
+    def __init__(self, command: Request, started: float, released: Callable[[], None], sink: Sink | None = None) -> None:
         self.command = command
         self.started = started
-        self._said = said
+        self._released = released
+        self._sink = sink
 
     def stands(self) -> bool:
         """See `Sink.stands`."""
@@ -397,5 +393,7 @@ class _Paid:
 
     def deliver(self, index: int, reply: Reply) -> None:
         """See `Sink.deliver`."""
-        if type(reply) is int:
-            self._said.discard(_RELEASES)
+        if type(reply) is int and reply > 0:
+            self._released()
+        if self._sink is not None:
+            self._sink.deliver(index, reply)

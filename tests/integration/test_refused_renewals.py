@@ -41,50 +41,53 @@ async def test_the_first_refused_renewal_of_a_node_is_a_warning_until_it_renews_
     two_nodes_and: Callable[[str], list[str]], start_server: Callable[..., LocalServer], caplog: pytest.LogCaptureFixture
 ) -> None:
     server, warned = start_server(), Warned()
-    url = restricted(server)
-    nodes = two_nodes_and(url)
+    nodes = two_nodes_and(restricted(server))
     async with Redlock(nodes, node_timeout=1.0, ttl=2.0, sinks=[warned]) as redlock, redlock.lock("order") as lease:
         await eventually(lambda: lease.nodes == (3, 3))
         for turn in (1, 2):
             server.command("ACL", "SETUSER", "locks", "-pexpire")
-            # Several renewals are refused, and one warning is given.
+            await lease.extend()
+            await eventually(lambda turn=turn: len(warned.reasons) == turn)
+            # Without its key there is nothing to refuse; it is given back then, and the next renewal is refused again.
+            await eventually(lambda: server.command("EXISTS", "order") == b"0")
+            await eventually(lambda: server.command("EXISTS", "order") == b"1")
             for _ in range(3):
                 await lease.extend()
-            await eventually(lambda turn=turn: len(warned.reasons) == turn)
             server.command("ACL", "SETUSER", "locks", "+pexpire")
             await lease.extend()
-            await eventually(lambda: not redlock.nodes[2].pending)
-    assert all(reason.startswith("it refuses to renew leases: ") for reason in warned.reasons)
+            await eventually(lambda: lease.nodes == (3, 3))
     assert len(warned.reasons) == 2
+    assert all(reason.startswith("it refuses to renew leases: ") for reason in warned.reasons)
     said = [record for record in caplog.records if "refuses to renew" in record.getMessage()]
     assert [record.levelno for record in said] == [logging.WARNING] * 2
     assert server.address in said[0].getMessage()
 
 
 async def test_the_first_refused_release_of_a_node_is_a_warning_until_it_releases_again(
-    two_nodes_and: Callable[[str], list[str]],
-    start_server: Callable[..., LocalServer],
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    two_nodes_and: Callable[[str], list[str]], start_server: Callable[..., LocalServer], caplog: pytest.LogCaptureFixture
 ) -> None:
-    # That a node works again is asked by a release whose keys are gone: at once here.
-    monkeypatch.setattr("aioredlock_ng._nodes.node.RETRY_LAST", 0.05)
-    monkeypatch.setattr("aioredlock_ng._nodes.node.RETRY_RELEASES", 0.05)
     server, warned = start_server(), Warned()
-    url = restricted(server)
-    nodes = two_nodes_and(url)
+    nodes = two_nodes_and(restricted(server))
+
+    async def hold(redlock: Redlock, name: str) -> None:
+        async with redlock.lock(name) as lease:
+            await eventually(lambda: lease.nodes == (3, 3))
+
     async with Redlock(nodes, node_timeout=1.0, ttl=2.0, sinks=[warned]) as redlock:
         for turn in (1, 2):
             server.command("ACL", "SETUSER", "locks", "-del")
-            names = [f"{name}{turn}" for name in ("a", "b", "c")]
-            for name in names:
-                async with redlock.lock(name) as lease:
-                    await eventually(lambda lease=lease: lease.nodes == (3, 3))
+            for name in ("a", "b", "c"):
+                await hold(redlock, f"{name}{turn}")
             await eventually(lambda turn=turn: len(warned.reasons) == turn)
-            # Longer than the keys live: the node goes on refusing, and is not warned of again.
-            await eventually(lambda names=names: server.command("EXISTS", *names) == b"0")
+            # Without their keys there is nothing to refuse.
+            await eventually(lambda: redlock.nodes[2].owed == 0)
+            await hold(redlock, f"d{turn}")
+            await eventually(lambda: redlock.nodes[2].owed == 1)
             server.command("ACL", "SETUSER", "locks", "+del")
             await eventually(lambda: redlock.nodes[2].owed == 0)
+            await hold(redlock, f"e{turn}")
+            await eventually(lambda turn=turn: server.command("EXISTS", f"e{turn}") == b"0")
+            await eventually(lambda: not redlock.nodes[2].pending)
     assert len(warned.reasons) == 2
     assert all(reason.startswith("it refuses to release locks, whose keys stay until") for reason in warned.reasons)
     said = [record for record in caplog.records if "refuses to release" in record.getMessage()]

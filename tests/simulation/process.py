@@ -35,6 +35,7 @@ class SimWire:
         self.transport = transport
         self.received = b""
         self.resp3 = True
+        self.redact = str
 
 
 class _Hello:

@@ -11,7 +11,7 @@ from aioredlock_ng._core.guard import Trust, read_marker
 from aioredlock_ng._core.keys import OWN_KEYS
 from aioredlock_ng._nodes.memory_server import MemoryServer
 from aioredlock_ng._scripts import Command
-from aioredlock_ng._scripts.kinds import MARKER_KEY, SCRIPTS
+from aioredlock_ng._scripts.kinds import COMMANDS, MARKER_KEY, SCRIPTS
 from tests.simulation.resp import encode, invalidation
 from tests.simulation.world import ProcessLoop
 
@@ -24,6 +24,7 @@ __all__ = ["Server"]
 _OK = b"+OK\r\n"
 _BY_SHA = {script.sha: script for script in SCRIPTS}
 _BY_SOURCE = {script.source: script for script in SCRIPTS}
+_TRIES = frozenset({COMMANDS.script.source, COMMANDS.script.sha})
 _BY_NAME = {script.name: script for script in SCRIPTS}
 LIES: tuple[Any, ...] = (b"garbage", [b"a", b"b"], [[b"a"]], [1, b"2"], [0, b"x"], -7)
 """Replies that no script can give."""
@@ -154,7 +155,8 @@ class Server:
         """One command of one connection."""
         name = words[0].upper()
         if name == b"EVALSHA" or name == b"EVAL":
-            return self._run(end, words)
+            # The handshake asks which commands are unknown: none.
+            return encode([]) if words[1] in _TRIES else self._run(end, words)
         if name == b"INFO":
             about = b"redis_version:7.4.0\r\nrun_id:%b\r\nrole:master\r\ncluster_enabled:0\r\n" % self.memory.run_id
             return encode(about)
