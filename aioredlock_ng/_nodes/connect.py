@@ -213,7 +213,7 @@ class Connector:
 
         async def open_and_tell() -> None:
             await open_streams()
-            opened.append(getattr(connection._writer, "transport", None))
+            opened.append(_transport_of(connection))
             if opened == [None]:
                 raise RuntimeError("no transport")
 
@@ -228,6 +228,8 @@ class Connector:
         connection._connect, connection.send_command = open_and_tell, learn_and_send
         try:
             await _cancellable(connection.connect())
+            if _transport_of(connection) is None:
+                raise _NoTransport
             _watch_for_partitions(connection._writer.get_extra_info("socket"))
             wire = Wire(connection, protocol == 3, self._redact)
         except BaseException:
@@ -268,6 +270,10 @@ def _split(url: str) -> SplitResult:
         return urlsplit(url)
     except ValueError:
         raise ValueError("it cannot be read as a URL; percent-encode user name and password") from None
+
+
+def _transport_of(connection: Any) -> asyncio.Transport | None:
+    return getattr(getattr(connection, "_writer", None), "transport", None)
 
 
 def _is_of_fakeredis(node: object) -> bool:

@@ -27,11 +27,15 @@ class FakeWriter:
 class NoTransport(Connection):
     """Says that it is open, and has nothing behind it."""
 
-    attempts = 0
-
     async def _connect(self) -> None:
-        type(self).attempts += 1
         self._reader = self._writer = FakeWriter()  # type: ignore[assignment]
+
+
+class NoStreams(Connection):
+    """Connects in a way of its own, as a mock does."""
+
+    async def connect(self) -> None:
+        pass
 
 
 def of_fakeredis(base: type[Any], name: str) -> Any:
@@ -57,11 +61,12 @@ def test_a_fakeredis_client_is_refused_at_construction_with_the_way_out(kind: st
         Redlock([CLIENTS[kind]()])
 
 
-async def test_a_connection_that_offers_no_transport_is_refused_for_good(one_node: NodeSet) -> None:
-    client = Redis(connection_pool=ConnectionPool.from_url(one_node.urls[0], connection_class=NoTransport))
+@pytest.mark.parametrize("kind", [NoTransport, NoStreams])
+async def test_a_connection_that_offers_no_transport_is_refused_for_good(kind: type[Connection], one_node: NodeSet) -> None:
+    client = Redis(connection_pool=ConnectionPool.from_url(one_node.urls[0], connection_class=kind))
     async with Redlock([client]) as redlock:
         assert redlock.nodes[0].state == "refused"
-        assert "NoTransport offers no transport" in redlock.nodes[0].reason
+        assert f"{kind.__name__} offers no transport" in redlock.nodes[0].reason
         # Nobody waits for what will not come: it is told at once, without a limit of the caller's.
         with pytest.raises(QuorumUnreachable, match="offers no transport"):
             await asyncio.wait_for(redlock.lock("order").acquire(), 30)
