@@ -1,0 +1,143 @@
+"""Reads what a user gave as a node: a URL or a client, the settings in it, and its credentials. It connects to nothing."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import redis.asyncio as aredis
+from redis import exceptions as redis_errors
+from redis.asyncio.sentinel import SentinelConnectionPool
+from redis.credentials import UsernamePasswordCredentialProvider
+
+from aioredlock_ng._core.redaction import Redaction
+
+__all__ = ["address_of", "has_unknown_secrets", "plain", "pool_of", "secrets_in", "secrets_of"]
+
+_SCHEMES = ("redis://", "rediss://", "unix://")
+
+_FAKEREDIS = (
+    "a fakeredis client cannot be a node: its connections lead to no server; in tests use nodes in memory, by"
+    " aioredlock_ng.testing.MemoryNodes(3).redlock() or the pytest fixture `redlock` (docs/testing.md)"
+)
+
+_SECRETS = ("password", "ssl_password")
+"""Settings of a connection that must appear in no text."""
+
+
+def pool_of(node: object) -> tuple[Any, str]:
+    """Return the pool with the settings, or None and what is wrong."""
+    if isinstance(node, str):
+        shown = repr(_without_secrets(node))
+        if not node.startswith(_SCHEMES):
+            return None, f"node {shown} is no URL of a Redis server; use redis://, rediss:// or unix://"
+        try:
+            parts = _split(node)
+            # A "/", "?" or "#" in a password ends it, and what follows would be shown as a path, an option or a host.
+            if "@" in (parts.path if parts.scheme == "unix" else "") + parts.query + parts.fragment:
+                raise ValueError("it has an '@' behind a '/', '?' or '#'; percent-encode those that part nothing")
+            if "," in parts.netloc.rpartition("@")[2]:
+                raise ValueError("its host has a ','; a node is one server, and options follow a '?'")
+            # redis-py takes the one for localhost and the other for database 0.
+            if parts.scheme == "unix" and not parts.path:
+                raise ValueError("it names no socket; write unix:///path/of/the/socket")
+            if parts.scheme != "unix" and parts.path.strip("/") and not parts.path.strip("/").isdecimal():
+                raise ValueError("its path is no database number; percent-encode '/' in a user name or password")
+            return aredis.ConnectionPool.from_url(node), ""
+        except (TypeError, ValueError, redis_errors.RedisError) as error:
+            return None, f"node {shown}: {Redaction(secrets_in(node))(plain(error))}"
+    if _is_of_fakeredis(node):
+        return None, _FAKEREDIS
+    if isinstance(node, aredis.Redis):
+        return node.connection_pool, ""
+    return None, (
+        f"a node must be a URL, a redis.asyncio.Redis client or a node object, not {type(node).__name__}"
+        " (a synchronous redis.Redis or a cluster client cannot serve: pass its URL instead)"
+    )
+
+
+def _split(url: str) -> SplitResult:
+    """Split a URL, in words that quote nothing of it: what Python's own show may be of a password."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        raise ValueError("it cannot be read as a URL; percent-encode user name and password") from None
+
+
+def _is_of_fakeredis(node: object) -> bool:
+    """True for a client, pool or connection class of fakeredis, or derived from one. Nothing is imported for it."""
+    pool = getattr(node, "connection_pool", None)
+    kinds = (type(node), type(pool), getattr(pool, "connection_class", object))
+    classes = (cls for kind in kinds for cls in getattr(kind, "__mro__", ()))
+    return any(cls.__module__.partition(".")[0] == "fakeredis" for cls in classes)
+
+
+def secrets_in(node: object) -> list[str]:
+    """Find all that may be a password in the text of a URL, usable or not, as written and decoded."""
+    if not isinstance(node, str):
+        return []
+    user, at, _ = node.partition("://")[2].rpartition("@")
+    found = [user.partition(":")[2]] if at else []
+    found += re.findall(r"password=([^&#]*)", node)
+    return [*found, *map(unquote, found)]
+
+
+def secrets_of(pool: Any) -> list[object]:
+    """The secrets among the settings of a pool, and of the Sentinels that it asks."""
+    found: list[object] = []
+    for kwargs in _settings_of(pool):
+        found += [kwargs.get(name) for name in _SECRETS]
+        if isinstance(provider := kwargs.get("credential_provider"), UsernamePasswordCredentialProvider):
+            found.append(provider.password)
+    return found
+
+
+def has_unknown_secrets(pool: Any) -> bool:
+    """True where a Sentinel's credentials are known to its own client alone."""
+    providers = (kwargs.get("credential_provider") for kwargs in _settings_of(pool)[1:])
+    return any(provider is not None and type(provider) is not UsernamePasswordCredentialProvider for provider in providers)
+
+
+def _settings_of(pool: Any) -> list[dict[str, Any]]:
+    sentinels = pool.sentinel_manager.sentinels if isinstance(pool, SentinelConnectionPool) else ()
+    return [pool.connection_kwargs, *(client.connection_pool.connection_kwargs for client in sentinels)]
+
+
+def address_of(pool: Any) -> tuple[str, object]:
+    kwargs = pool.connection_kwargs
+    if isinstance(pool, SentinelConnectionPool):
+        manager = pool.sentinel_manager
+        sentinels = frozenset(
+            (s.connection_pool.connection_kwargs.get("host"), s.connection_pool.connection_kwargs.get("port"))
+            for s in manager.sentinels
+        )
+        return f"{pool.service_name}@sentinel", (pool.service_name, sentinels)
+    database = kwargs.get("db") or 0
+    suffix = f"/{database}" if database else ""
+    if "path" in kwargs:
+        return f"{kwargs['path']}{suffix}", kwargs["path"]
+    host, port = kwargs.get("host", "localhost"), kwargs.get("port", 6379)
+    shown = f"[{host}]" if ":" in str(host) else host
+    return f"{shown}:{port}{suffix}", (host, int(port))
+
+
+def _without_secrets(url: str) -> str:
+    """Scheme and place; not even the place where an "@" behind a "?" or a "," leaves open what is part of a password."""
+    scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
+    place, _, query = rest.partition("?")
+    # What follows a comma is another product's way to give settings, a password among them.
+    place, _, settings = place.partition(",")
+    shown = "…" if "@" in settings + query else place.rpartition("@")[2]
+    return f"{scheme}{separator}{shown}"[:80]
+
+
+def plain(error: Exception, secret: bool = False) -> str:
+    """What is wrong in our words or redis-py's; `secret`: an option's name may be what follows a "&" in a password."""
+    text = str(error)
+    if text.startswith("Port could not be cast"):  # its words quote what may be the beginning of a password
+        return "its port is no number; percent-encode '/', '?' and '#' in a user name or password"
+    marker = "unexpected keyword argument "
+    if marker not in text:
+        return text
+    return "unknown option; percent-encode '&' in a password" if secret else f"unknown option {text.split(marker)[1]}"
