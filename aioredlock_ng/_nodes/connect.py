@@ -91,7 +91,7 @@ class Connector:
         if problem:
             raise ConfigurationError(problem)
         self._redact = Redaction([*secrets_in(node), *secrets_of(pool)])
-        self._speechless = has_unknown_secrets(pool)
+        self._hides_words = has_unknown_secrets(pool)
         self._node = node  # keeps a Sentinel pool alive: its connections only hold a weak reference
         self._make: Callable[..., Any] = pool.connection_class
         kwargs = dict(pool.connection_kwargs)
@@ -154,7 +154,7 @@ class Connector:
             return f"its {kind} offers no transport; give a URL or a client whose connections are redis-py's own", True
         # A server that does not know AUTH quotes its arguments.
         words = harmless(self._redact(str(error)))
-        if self._speechless:
+        if self._hides_words:
             words = f"{type(error).__name__}; its words may quote the credentials of a Sentinel, and are not shown"
         if isinstance(error, redis_errors.TimeoutError):
             return words or "timed out", False
