@@ -12,7 +12,7 @@ from aioredlock_ng._core.refusals import is_unknown_command
 from aioredlock_ng._core.server_info import facts_of, info_fields, is_too_old
 from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
 from aioredlock_ng._nodes.connect import ConnectFailed
-from aioredlock_ng._scripts import Request
+from aioredlock_ng._scripts import Request, kind_of
 from aioredlock_ng._scripts.kinds import COMMANDS, SCRIPTS
 
 if TYPE_CHECKING:
@@ -114,14 +114,14 @@ async def greet(
             f"does not know {', '.join(unknown)} (too old, or renamed); use {_USABLE}, with these commands", permanent=True
         )
     lacks = []
-    if isinstance(about, Refusal):
-        lacks.append(f"identity unknown, INFO refused: {about}")
+    if not isinstance(about, bytes):
+        lacks.append(f"identity unknown, INFO {_said(about)}")
     policy = facts["maxmemory_policy"] or "noeviction"
     if policy != "noeviction" and facts["maxmemory"]:
         lacks.append(f"it may evict locks: maxmemory-policy is {policy}; noeviction keeps them")
     tracking = wire.resp3 and answers.replies[2] == b"OK"
     if not tracking:
-        why = answers.replies[2] if wire.resp3 else "no RESP3"
+        why = f"CLIENT TRACKING {_said(answers.replies[2])}" if wire.resp3 else "no RESP3"
         lacks.append(f"no client tracking, waiting is timed: {why}")
     return Greeting(facts["run_id"], facts["server"], tracking, tuple(lacks))
 
@@ -142,3 +142,8 @@ def unknown_commands(replies: Sequence[Reply], needed: Sequence[str]) -> list[st
         # By our own names: the server's words are not repeated.
         unknown += [name for name in needed if name.encode() in by_source]
     return unknown
+
+
+def _said(reply: Reply) -> str:
+    """Quote a refusal; of any other reply name the kind, because its contents may be anything."""
+    return f"refused: {reply}" if isinstance(reply, Refusal) else f"was answered with {kind_of(reply)}"

@@ -179,7 +179,7 @@ SCRIPTS: Final = (
 CALLED: Final = ("SET", "GET", "GETEX", "MGET", "PTTL", "PEXPIRE", "ZADD", "TIME", "DEL")
 """Every command that a script calls."""
 
-COMMANDS: Final = Command(Script("commands"), (), tuple(name.encode() for name in CALLED))
+COMMANDS: Final = Command(Script("commands", replies.names), (), tuple(name.encode() for name in CALLED))
 """Ask whether the server knows these commands. A new connection sends this in full, and does not load it."""
 
 

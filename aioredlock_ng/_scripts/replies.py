@@ -26,6 +26,7 @@ __all__ = [
     "hand_over_each",
     "inspect",
     "marker",
+    "names",
     "number",
     "release",
     "release_each",
@@ -137,6 +138,11 @@ def marker(reply: Any, call: Call) -> bool:
         and type(reply[2]) is bytes
         and len(reply[2]) == len(bytes(call.args[3]))
     )
+
+
+def names(reply: Any, _call: Call) -> bool:
+    """Accept a list of texts."""
+    return type(reply) is list and all(type(item) is bytes for item in reply)
 
 
 def number(reply: Any, _call: Call) -> bool:
