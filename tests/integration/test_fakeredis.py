@@ -67,6 +67,6 @@ async def test_a_connection_that_offers_no_transport_is_refused_for_good(kind: t
     async with Redlock([client]) as redlock:
         assert redlock.nodes[0].state == "refused"
         assert f"{kind.__name__} offers no transport" in redlock.nodes[0].reason
-        # Nobody waits for what will not come: it is told at once, without a limit of the caller's.
+        # The caller sets no timeout, and is told at once.
         with pytest.raises(QuorumUnreachable, match="offers no transport"):
             await asyncio.wait_for(redlock.lock("order").acquire(), 30)
