@@ -26,15 +26,18 @@ class NodeAnswer:
 
     Attributes:
         node: Its address.
-        token: The value of the key; None where there is no key or no answer.
+        token: The value of the key, if it is a string; None where there is no key or no answer.
         remaining: Seconds that the key has left; None where there is no key, no expiry or no answer.
-        detail: Why there is no answer.
+        detail: Why there is no token, where there is something else: no answer, or a key of another type.
+        foreign: For a key that can be no lock of this library, its type: "hash" and the like, "string" for one without
+            expiry, "other" where the server does not say; "" else.
     """
 
     node: str
     token: str | None
     remaining: float | None
     detail: str = ""
+    foreign: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +61,9 @@ class LockInfo:
 
     Attributes:
         resource: Its name.
-        held: True when a quorum of nodes holds the same token.
-        token: That token, or the most frequent one; None when no node has a key.
-        nodes: How many nodes hold that token.
+        held: True when a quorum of nodes holds the same token, or has keys of other types there: nobody can acquire it.
+        token: That token, or the most frequent one; None when no node has one, or more have keys of other types.
+        nodes: How many nodes hold that token, or have such a key.
         total: How many nodes there are.
         remaining: Seconds until expiry alone takes the quorum away: the q-th largest remaining time, silent nodes
             counted as 0. Infinite for keys without expiry.
@@ -234,6 +237,9 @@ class NodeFacts:
         trust: What its marker says to the recovery guard: "trusted", "waiting", "founding", "foreign" (another server
             process's), or "none".
         ready_in: Seconds until it may be trusted.
+        sampled_keys: How many of its keys were looked at, the library's own aside; None where locks have a `key_format` of
+            their own, or the rights to look are missing.
+        foreign_keys: The types of those that can be no locks: of other types, or strings without expiry.
         refusals: What it refused, in the order of asking.
         round_trips: How long it takes to answer.
         clock: Its clock.
@@ -261,6 +267,8 @@ class NodeFacts:
     granted: bool | None = None
     trust: str = ""
     ready_in: float | None = None
+    sampled_keys: int | None = None
+    foreign_keys: tuple[str, ...] = ()
     refusals: tuple[Refused, ...] = ()
     round_trips: RoundTrips | None = None
     clock: ClockReading | None = None

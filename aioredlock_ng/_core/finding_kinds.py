@@ -138,6 +138,12 @@ _ALL = (
         "It is new to the recovery guard: it votes as soon as a manager has seen all nodes, or after max_ttl.",
         "Nothing, for a set that is new; see quarantined otherwise.",
     ),
+    Kind(
+        "other-keys",
+        _WARNING,
+        "A lock with the name of such a key can never be acquired, and whatever writes or deletes there breaks a lock.",
+        "Set key_format, such as 'lock:{name}', in all processes at once: locks of two formats do not exclude each other.",
+    ),
     # Nodes that lack something.
     Kind("old-version", _WARNING, "Scripts or tracking may not work: it is not tested.", "Use Redis 6.2 or newer, or Valkey."),
     Kind(

@@ -102,6 +102,8 @@ async def greet(channel: Channel, resp3: bool, started: float, within: float, by
         lacks.append(f"it may evict locks: maxmemory-policy is {policy}; noeviction keeps them")
     tracking = resp3 and answers.replies[2] == b"OK"
     if not tracking:
-        why = answers.replies[2] if resp3 else "no RESP3"
+        refusal = answers.replies[2] if resp3 else "no RESP3"
+        # Any other answer is not shown: it may be anything.
+        why = refusal if isinstance(refusal, (Refusal, str)) else "not answered as servers do"
         lacks.append(f"no client tracking, waiting is timed: {why}")
     return Greeting(facts["run_id"], facts["server"], tracking, tuple(lacks))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +17,7 @@ from .demo.interruption import Interruption
 from .exits import reported, say
 from .scan import Scan
 from .settings import JsonOption, KeyFormatOption, NodeOption, NodeTimeoutOption, manager_and_format, name_of
-from .shown import as_dict, holder, life, owner, print_json, safe
+from .shown import as_dict, foreign, holder, is_lock, life, owner, print_json, safe
 
 if TYPE_CHECKING:
     from aioredlock_ng import LockInfo, Redlock
@@ -29,7 +30,7 @@ def ls(
         str, typer.Argument(metavar="[PATTERN]", help="Of names, as Redis has them: order:*", show_default=False)
     ] = "*",
     every: Annotated[
-        bool, typer.Option("--all", help="Also keys without expiry: no locks of this library, but maybe of another.")
+        bool, typer.Option("--all", help="Also keys that are no locks of this library: their type and life, not their value.")
     ] = False,
     as_json: JsonOption = False,
     node: NodeOption = None,
@@ -38,7 +39,7 @@ def ls(
 ) -> None:
     """List the locks that the nodes have, by SCAN: string keys that expire, but for the library's own.
 
-    A node cannot tell a lock from other data that looks like one: use a PATTERN where there is any.
+    A node cannot tell a lock from other data that looks like one: use a PATTERN where there is any. Values are never shown.
 
     The exit status is 0 also when there are none, 69 when no majority of the nodes could be scanned, 2 when the command line
     or a setting is wrong.
@@ -56,8 +57,7 @@ def ls(
         Console().print(_table(locks))
     else:
         for lock in locks:
-            words = (safe(lock.resource), f"{lock.nodes}/{lock.total}", life(lock.remaining), holder(lock.token), owner(lock))
-            sys.stdout.write("\t".join(words) + "\n")
+            sys.stdout.write("\t".join(_words(lock, "/")) + "\n")
 
 
 async def _scan(redlock: Redlock, scan: Scan) -> list[LockInfo]:
@@ -73,7 +73,16 @@ def _table(locks: list[LockInfo]) -> Table:
     table = Table("lock", "nodes", "remaining", "token", "owner", box=box.SIMPLE_HEAD, pad_edge=False)
     for lock in locks:
         style = "" if lock.held else "dim"
-        held_by = holder(lock.token), owner(lock)
-        words = (safe(lock.resource), f"{lock.nodes} of {lock.total}", life(lock.remaining), *held_by)
-        table.add_row(*(Text(word, style=style) for word in words))
+        table.add_row(*(Text(word, style=style) for word in _words(lock, " of ")))
     return table
+
+
+def _words(lock: LockInfo, of: str) -> tuple[str, ...]:
+    """Name, nodes, what is left, holder and owner."""
+    if is_lock(lock):
+        nodes, left, held_by = lock.nodes, life(lock.remaining), holder(lock.token)
+    else:
+        there = [answer for answer in lock.answers if answer.foreign]
+        nodes, left = len(there), life(max((answer.remaining or math.inf for answer in there), default=0.0))
+        held_by = f"not a lock: {foreign(lock)}" if there else "-"
+    return safe(lock.resource), f"{nodes}{of}{lock.total}", left, held_by, owner(lock)

@@ -10,7 +10,7 @@ import typer
 from .demo.interruption import Interruption
 from .exits import HELD, USAGE, reported, say
 from .settings import JsonOption, KeyFormatOption, NameArgument, NodeOption, NodeTimeoutOption, manager, name_of
-from .shown import holder, life, print_json, safe
+from .shown import foreign, holder, is_lock, life, print_json, safe
 
 if TYPE_CHECKING:
     from aioredlock_ng import LockInfo, Redlock
@@ -22,6 +22,9 @@ def release(
     name: NameArgument,
     force: Annotated[bool, typer.Option("--force", help="Take it from whoever holds it.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    any_key: Annotated[
+        bool, typer.Option("--any-key", help="Delete the key too where it is no lock: no string, or one without expiry.")
+    ] = False,
     as_json: JsonOption = False,
     node: NodeOption = None,
     node_timeout: NodeTimeoutOption = None,
@@ -32,7 +35,8 @@ def release(
     Without --yes it is taken from the holder that the question named, and from nobody who came after.
 
     The holder loses the lock: it is told at once if it is this library, and by its next renewal otherwise. Until then it may
-    still be at work.
+    still be at work. A key that is no lock of this library may be somebody's data: it is refused, with status 2, unless
+    --any-key is given.
 
     The exit status is 0 when the lock is free now, though it was before, 1 when you said no or its holder ended meanwhile, 69
     when no majority of the nodes answered, 2 when the command line or a setting is wrong.
@@ -45,12 +49,13 @@ def release(
         info = None if yes else interruption.run(_inspect(redlock, name_of(name)))
         deleted = 0
         if info is None:
-            deleted = interruption.run(_release(redlock, name_of(name), None))
-        elif info.token is not None:
-            if not _confirmed(info):
+            deleted = interruption.run(_release(redlock, name_of(name), None, any_key=any_key))
+        elif info.nodes:
+            # A key that is no lock is asked about where it may be deleted, and refused in words where not.
+            if (any_key or is_lock(info)) and not _confirmed(info):
                 say("release", "nothing was done")
                 raise typer.Exit(HELD)
-            deleted = interruption.run(_release(redlock, name_of(name), info.token))
+            deleted = interruption.run(_release(redlock, name_of(name), info.token, any_key=any_key))
             if not deleted:
                 say("release", "its holder ended before you answered; whoever came after was left alone")
                 raise typer.Exit(HELD)
@@ -62,10 +67,12 @@ def release(
 
 
 def _confirmed(info: LockInfo) -> bool:
-    said = (
-        f"{safe(info.resource)} is held by {holder(info.token)} on {info.nodes} of {info.total} nodes, {life(info.remaining)}."
-    )
-    sys.stderr.write(f"{said} Its holder may still be at work. Take it away? [y/N] ")
+    where = f"on {info.nodes} of {info.total} nodes, {life(info.remaining)}."
+    if is_lock(info):
+        said = f"is held by {holder(info.token)} {where} Its holder may still be at work. Take it away?"
+    else:
+        said = f"is no lock but somebody's data ({foreign(info)}) {where} Delete it?"
+    sys.stderr.write(f"{safe(info.resource)} {said} [y/N] ")
     sys.stderr.flush()
     answer = sys.stdin.readline()
     if not answer.endswith("\n"):
@@ -78,6 +85,6 @@ async def _inspect(redlock: Redlock, name: str | bytes) -> LockInfo:
         return await redlock.inspect(name)
 
 
-async def _release(redlock: Redlock, name: str | bytes, token: str | None) -> int:
+async def _release(redlock: Redlock, name: str | bytes, token: str | None, *, any_key: bool) -> int:
     async with redlock:
-        return await redlock.force_release(name, token=token)
+        return await redlock.force_release(name, token=token, any_key=any_key)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aioredlock_ng import LockInfo
 
-__all__ = ["as_dict", "fence", "holder", "life", "owner", "print_json", "safe"]
+__all__ = ["as_dict", "fence", "foreign", "holder", "is_lock", "life", "owner", "print_json", "safe"]
 
-_SHORT = 8
-"""Characters of a token that tell it from others; a whole one is enough to release the lock with."""
+_SHORT = 6
+"""Characters of a token that tell it from others, as in the log; a whole one is enough to release the lock with."""
 
 
 def print_json(value: object) -> None:
@@ -23,15 +23,34 @@ def print_json(value: object) -> None:
 
 
 def as_dict(info: LockInfo) -> dict[str, Any]:
-    """For JSON: seconds, null for a key without expiry (there is no infinity in JSON) and where nothing is known."""
-    return {**asdict(info), "remaining": info.remaining if math.isfinite(info.remaining) else None}
+    """For JSON: seconds, null for a key without expiry (there is no infinity in JSON) and where nothing is known.
+
+    Null is as well what a key holds that is no lock: it may be somebody's data.
+    """
+    told = {**asdict(info), "remaining": info.remaining if math.isfinite(info.remaining) else None}
+    if not is_lock(info):
+        told["token"] = None
+    for answer in told["answers"]:
+        if answer["foreign"]:
+            answer["token"] = None
+    return told
+
+
+def is_lock(info: LockInfo) -> bool:
+    """False where what most nodes have under the key, if anything, can be no lock of this library."""
+    return any(answer.token == info.token and not answer.foreign for answer in info.answers if answer.token is not None)
+
+
+def foreign(info: LockInfo) -> str:
+    """What is under the key in place of a lock, for people; "" where there is no such thing."""
+    return ", ".join(sorted({answer.foreign for answer in info.answers} - {""}))
 
 
 def holder(token: str | None) -> str:
     """A token for people: its beginning."""
     if token is None:
         return "-"
-    return safe(token if len(token) <= _SHORT else f"{token[:_SHORT]}…")
+    return safe(f"{token[:_SHORT]}…" if len(token) > _SHORT else token)
 
 
 def owner(info: LockInfo) -> str:

@@ -38,7 +38,7 @@ async def test_inspect_tells_who_holds_a_lock(cli: Cli, three_nodes: NodeSet) ->
         assert 0 < told["remaining"] <= 60
         assert [answer["token"] for answer in told["answers"]] == [lease.token] * 3
         lines = cli("inspect", "order:42").stdout.splitlines()
-        assert lines[0].startswith(f"order:42: held by {lease.token[:8]}… on 3 of 3 nodes, ")
+        assert lines[0].startswith(f"order:42: held by {lease.token[:6]}… on 3 of 3 nodes, ")
         assert len(lines) == 4
         assert lease.token not in "".join(lines)
 
@@ -87,8 +87,8 @@ def test_inspect_tells_a_key_without_expiry_in_valid_json(cli: Cli, three_nodes:
     for node in three_nodes:
         node.command("SET", "x", "for\x1bever")
     told = json.loads(cli("inspect", "x", "--json").stdout)
-    assert told["held"] is True
-    assert told["remaining"] is None
+    assert (told["held"], told["token"], told["remaining"]) == (True, None, None)
+    assert {answer["foreign"] for answer in told["answers"]} == {"string"}
     answer = cli("inspect", "x").stdout
     assert "no expiry" in answer
     assert "\x1b" not in answer
@@ -116,7 +116,9 @@ async def test_ls_lists_locks_and_nothing_else(cli: Cli, three_nodes: NodeSet) -
         assert told[1]["token"] == first.token
         (only,) = cli("ls", "*:1").stdout.splitlines()
         assert only.split("\t")[:2] == ["order:1", "3/3"]
-        assert "no expiry" in cli("ls", "--all", "no*").stdout
+        assert cli("ls", "--all", "no*").stdout == "no expiry\t3/3\tno expiry\tnot a lock: string\t-\n"
+        every = json.loads(cli("ls", "--all", "--json").stdout)
+        assert {lock["answers"][0]["foreign"] for lock in every} == {"", "hash", "list", "string"}
     assert cli("ls", "order:*").stdout == ""
 
 
@@ -156,7 +158,7 @@ async def test_ls_finds_every_one_of_many(cli: Cli, three_nodes: NodeSet) -> Non
     assert {lock["resource"] for lock in told} == {str(number) for number in range(1, 2501)}
     (mixed,) = (lock for lock in told if lock["resource"] == "7")
     assert (mixed["nodes"], mixed["held"]) == (2, True)
-    assert "WRONGTYPE" in mixed["answers"][2]["detail"]
+    assert mixed["answers"][2]["detail"] == "not a lock: a hash without expiry"
 
 
 @pytest.mark.faults
