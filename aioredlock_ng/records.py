@@ -28,9 +28,9 @@ class NodeAnswer:
         node: Its address.
         token: The value of the key, if it is a string; None where there is no key or no answer.
         remaining: Seconds that the key has left; None where there is no key, no expiry or no answer.
-        detail: Why there is no token, where there is something else: no answer, or a key of another type.
-        foreign: For a key that can be no lock of this library, its type: "hash" and the like, "string" for one without
-            expiry, "other" where the server does not say; "" else.
+        detail: Why there is no answer, or that the key is of another type than a lock.
+        foreign: The type of a key that can be no lock of this library: "hash" and the like, "string"
+            for one without expiry, "other" where the server does not say; "" for all else.
     """
 
     node: str
@@ -61,8 +61,10 @@ class LockInfo:
 
     Attributes:
         resource: Its name.
-        held: True when a quorum of nodes holds the same token, or has keys of other types there: nobody can acquire it.
-        token: That token, or the most frequent one; None when no node has one, or more have keys of other types.
+        held: True when a quorum of nodes holds the same token, or has keys of other types there:
+            nobody can acquire it.
+        token: That token, or the most frequent one; None when no node has one, or more nodes have
+            keys of other types.
         nodes: How many nodes hold that token, or have such a key.
         total: How many nodes there are.
         remaining: Seconds until expiry alone takes the quorum away: the q-th largest remaining time, silent nodes
@@ -237,9 +239,9 @@ class NodeFacts:
         trust: What its marker says to the recovery guard: "trusted", "waiting", "founding", "foreign" (another server
             process's), or "none".
         ready_in: Seconds until it may be trusted.
-        sampled_keys: How many of its keys were looked at, the library's own aside; None where locks have a `key_format` of
-            their own, or the rights to look are missing.
-        foreign_keys: The types of those that can be no locks: of other types, or strings without expiry.
+        sampled_keys: How many of its keys were looked at, the library's own aside; None where locks
+            have a `key_format` of their own, or the rights to look are missing.
+        foreign_keys: The type of each of them that can be no lock: not a string, or without expiry.
         refusals: What it refused, in the order of asking.
         round_trips: How long it takes to answer.
         clock: Its clock.

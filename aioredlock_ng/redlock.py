@@ -298,7 +298,9 @@ class Redlock:
         return guarded(partial(self.lock, **options), template)
 
     async def locked(self, name: str | bytes) -> bool:
-        """True when a quorum of nodes holds the same token for `name` right now, or other data that is no lock.
+        """True when a quorum of nodes holds the same token for `name` right now, whoever's it is.
+
+        True too when a quorum has keys of other types there: nobody can acquire the lock.
 
         Raises:
             QuorumUnreachable: Too few nodes answered to say.
@@ -332,22 +334,22 @@ class Redlock:
         than two node timeouts and deletes what is still there: an attempt under way without a majority is not hit, if its
         `node_timeout` is no longer than this manager's.
 
-        A key under the lock's name that is no string, or does not expire, is no lock of this library and may be somebody's
-        data. It is refused where it is in the way, and left alone beside the keys of a holder's majority.
+        A key that is no string, or does not expire, is no lock of this library and may be somebody's
+        data. It is refused where no token has a majority, and left alone beside a holder's majority.
 
         Args:
             name: The lock.
             token: Only from the holder with this token, the whole one, as `inspect` told it (the log shows only the beginning),
                 or who has the same grant after it; None: from whoever holds it.
-            any_key: Delete such a key too, whatever it is.
+            any_key: Delete such a key too, whatever it holds.
 
         Returns:
             On how many nodes a key was deleted; 0 as well where another has it than `token` says.
 
         Raises:
             QuorumUnreachable: Too few nodes answered to be sure that it is gone.
-            ConfigurationError: `name` is unusable, `token` is no str, `any_key` no bool; or the key is no lock, and
-                `any_key` is False: nothing was deleted.
+            ConfigurationError: `name` is unusable, `token` is no str, or `any_key` no bool. Or the
+                key is no lock and `any_key` is False: nothing was deleted.
             RedlockClosed: As everywhere.
 
         Safety: cancelled, the keys are deleted on all nodes that answer, or on none.

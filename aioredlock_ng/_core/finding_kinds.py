@@ -141,7 +141,8 @@ _ALL = (
     Kind(
         "other-keys",
         _WARNING,
-        "A lock with the name of such a key can never be acquired, and whatever writes or deletes there breaks a lock.",
+        "A lock with the name of such a key can never be acquired. A program that writes or deletes"
+        " keys of that name breaks a lock.",
         "Set key_format, such as 'lock:{name}', in all processes at once: locks of two formats do not exclude each other.",
     ),
     # Nodes that lack something.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +18,18 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._core.votes import Reply
 
-__all__ = ["Deleted", "Free", "Held", "Look", "NotALock", "Unknown", "deletion_of", "lock_info", "look_of", "look_vote"]
+__all__ = [
+    "Deleted",
+    "Free",
+    "Held",
+    "Look",
+    "NotALock",
+    "Unknown",
+    "deletion_of",
+    "lock_info",
+    "look_of",
+    "look_vote",
+]
 
 _MISSING: Final = -2
 _ENDLESS: Final = -1
@@ -27,7 +37,7 @@ _OTHER_TYPE: Final = -3
 """What inspect.lua says in place of a key's remaining milliseconds."""
 
 _LONGEST: Final = 2**63
-"""Servers count in 64 bits; a longer number is no answer of theirs, and may be too long for a float."""
+"""Servers count in 64 bits. A longer number is garbage, and may be too long for a float."""
 
 _FOREIGN = re.compile(r"([\w-]{0,30}) (-?\d{1,19})", re.ASCII)
 """How the scripts name a key that is no lock: its type, and its remaining milliseconds."""
@@ -43,7 +53,8 @@ class Held:
     """A string is under the key.
 
     Attributes:
-        remaining: Seconds that it has left; infinite without an expiry, which no lock of this library lacks.
+        remaining: Seconds that it has left; infinite without an expiry, which every lock of this
+            library has.
         token: Its value.
         label: What its holder wrote beside it.
     """
@@ -58,7 +69,8 @@ class NotALock:
     """A key that can be no lock of this library.
 
     Attributes:
-        kind: Its type as the server names it, "string" for one without expiry; "other" where the server does not say.
+        kind: Its type as the server names it, "string" for one without expiry; "other" where the
+            server does not say.
         remaining: Seconds that it has left; infinite without an expiry.
     """
 
@@ -68,7 +80,9 @@ class NotALock:
     def __str__(self) -> str:
         """What it is, for messages."""
         what = "a key of another type" if self.kind == "other" else f"a {self.kind}"
-        return f"{what} without expiry" if math.isinf(self.remaining) else f"{what}, {self.remaining:.3g} s left"
+        if math.isinf(self.remaining):
+            return f"{what} without expiry"
+        return f"{what}, {self.remaining:.3g} s left"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +112,11 @@ Look = Free | Held | NotALock | Deleted | Unknown
 
 
 def look_of(reply: Reply, place: int = 0) -> Look:
-    """Read one node's answer to the inspect script, of the key at `place`; `Unknown` where it is no such answer."""
+    """Read one node's answer to the inspect script, for the key at `place`.
+
+    Returns:
+        `Unknown` where the script gives no such answer.
+    """
     if type(reply) is not list or len(reply) <= place:
         return Unknown(reply)
     match reply[place]:
@@ -113,7 +131,7 @@ def look_of(reply: Reply, place: int = 0) -> Look:
 
 
 def deletion_of(reply: Reply) -> Look:
-    """Read one node's answer to a forced release; `Unknown` where it is no such answer."""
+    """Read one node's answer to a forced release; `Unknown` where the script gives no such answer."""
     if type(reply) is int and reply >= 0:
         return Deleted(reply)
     if isinstance(reply, Refusal):
@@ -135,8 +153,10 @@ def look_vote(node: str, look: Look) -> Vote:
         case NotALock():
             return Vote(node, Outcome.NOT_A_LOCK, detail=str(look))
         case Deleted(keys):
-            # Nothing was deleted: nobody had it there, or another has it by now.
-            return Vote(node, Outcome.FREE if keys else Outcome.UNKNOWN, detail="deleted" if keys else "nothing to delete")
+            if keys:
+                return Vote(node, Outcome.FREE, detail="deleted")
+            # "free" would be a guess: another may have it by now.
+            return Vote(node, Outcome.UNKNOWN, detail="nothing to delete")
         case Unknown(reply):
             return no_vote(node, reply)
 
@@ -147,17 +167,20 @@ def lock_info(resource: str, addresses: Sequence[str], looks: Sequence[Look]) ->
     Counting silent nodes as holding would overstate (pottery does): they count as 0 seconds left.
     """
     # Keys of other types count as one holder: together they keep everybody else from a majority.
-    holders = Counter(look.token if isinstance(look, Held) else None for look in looks if isinstance(look, (Held, NotALock)))
-    holder, count = holders.most_common(1)[0] if holders else (None, 0)
-    holding = [look for look in looks if isinstance(look, (Held, NotALock)) and getattr(look, "token", None) == holder]
-    lives = sorted((look.remaining for look in holding), reverse=True)
+    holders: dict[bytes | None, list[Held | NotALock]] = {}
+    for look in looks:
+        if isinstance(look, (Held, NotALock)):
+            holders.setdefault(look.token if isinstance(look, Held) else None, []).append(look)
+    holder, keys = max(holders.items(), key=lambda item: len(item[1]), default=(None, []))
+    lives = sorted((look.remaining for look in keys), reverse=True)
     quorum = quorum_of(len(looks))
     remaining = lives[quorum - 1] if len(lives) >= quorum else 0.0
     token = None if holder is None else as_text(holder)
-    owners = (read_owner(look.label, as_text(look.token)) for look in holding if isinstance(look, Held))
+    labels = [look.label for look in keys if isinstance(look, Held)]
+    owners = (read_owner(label, token) for label in labels if token is not None)
     owner = next((owner for owner in owners if owner is not None), None)
     answers = tuple(map(_answer, addresses, looks))
-    return LockInfo(resource, remaining > 0.0, token, count, len(looks), remaining, answers, owner)
+    return LockInfo(resource, remaining > 0.0, token, len(keys), len(looks), remaining, answers, owner)
 
 
 def _answer(address: str, look: Look) -> NodeAnswer:

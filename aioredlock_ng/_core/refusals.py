@@ -60,11 +60,11 @@ def cure_of(words: str) -> str | None:
 
 
 def unquoted(words: str) -> str:
-    """The words without the arguments that servers quote: AUTH's is the password, and EVALSHA's the token."""
+    """The words without the arguments that servers quote: the password of AUTH, the token of EVALSHA."""
     return _TOKEN.sub(r"\1…", words.partition(_QUOTED)[0])
 
 
 def harmless(words: str) -> str:
-    """The words for people: on one line, not endless, without places in scripts and the arguments that servers quote."""
+    """The words for people: one short line, without places in scripts and quoted arguments."""
     told = _PLACE.sub("", unquoted(words))
     return "".join(char if char.isprintable() else " " for char in told).strip()[:300]

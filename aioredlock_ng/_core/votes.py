@@ -86,8 +86,8 @@ class Vote:
         node: The node's address, without credentials.
         outcome: What it said; see `Outcome`.
         remaining: For `held`, seconds of life that the holder's key had left; None where unknown or endless.
-        detail: For `failed` and `unknown`, the server's own words or what happened to the request; for `not a lock`, what the
-            key is. Never a reply, a token or a stored value.
+        detail: For `failed` and `unknown`, the server's own words or what happened to the request;
+            for `not a lock`, what the key is. Never a reply, a token or a stored value.
     """
 
     node: str
@@ -129,9 +129,9 @@ def acquire_vote(node: str, reply: Reply, silence: str = "no answer in time") ->
 
 
 def no_vote(node: str, reply: Reply, silence: str = "no answer in time") -> Vote:
-    """Name why a node has no vote: silence, a refusal, a lost connection, or an answer that its script does not give.
+    """Name why a node has no vote: silence, a refusal, a lost connection, or an unusable answer.
 
-    The last is named and never shown: a hostile or broken server may put a token or a stored value there.
+    An unusable answer is never shown: a broken server may put a token or a stored value there.
     """
     if reply is None:
         return Vote(node, Outcome.UNKNOWN, detail=silence)

@@ -51,7 +51,8 @@ async def force_release(
         key: The lock's key.
         slot: Its fence counter.
         only: The token that may be deleted, as a `LockInfo` has it; None: whatever is there.
-        any_key: Delete keys too that can be no locks of this library: of other types, or without expiry.
+        any_key: Delete keys too that can be no locks of this library: keys of other types, and
+            strings without expiry.
 
     Returns:
         For each node, how many keys it deleted.
@@ -63,15 +64,17 @@ async def force_release(
     """
 
     def refuse(looks: Sequence[Look]) -> None:
-        """Raise if there are keys that may not be deleted; of those with a token, if they have the one that is meant."""
-        if any_key:
-            return
-        found = [_foreign(look) if only is None or _is_of(look, only) else None for look in looks]
-        told = [f"{node.address} ({what})" for node, what in zip(context.fleet.nodes, found, strict=True) if what is not None]
-        if told:
+        """Raise if there are keys that may not be deleted; with `only`, if they hold that token."""
+        told = []
+        for node, look in zip(context.fleet.nodes, looks, strict=True):
+            what = _foreign(look)
+            if what is not None and (only is None or _is_of(look, only)):
+                told.append(f"{node.address} ({what})")
+        if told and not any_key:
             raise ConfigurationError(
-                f"nothing was released: the key {as_text(key)!r} is no lock on {', '.join(told)}; it may be somebody's data."
-                " Set key_format, which gives locks keys of their own. any_key=True (release --any-key) deletes it"
+                f"nothing was released: the key {as_text(key)!r} is no lock on {', '.join(told)};"
+                " it may be somebody's data. Set key_format, which gives locks keys of their own."
+                " any_key=True (release --any-key) deletes it"
             )
 
     look = kind.inspecting((key,))

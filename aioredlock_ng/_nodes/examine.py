@@ -43,7 +43,7 @@ _TIMES_WITHIN = 0.1
 """TIMEs asked for one look at the clock, and seconds after which no more are: the quickest answer says most."""
 
 _SAMPLE = 50
-"""Keys looked at to tell whether other data lives beside the locks: two round trips, and no burden on any server."""
+"""Keys looked at to tell whether other data lives beside the locks: few enough for any server."""
 
 COMMANDS_IN_SCRIPTS: Final[dict[str, Callable[[bytes, bytes, bytes, int], tuple[Any, ...]]]] = {
     "SET": lambda key, counters, token, ttl: (key, token, "NX", "PX", ttl),
@@ -185,7 +185,10 @@ class _Examination:
                 break
 
     async def _sample_keys(self) -> None:
-        """Find keys that can be no locks. Without the rights nothing is said: the library itself needs none of them."""
+        """Look for keys that can be no locks, in three round trips.
+
+        A refusal is no finding: the library itself needs none of these rights.
+        """
         ask = self._interview.ask
         match await ask("SCAN", "0", "COUNT", _SAMPLE):
             case [bytes(), list(found)]:
@@ -307,7 +310,7 @@ class _Examination:
     def _refused(self, step: str, reply: Reply, expected: type | tuple[type, ...] = object) -> bool:
         if isinstance(reply, expected) and not isinstance(reply, Refusal):
             return False
-        # What is no answer is not shown: it may be a token, or somebody's data.
+        # Garbage is not shown: it may be a token, or somebody's data.
         self.refusals.append(Refused(step, harmless(no_vote("", reply).detail)))
         return True
 
@@ -321,8 +324,9 @@ def _value_of(reply: Reply) -> str:
 def _instant(reply: Reply) -> float | None:
     """Seconds since 1970 as TIME tells them; None where that is no such answer."""
     match reply:
-        case [bytes(seconds), bytes(micros)] if (seconds + micros).isdigit() and len(seconds) < 16 and len(micros) < 16:
-            return int(seconds) + int(micros) / 1e6
+        case [bytes(seconds), bytes(micros)] if seconds.isdigit() and micros.isdigit():
+            # A longer one is garbage, and too long for a float.
+            return int(seconds[:16]) + int(micros[:16]) / 1e6
     return None
 
 

@@ -1,11 +1,12 @@
 -- Deletes keys that hold one of some tokens: an operator's last resort.
 -- KEYS     the lock's keys; then, with fencing, the fence counters
 -- ARGV[1]  how many tokens
--- ARGV[2]  1: delete keys of other types too, and strings that do not expire; 0: refuse them all, before anything is written
+-- ARGV[2]  1: delete keys of other types too, and strings that do not expire; 0: refuse them, before
+--          anything is written
 -- ARGV[3]  the tokens
 -- ARGV[i]  then, with fencing: a fence that counters are raised to at least; the slots of the keys among them, each once
--- Returns  how many keys were deleted; or the error 'NOTALOCK <type or nothing> <remaining milliseconds>' of a key that it
---          refuses: locks are strings that expire, and anything else may be somebody's data.
+-- Returns  how many keys were deleted; or the error 'NOTALOCK <type or nothing> <remaining ms>' of a key
+--          that it refuses: locks are strings that expire, and other keys may be somebody's data.
 -- Counters rise above the holder's fence: else a holder that hears of one node before the others are asked repairs them.
 local n, tokens, last = #KEYS, {}, tonumber(ARGV[1]) + 2
 for i = 3, last do tokens[ARGV[i]] = true end
@@ -16,12 +17,14 @@ for i = 1, n do
   local foreign, kind = type(holder) == 'table', 'string'
   if foreign then
     if not string.find(holder.err, 'WRONGTYPE', 1, true) then return holder end
-    -- The right to TYPE is not among those that locks need.
+    -- pcall: locks do not need the right to TYPE.
     kind = redis.pcall('TYPE', KEYS[i]).ok or ''
   end
   if foreign or tokens[holder] then
     local left = redis.call('PTTL', KEYS[i])
-    if ARGV[2] ~= '1' and (foreign or left == -1) then return {err = 'NOTALOCK ' .. kind .. ' ' .. left} end
+    if ARGV[2] ~= '1' and (foreign or left == -1) then
+      return {err = 'NOTALOCK ' .. kind .. ' ' .. left}
+    end
     doomed[#doomed + 1] = KEYS[i]
   end
 end

@@ -99,7 +99,7 @@ class LockKind:
     ) -> Command:
         """Delete keys that hold one of these tokens, so that their holder does not set them again.
 
-        A key of another type, or such a string without expiry, is refused; `any_key`: it is deleted too.
+        A key of another type, or such a string without expiry, is refused unless `any_key` is True.
         """
         args: list[bytes | int] = [len(tokens), int(any_key), *tokens]
         if self.fencing:

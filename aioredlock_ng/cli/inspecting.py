@@ -47,7 +47,8 @@ async def _ask(redlock: Redlock, name: str | bytes) -> LockInfo:
 def _print(info: LockInfo) -> None:
     resource = safe(info.resource)
     if info.held and not is_lock(info):
-        head = f"{resource}: taken by a key that is no lock, on {info.nodes} of {info.total} nodes, {life(info.remaining)}"
+        where = f"on {info.nodes} of {info.total} nodes, {life(info.remaining)}"
+        head = f"{resource}: taken by a key that is no lock, {where}"
     elif info.held:
         head = f"{resource}: held by {holder(info.token)} on {info.nodes} of {info.total} nodes, {life(info.remaining)}"
         if info.owner is not None:

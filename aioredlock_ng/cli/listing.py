@@ -29,9 +29,7 @@ def ls(
     pattern: Annotated[
         str, typer.Argument(metavar="[PATTERN]", help="Of names, as Redis has them: order:*", show_default=False)
     ] = "*",
-    every: Annotated[
-        bool, typer.Option("--all", help="Also keys that are no locks of this library: their type and life, not their value.")
-    ] = False,
+    every: Annotated[bool, typer.Option("--all", help="Also keys that are no locks: their type, and what is left.")] = False,
     as_json: JsonOption = False,
     node: NodeOption = None,
     node_timeout: NodeTimeoutOption = None,
@@ -39,7 +37,7 @@ def ls(
 ) -> None:
     """List the locks that the nodes have, by SCAN: string keys that expire, but for the library's own.
 
-    A node cannot tell a lock from other data that looks like one: use a PATTERN where there is any. Values are never shown.
+    A node cannot tell a lock from other data that looks like one: use a PATTERN where there is any.
 
     The exit status is 0 also when there are none, 69 when no majority of the nodes could be scanned, 2 when the command line
     or a setting is wrong.
@@ -83,6 +81,7 @@ def _words(lock: LockInfo, of: str) -> tuple[str, ...]:
         nodes, left, held_by = lock.nodes, life(lock.remaining), holder(lock.token)
     else:
         there = [answer for answer in lock.answers if answer.foreign]
-        nodes, left = len(there), life(max((answer.remaining or math.inf for answer in there), default=0.0))
+        longest = max((answer.remaining or math.inf for answer in there), default=0.0)
+        nodes, left = len(there), life(longest)
         held_by = f"not a lock: {foreign(lock)}" if there else "-"
     return safe(lock.resource), f"{nodes}{of}{lock.total}", left, held_by, owner(lock)

@@ -22,9 +22,7 @@ def release(
     name: NameArgument,
     force: Annotated[bool, typer.Option("--force", help="Take it from whoever holds it.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    any_key: Annotated[
-        bool, typer.Option("--any-key", help="Delete the key too where it is no lock: no string, or one without expiry.")
-    ] = False,
+    any_key: Annotated[bool, typer.Option("--any-key", help="Delete the key even if it is no lock.")] = False,
     as_json: JsonOption = False,
     node: NodeOption = None,
     node_timeout: NodeTimeoutOption = None,
@@ -35,8 +33,10 @@ def release(
     Without --yes it is taken from the holder that the question named, and from nobody who came after.
 
     The holder loses the lock: it is told at once if it is this library, and by its next renewal otherwise. Until then it may
-    still be at work. A key that is no lock of this library may be somebody's data: it is refused, with status 2, unless
-    --any-key is given.
+    still be at work.
+
+    A key that is no string, or does not expire, is no lock of this library and may be somebody's data. It is refused, with
+    status 2, unless --any-key is given.
 
     The exit status is 0 when the lock is free now, though it was before, 1 when you said no or its holder ended meanwhile, 69
     when no majority of the nodes answered, 2 when the command line or a setting is wrong.
@@ -51,7 +51,7 @@ def release(
         if info is None:
             deleted = interruption.run(_release(redlock, name_of(name), None, any_key=any_key))
         elif info.nodes:
-            # A key that is no lock is asked about where it may be deleted, and refused in words where not.
+            # Without --any-key a key that is no lock is refused: a question would promise more.
             if (any_key or is_lock(info)) and not _confirmed(info):
                 say("release", "nothing was done")
                 raise typer.Exit(HELD)

@@ -114,7 +114,7 @@ class Scan:
     async def _found(
         self, node: Node, index: int, pattern: bytes, advance: Callable[[int], object] = lambda _: None
     ) -> set[bytes] | str:
-        """The keys of one node that match, or why it does not tell; strings alone, unless all are asked for."""
+        """The keys of one node that match, strings alone without `every`; or why it does not tell."""
         keys: set[bytes] = set()
         cursor: bytes = b"0"
         kind = () if self._every else ("TYPE", "string")

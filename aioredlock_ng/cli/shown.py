@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["as_dict", "fence", "foreign", "holder", "is_lock", "life", "owner", "print_json", "safe"]
 
 _SHORT = 6
-"""Characters of a token that tell it from others, as in the log; a whole one is enough to release the lock with."""
+"""Characters of a token that are shown, as in the log. The whole one is enough to release the lock with."""
 
 
 def print_json(value: object) -> None:
@@ -23,9 +23,9 @@ def print_json(value: object) -> None:
 
 
 def as_dict(info: LockInfo) -> dict[str, Any]:
-    """For JSON: seconds, null for a key without expiry (there is no infinity in JSON) and where nothing is known.
+    """For JSON: seconds, null for a key without expiry (JSON has no infinity) and for the unknown.
 
-    Null is as well what a key holds that is no lock: it may be somebody's data.
+    The token of a key that is no lock is null too: its value may be somebody's data.
     """
     told = {**asdict(info), "remaining": info.remaining if math.isfinite(info.remaining) else None}
     if not is_lock(info):
@@ -37,12 +37,13 @@ def as_dict(info: LockInfo) -> dict[str, Any]:
 
 
 def is_lock(info: LockInfo) -> bool:
-    """False where what most nodes have under the key, if anything, can be no lock of this library."""
-    return any(answer.token == info.token and not answer.foreign for answer in info.answers if answer.token is not None)
+    """True if some node has the token of `info` under a key that can be a lock of this library."""
+    answers = (answer for answer in info.answers if answer.token is not None and not answer.foreign)
+    return any(answer.token == info.token for answer in answers)
 
 
 def foreign(info: LockInfo) -> str:
-    """What is under the key in place of a lock, for people; "" where there is no such thing."""
+    """The types of the keys that are no locks, for people; "" where there are none."""
     return ", ".join(sorted({answer.foreign for answer in info.answers} - {""}))
 
 

@@ -233,10 +233,33 @@ def test_release_takes_a_lock_away(cli: Cli, three_nodes: NodeSet) -> None:
 
 def test_release_takes_a_value_of_other_software_that_is_no_text(cli: Cli, three_nodes: NodeSet) -> None:
     for node in three_nodes:
-        node.command("SET", "x", b"\xff\xfe", "PX", "60000")
+        node.command("EVAL", r"return redis.call('SET', 'x', '\255\254', 'PX', 60000)", "0")
     answer = cli("release", "x", "--force", input="y\n")
     assert (answer.returncode, answer.stdout) == (0, "x: deleted on 3 of 3 nodes\n")
     assert three_nodes.keys() == [set(), set(), set()]
+
+
+def test_release_refuses_data_that_is_no_lock_unless_told_otherwise(cli: Cli, three_nodes: NodeSet) -> None:
+    for node in three_nodes:
+        node.command("SET", "order:42", "paid")
+        node.command("HSET", "cart", "item", "2")
+    for name, kind in (("order:42", "string"), ("cart", "hash")):
+        for yes in ((), ("--yes",)):
+            refused = cli("release", name, "--force", *yes, input="y\n")
+            assert (refused.returncode, refused.stdout) == (2, "")
+            assert refused.stderr.count("\n") == 1
+            for words in (f"key '{name}'", f"{three_nodes[0].url[8:]} (a {kind} without expiry)", "--any-key", "key_format"):
+                assert words in refused.stderr
+        assert f"{name}: taken by a key that is no lock, on 3 of 3 nodes" in cli("inspect", name).stdout
+        waited = cli("wait", name, "-w", "0")
+        assert (waited.returncode, "taken by a key that is no lock" in waited.stderr) == (1, True)
+        declined = cli("release", name, "--force", "--any-key", input="n\n")
+        assert declined.returncode == 1
+        assert f"{name} is no lock but somebody's data ({kind}) on 3 of 3 nodes" in declined.stderr
+    assert three_nodes.keys() == [{"order:42", "cart"}] * 3
+    for name in ("order:42", "cart"):
+        assert cli("release", name, "--force", "--any-key", input="y\n").stdout == f"{name}: deleted on 3 of 3 nodes\n"
+    assert three_nodes.keys() == [set()] * 3
 
 
 @pytest.mark.parametrize("closed", ["<&-", "2>&-", ">&-"])

@@ -244,7 +244,7 @@ async def liar(lie: bytes | None, run_id: str) -> AsyncIterator[str]:
                 return b"%1\r\n" + bulk("proto") + b":3\r\n"
             case b"INFO":
                 return bulk(f"redis_version:7.0.15\r\nrole:master\r\nrun_id:{run_id}\r\n")
-            case b"CLIENT" | b"SCRIPT":
+            case b"CLIENT" | b"SCRIPT" if words[1].upper() != b"TRACKING":
                 return b"+OK\r\n"
             case _:
                 return lie or b"-ERR cannot do: " + b" ".join(words[:20]).replace(b"\r\n", b" ") + b"\r\n"
