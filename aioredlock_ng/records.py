@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 __all__ = [
@@ -26,7 +26,8 @@ class NodeAnswer:
 
     Attributes:
         node: Its address.
-        token: The value of the key, if it is a string; None where there is no key or no answer.
+        token: The value of the key, if it is a string; None where there is no key or no answer. It is
+            not in the repr: with the whole token, anybody can release the lock.
         remaining: Seconds that the key has left; None where there is no key, no expiry or no answer.
         detail: Why there is no answer, or that the key is of another type than a lock.
         foreign: The type of a key that can be no lock of this library: "hash" and the like, "string"
@@ -34,7 +35,7 @@ class NodeAnswer:
     """
 
     node: str
-    token: str | None
+    token: str | None = field(repr=False)
     remaining: float | None
     detail: str = ""
     foreign: str = ""
@@ -75,7 +76,7 @@ class LockInfo:
 
     resource: str
     held: bool
-    token: str | None
+    token: str | None = field(repr=False)
     nodes: int
     total: int
     remaining: float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from aioredlock_ng._core.keys import as_text
@@ -60,8 +60,8 @@ class Held:
     """
 
     remaining: float
-    token: bytes
-    label: bytes = b""
+    token: bytes = field(repr=False)
+    label: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Unknown:
         reply: Of the node; for `no_vote` alone.
     """
 
-    reply: Reply
+    reply: Reply = field(repr=False)
 
 
 Look = Free | Held | NotALock | Deleted | Unknown

@@ -53,9 +53,9 @@ class Told:
             self.texts += [repr(vars(thing)), *map(str, getattr(thing, "votes", ()))]
 
     async def by(self, call: Awaitable[object]) -> None:
-        """The error that a call raises in the library's own words, or in aioredlock's."""
+        """What a call returns, for people; or the error that it raises in the library's or aioredlock's words."""
         try:
-            await call
+            self.texts.append(repr(await call))
         except (RedlockError, AioredlockError, RuntimeError) as error:
             self(error)
 
