@@ -34,6 +34,7 @@ __all__ = [
     "NodeTrusted",
     "NodeUp",
     "RenewalFailed",
+    "TaskFailed",
     "WaiterWoken",
 ]
 
@@ -203,7 +204,7 @@ class NodeAnswers:
 
 @dataclass(frozen=True, slots=True)
 class NodeDegraded:
-    """A node works, but something that it lacks makes waiting slower or checks weaker."""
+    """A node works, but lacks something, or answers a script with what does not fit it."""
 
     node: str
     reason: str
@@ -243,6 +244,21 @@ class NodeTrusted:
     node: str
 
 
+@dataclass(frozen=True, slots=True)
+class TaskFailed:
+    """A background task of the manager met an unexpected exception, and begins its work again.
+
+    Attributes:
+        task: The task's purpose and node.
+        reason: The exception's class and its place in the code.
+        retry_in: Seconds until it begins again.
+    """
+
+    task: str
+    reason: str
+    retry_in: float
+
+
 Event = (
     LockAcquired
     | AcquireFailed
@@ -262,6 +278,7 @@ Event = (
     | NodeDegraded
     | NodeQuarantined
     | NodeTrusted
+    | TaskFailed
 )
 
 EventSink = Callable[[Event], None]

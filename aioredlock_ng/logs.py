@@ -16,6 +16,7 @@ from aioredlock_ng.events import (
     NodeSuspect,
     NodeTrusted,
     NodeUp,
+    TaskFailed,
 )
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ def log_event(event: Event) -> None:
             _log.info("node %s may grant locks again", event.node)
         case NodeUp():
             _log.info("node %s is up (%s)", event.node, event.server)
+        case TaskFailed():
+            _log.error("%s failed: %s; it begins again in %g s", event.task, event.reason, event.retry_in)
 
 
 class Sinks:

@@ -1,10 +1,11 @@
 """What one node's answer means for the lock; it never decides a round and never talks to a node.
 
-A reply is what a script returned (see `_scripts/*.lua`), or one of three marks:
+A reply is what a script returned (see `_scripts/*.lua`), or one of these marks:
 
 * `Refusal`: the server answered with an error. Scripts raise before they write, so nothing was set.
 * `Unsent`: the request never left this process. Nothing was set.
 * `Dropped`: the connection was lost after the request was queued. It may have been executed.
+* `Garbled`: a `Dropped` whose answer came, but does not fit the script.
 
 `None` is "no answer yet". The scripts never return nil, so the two cannot be confused.
 """
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GRANTED",
     "Dropped",
+    "Garbled",
     "Outcome",
     "Refusal",
     "Reply",
@@ -43,7 +45,7 @@ __all__ = [
 ]
 
 Reply = Any
-"""A script's return value, a `Refusal`, an `Unsent`, a `Dropped`, or None while there is no answer."""
+"""A script's return value in its own shape, a `Refusal`, an `Unsent`, a `Dropped`, or None while there is no answer."""
 
 
 class Refusal(Exception):
@@ -64,6 +66,10 @@ class Unsent(Exception):
 
 class Dropped(Exception):
     """The connection went away before the answer came; the text says how."""
+
+
+class Garbled(Dropped):
+    """The answer does not fit the script. The text names the script and the kind of the answer."""
 
 
 class Outcome(StrEnum):

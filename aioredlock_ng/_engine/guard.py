@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from aioredlock_ng._core.guard import Trust, next_steps, read_marker
 from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._engine.round import Round
+from aioredlock_ng._nodes.background import supervised
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import MARKER, MARKER_KEY
 from aioredlock_ng.events import NodeQuarantined, NodeTrusted
@@ -61,9 +62,8 @@ class Guard:
 
     def doubt(self) -> None:
         """A node would not vote: find out why, unless that is known."""
-        # Where tasks begin eagerly, one without anybody to ask is over before it is known here.
         if (self._task is None or self._task.done()) and not self._stopped:
-            self._task = self._context.loop.create_task(self._run(), name="aioredlock_ng recovery guard")
+            self._task = supervised(self._run, "recovery guard", self._context.emit)
 
     def hint(self) -> None:
         """A node is new, or a marker changed: look now."""
@@ -131,7 +131,6 @@ class Guard:
                 await self._sleep(min([LOOK_EVERY, *filter(None, lefts)]))
         finally:
             self._asleep.set()
-            self._task = None
 
     async def _sleep(self, seconds: float) -> None:
         # The node's clock is rounded to milliseconds.

@@ -6,11 +6,13 @@ Servers that tell their run_id are compared when they are connected (`Engine.ide
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.inspection import Held, look_of
 from aioredlock_ng._core.keys import OWN_KEYS
 from aioredlock_ng._engine.round import Round
+from aioredlock_ng._nodes.background import supervised
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import MUTEX
 
@@ -37,19 +39,17 @@ class Twins:
 
     def suspect(self, index: int) -> None:
         """Node `index` is connected, and hides its run_id."""
-        if index in self._probes:
+        probe = self._probes.get(index)
+        if probe is not None and not probe.done():
             # What the probe under way finds is of the connection before.
             self._again.add(index)
         else:
-            name = f"aioredlock_ng identity of {self._context.fleet.nodes[index].address}"
-            probe = self._context.loop.create_task(self._tell_apart(index), name=name)
-            # Where tasks begin eagerly, one without anybody to ask is over before it is known here.
-            if not probe.done():
-                self._probes[index] = probe
+            name = f"identity of {self._context.fleet.nodes[index].address}"
+            self._probes[index] = supervised(partial(self._tell_apart, index), name, self._context.emit)
 
     def probes(self) -> list[asyncio.Task[None]]:
         """The probes under way."""
-        return list(self._probes.values())
+        return [probe for probe in self._probes.values() if not probe.done()]
 
     def stop(self) -> None:
         """End them."""
@@ -58,18 +58,15 @@ class Twins:
 
     async def _tell_apart(self, index: int) -> None:
         pause = AGAIN
-        try:
-            while True:
-                self._again.discard(index)
-                told = await self._probe(index)
-                if index not in self._again:
-                    # One that goes away is probed when it is back.
-                    if told or not self._context.fleet.nodes[index].ready:
-                        return
-                    await asyncio.sleep(pause)
-                    pause = min(2 * pause, SELDOM)
-        finally:
-            self._probes.pop(index, None)
+        while True:
+            self._again.discard(index)
+            told = await self._probe(index)
+            if index not in self._again:
+                # One that goes away is probed when it is back.
+                if told or not self._context.fleet.nodes[index].ready:
+                    return
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, SELDOM)
 
     async def _probe(self, index: int) -> bool:
         """Look whether what is written to one node is on another; False when that is not known yet."""

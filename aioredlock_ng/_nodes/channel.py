@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import hiredis
 
-from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
+from aioredlock_ng._core.votes import Dropped, Garbled, Refusal, Unsent
 from aioredlock_ng._nodes.joint import Joint
 from aioredlock_ng._scripts import Request
+from aioredlock_ng._scripts.replies import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.outbox import Outbox
@@ -57,6 +58,7 @@ class Channel(asyncio.BufferedProtocol):
         on_close: Called once when the connection is gone, with the reason and the releases whose outcome is unknown.
         on_silent: Called when the server stops (True) and starts again (False) answering.
         on_release_refused: Called with a release that the server refused (BUSY, MISCONF…): it is still owed.
+        on_garbled: Called with the words about an answer that does not fit what was asked.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Channel(asyncio.BufferedProtocol):
         on_close: Callable[[str, list[Request]], None],
         on_silent: Callable[[bool], None],
         on_release_refused: Callable[[Request], None],
+        on_garbled: Callable[[str], None],
     ) -> None:
         self._index = index
         self._outbox = outbox
@@ -76,6 +79,7 @@ class Channel(asyncio.BufferedProtocol):
         self._on_close = on_close
         self._on_silent = on_silent
         self._on_release_refused = on_release_refused
+        self._on_garbled = on_garbled
         self._reader: Any = hiredis.Reader(protocolError=_ProtocolError, replyError=Refusal, notEnoughData=_MORE)
         self._view = memoryview(bytearray(_RECEIVE_BUFFER))
         self._waiting: deque[Sink] = deque()
@@ -215,7 +219,14 @@ class Channel(asyncio.BufferedProtocol):
     def _dispatch(self) -> None:
         gets, waiting, index = self._reader.gets, self._waiting, self._index
         try:
-            for reply in iter(gets, _MORE):
+            while True:
+                try:
+                    reply = gets()
+                except TypeError:
+                    # The parser cannot put a list into a dict as a key.
+                    raise _ProtocolError("a map whose key is no plain value") from None
+                if reply is _MORE:
+                    break
                 kind = reply.__class__
                 if kind is _Push:
                     self._push(reply)
@@ -225,7 +236,8 @@ class Channel(asyncio.BufferedProtocol):
                     waiting.popleft()
                     self._one_by_one(joint, reply)
                 elif kind is not Refusal:
-                    waiting.popleft().deliver(index, reply)
+                    sink = waiting.popleft()
+                    sink.deliver(index, reply if sink.command.fits(reply) else self._garbled(sink, reply))
                 elif not self._refused(waiting.popleft(), reply):
                     break
         except _ProtocolError as error:
@@ -236,14 +248,26 @@ class Channel(asyncio.BufferedProtocol):
     def _one_by_one(self, joint: Joint, reply: list[Reply] | Refusal) -> None:
         """What was asked as one was answered one by one, or not: what a refusal is about is learned by asking alone."""
         replies = reply if type(reply) is list else []
+        if len(replies) > len(joint.sinks):
+            joint.deliver(self._index, self._garbled(joint, reply))
+            return
         for sink, own in zip(joint.sinks, replies, strict=False):
-            sink.deliver(self._index, own)
+            sink.deliver(self._index, own if sink.command.fits(own) else self._garbled(sink, own))
         if type(reply) is Refusal and str(reply).startswith("NOSCRIPT"):
             # None of them would ever go as one again: asked alone, they teach the server their own scripts.
             self.ask_raw(joint.script.loading(), Joint((), joint.script, b"", joint.started))
         for sink in joint.sinks[len(replies) :]:
             if not self._ask_again(sink, sink.command.packed):
                 sink.deliver(self._index, Unsent("given up before it could be asked alone"))
+
+    def _garbled(self, sink: Sink, reply: Reply) -> Garbled:
+        """Report an answer that does not fit; whether the server has executed the command is unknown."""
+        words = f"{sink.command.step} was answered with {describe(reply)}, which does not fit it"
+        for own in _asking(sink):
+            if own.command.owed_until is not None:
+                self._on_release_refused(own.command)
+        self._on_garbled(words)
+        return Garbled(words)
 
     def _refused(self, sink: Sink, refusal: Refusal) -> bool:
         """The server answered with an error; False when that ends the connection."""
@@ -275,8 +299,11 @@ class Channel(asyncio.BufferedProtocol):
         return True
 
     def _push(self, message: list[Any]) -> None:
-        if message and message[0] == b"invalidate":
-            self._on_push(message[1])
+        if message[:1] != [b"invalidate"]:
+            return
+        keys = message[1] if len(message) == 2 else None
+        # Where the keys cannot be read, any may have changed.
+        self._on_push(keys if type(keys) is list and all(type(key) is bytes for key in keys) else None)
 
     def eof_received(self) -> bool:
         """For the transport: the server closed its side."""
@@ -310,10 +337,15 @@ class Channel(asyncio.BufferedProtocol):
             self._drained.set_result(None)
         waiting, self._waiting = self._waiting, deque()
         dropped = Dropped(reason)
-        asked = [own for sink in waiting for own in (sink.sinks if isinstance(sink, Joint) else (sink,))]
+        asked = [own for sink in waiting for own in _asking(sink)]
         self._on_close(reason, [sink.command for sink in asked if sink.command.owed_until is not None])
         for sink in waiting:
             sink.deliver(self._index, dropped)
+
+
+def _asking(sink: Sink) -> Sequence[Sink]:
+    """Name everybody who asked what was sent as one."""
+    return sink.sinks if isinstance(sink, Joint) else (sink,)
 
 
 class Belated:

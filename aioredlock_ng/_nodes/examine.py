@@ -19,11 +19,12 @@ from aioredlock_ng._core.refusals import harmless, missing_right
 from aioredlock_ng._core.samples import TimeSample, clock_reading, round_trips
 from aioredlock_ng._core.server_info import facts_of, info_fields
 from aioredlock_ng._core.validity import ttl_ms
-from aioredlock_ng._core.votes import Refusal, acquire_vote, is_granted, no_vote
+from aioredlock_ng._core.votes import Garbled, Refusal, acquire_vote, is_granted
 from aioredlock_ng._nodes.connect import ConnectFailed
 from aioredlock_ng._nodes.interview import Interview, NoAnswer
 from aioredlock_ng._scripts import Command, Request
 from aioredlock_ng._scripts.kinds import AWAIT_TURN, FENCES, MARKER, MARKER_KEY, MUTEX, SCRIPTS, TURN_OVER, guarded_mutex
+from aioredlock_ng._scripts.replies import describe
 from aioredlock_ng.records import NodeFacts, Refused
 
 if TYPE_CHECKING:
@@ -249,7 +250,7 @@ class _Examination:
             reply = await self._call(Command(kind.acquire, (key, MARKER_KEY, FENCES), (token, self._ttl, vouch, b"", slot)))
             self.facts["granted"] = self.facts["granted"] and not isinstance(reply, Refusal)
             reply = await self._call(Command(MARKER, (MARKER_KEY,), (b"read", b"", b"0", vouch, b"")))
-            if _is_marker(reply):
+            if isinstance(reply, list):
                 now = self._clock()
                 reading = read_marker(reply[0], reply[1], vouch, now, now)
                 self.facts.update(trust=reading.trust.value, ready_in=reading.left(now))
@@ -308,10 +309,11 @@ class _Examination:
         return reply
 
     def _refused(self, step: str, reply: Reply, expected: type | tuple[type, ...] = object) -> bool:
-        if isinstance(reply, expected) and not isinstance(reply, Refusal):
+        if isinstance(reply, expected) and not isinstance(reply, (Refusal, Garbled)):
             return False
-        # Garbage is not shown: it may be a token, or somebody's data.
-        self.refusals.append(Refused(step, harmless(no_vote("", reply).detail)))
+        told = isinstance(reply, (Refusal, Garbled))
+        words = str(reply) if told else f"answered with {describe(reply)}, which does not fit"
+        self.refusals.append(Refused(step, harmless(words)))
         return True
 
 
@@ -328,10 +330,3 @@ def _instant(reply: Reply) -> float | None:
             # A longer one is garbage, and too long for a float.
             return int(seconds[:16]) + int(micros[:16]) / 1e6
     return None
-
-
-def _is_marker(reply: Reply) -> bool:
-    match reply:
-        case [bytes(), now, bytes()]:
-            return type(now) is int
-    return False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hiredis import pack_command
 
-from aioredlock_ng._core.votes import Dropped, Unsent
+from aioredlock_ng._core.votes import Dropped, Garbled, Unsent
 from aioredlock_ng._nodes.channel import Channel
 from aioredlock_ng._nodes.outbox import Outbox
 from aioredlock_ng._nodes.question import Question
@@ -46,7 +46,7 @@ class Interview:
         self._within = within
         self._clock = clock
         outbox = Outbox(asyncio.get_running_loop(), clock)
-        self._channel = Channel(0, outbox, within, _ignore, _ignore, _ignore, _ignore)
+        self._channel = Channel(0, outbox, within, _ignore, _ignore, _ignore, _ignore, _ignore)
         self._channel.attach(wire.transport, wire.received, keep=wire)
 
     async def ask(self, *words: Any) -> Reply:
@@ -68,7 +68,7 @@ class Interview:
                 reply = await question.reply
         except TimeoutError:
             raise NoAnswer(f"connected, but no answer to {step} within {self._within:g} s") from None
-        if isinstance(reply, (Dropped, Unsent)):
+        if isinstance(reply, (Dropped, Unsent)) and not isinstance(reply, Garbled):
             raise NoAnswer(f"the connection ended at {step}: {reply}")
         return reply
 

@@ -26,6 +26,25 @@ MOST = 32
 _form = attrgetter("command.form")
 
 
+class _Together(Request):
+    """Several calls in one; answered by their number where each did what it was to do."""
+
+    __slots__ = ("_calls",)
+
+    def __init__(self, packed: bytes, calls: int) -> None:
+        super().__init__(packed)
+        self._calls = calls
+
+    def fits(self, reply: Reply) -> bool:
+        """True for the number of the calls."""
+        return type(reply) is int and reply == self._calls
+
+    @property
+    def step(self) -> str:
+        """Name what is asked, for messages."""
+        return "a script for several calls"
+
+
 class Joint:
     """Who asked what is sent as one; a `Sink`.
 
@@ -42,7 +61,7 @@ class Joint:
         self.sinks = sinks
         self.script = script
         self.started = started
-        self.command = Request(packed)
+        self.command = _Together(packed, len(sinks))
 
     def stands(self) -> bool:
         """See `Sink.stands`."""

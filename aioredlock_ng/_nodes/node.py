@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from aioredlock_ng._core.backoff import reconnect_delay
 from aioredlock_ng._core.guard import vouching
 from aioredlock_ng._core.votes import Unsent
+from aioredlock_ng._nodes.background import supervised
 from aioredlock_ng._nodes.channel import Belated, Channel
 from aioredlock_ng._nodes.connect import ConnectFailed, Connector
 from aioredlock_ng._nodes.handshake import Greeting, greet
@@ -99,11 +100,12 @@ class RedisNode:
         """See `Node.open`."""
         self._index, self._listener, self._clock = index, listener, clock
         self._patience = node_timeout * SUSPECT_AFTER
-        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._keep_connected(settled), name=f"aioredlock_ng node {self.address}")
+        self._settled = asyncio.get_running_loop().create_future()
+        name = f"node {self.address}"
+        self._task = supervised(self._keep_connected, name, listener.emit, self._broken)
         # Also where it is cancelled before it begins.
-        self._task.add_done_callback(lambda _: None if settled.done() else settled.set_result(None))
-        await asyncio.shield(settled)
+        self._task.add_done_callback(lambda _: self._settle())
+        await asyncio.shield(self._settled)
 
     async def aclose(self, within: float) -> None:
         """See `Node.aclose`."""
@@ -160,7 +162,7 @@ class RedisNode:
             connections=self._connections,
         )
 
-    async def _keep_connected(self, settled: asyncio.Future[None]) -> None:
+    async def _keep_connected(self) -> None:
         failures = 0
         while True:
             try:
@@ -168,18 +170,28 @@ class RedisNode:
             except ConnectFailed as error:
                 self._down(str(error), refused=error.permanent)
             else:
-                if not settled.done():
-                    settled.set_result(None)
+                self._settle()
                 connected_at = self._clock()
                 await gone
                 # One that is closed again and again (a replica that hides what it is) is not hammered.
                 if self._clock() - connected_at > STEADY:
                     failures = 0
-            if not settled.done():
-                settled.set_result(None)
+            self._settle()
             # Jitter needs no seed here: the simulated network has nodes of its own.
             await asyncio.sleep(reconnect_delay(failures, random.random()))  # noqa: S311
             failures += 1
+
+    def _broken(self, reason: str) -> None:
+        """Disconnect after an unexpected exception; the supervised task connects anew."""
+        if self._channel is not None:
+            self._channel.close(reason)
+        self._down(reason)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Let `open` return: the first attempt to connect has ended."""
+        if not self._settled.done():
+            self._settled.set_result(None)
 
     async def _connect(self) -> asyncio.Future[str]:
         """Connect and greet; returns a future that tells why when the connection is gone."""
@@ -198,7 +210,16 @@ class RedisNode:
             if not gone.done():
                 gone.set_result(reason)
 
-        channel = Channel(self._index, self._outbox, self._patience, self._pushed, on_close, self._heard, self._owe)
+        channel = Channel(
+            self._index,
+            self._outbox,
+            self._patience,
+            self._pushed,
+            on_close,
+            self._heard,
+            self._owe,
+            self._warn,
+        )
         channel.attach(wire.transport, wire.received, keep=wire)
         left = max(0.001, self._connect_timeout - (self._clock() - started))
         try:
@@ -229,9 +250,7 @@ class RedisNode:
         self._said.discard("down")
         self._listener.emit(NodeUp(self.address, greeting.server))
         for lack in greeting.lacks:
-            if lack not in self._said:
-                self._said.add(lack)
-                self._listener.emit(NodeDegraded(self.address, lack))
+            self._warn(lack)
         owed, self._owed = self._owed, {}
         if owed:
             # Whatever their ttl was: what they undo may have been executed just now.
@@ -239,6 +258,12 @@ class RedisNode:
             asyncio.get_running_loop().call_later(PAY_TWICE, self._pay_once_more, owed)
         self._use(channel)
         self._listener.invalidated(self._index, None)
+
+    def _warn(self, words: str) -> None:
+        """Report what the node lacks or gets wrong, once."""
+        if words not in self._said:
+            self._said.add(words)
+            self._listener.emit(NodeDegraded(self.address, words))
 
     def _use(self, channel: Channel | None) -> None:
         """From now on acquires go through `channel`; None: through none."""
@@ -289,8 +314,9 @@ class RedisNode:
             self._state = "suspect"
             self._unsent = Unsent(f"suspect, no answer for {self._patience:g} s or more")
             self._listener.emit(NodeSuspect(self.address, self._patience))
-            if self._probe is None:
-                self._probe = asyncio.create_task(self._replace_dead(), name=f"aioredlock_ng probe {self.address}")
+            if self._probe is None or self._probe.done():
+                name = f"probe of {self.address}"
+                self._probe = supervised(self._replace_dead, name, self._listener.emit)
             self._listener.invalidated(self._index, None)
         else:
             self._use(self._channel)
@@ -303,25 +329,22 @@ class RedisNode:
 
         A hung server keeps its connection, for what was queued there must be executed in its order.
         """
-        try:
-            while True:
-                await asyncio.sleep(PROBE_EVERY)
-                channel = self._channel
-                if channel is None or not channel.silent:
-                    return
-                oldest = channel.oldest
-                try:
-                    wire = await self._connector.connect(self._connect_timeout)
-                except ConnectFailed:
-                    continue
-                wire.transport.abort()
-                # It may have come back while it was asked: then it is at the old connection, too.
-                await asyncio.sleep(self._patience)
-                if channel is self._channel and channel.oldest is oldest:
-                    channel.close("silent, though the server answers on a new connection")
-                    return
-        finally:
-            self._probe = None
+        while True:
+            await asyncio.sleep(PROBE_EVERY)
+            channel = self._channel
+            if channel is None or not channel.silent:
+                return
+            oldest = channel.oldest
+            try:
+                wire = await self._connector.connect(self._connect_timeout)
+            except ConnectFailed:
+                continue
+            wire.transport.abort()
+            # It may have come back while it was asked: then it is at the old connection, too.
+            await asyncio.sleep(self._patience)
+            if channel is self._channel and channel.oldest is oldest:
+                channel.close("silent, though the server answers on a new connection")
+                return
 
     def _pushed(self, keys: list[bytes] | None) -> None:
         self._listener.invalidated(self._index, keys)

@@ -11,6 +11,8 @@ import hiredis
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from aioredlock_ng._scripts.replies import Call
+
 __all__ = ["Command", "Form", "Request", "Script"]
 
 _pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
@@ -19,13 +21,20 @@ _BLANK = b"\0blank\0"
 
 
 class Script:
-    """One Lua file, its source and the SHA1 by which servers know it."""
+    """One Lua file, its source, the SHA1 by which servers know it, and the shape of its replies.
 
-    __slots__ = ("name", "sha", "source")
+    Args:
+        name: The file's name without its ending.
+        fits: True if a reply is one that the script can give to a call; see `replies.py`.
+        package: The package that contains it. New connections load the scripts of this package only.
+    """
 
-    def __init__(self, name: str) -> None:
+    __slots__ = ("fits", "name", "sha", "source")
+
+    def __init__(self, name: str, fits: Callable[[Any, Call], bool], package: str = __package__) -> None:
         self.name = name
-        self.source = resources.files(__package__).joinpath(f"{name}.lua").read_bytes().replace(b"\r\n", b"\n")
+        self.fits = fits
+        self.source = resources.files(package).joinpath(f"{name}.lua").read_bytes().replace(b"\r\n", b"\n")
         # Redis names scripts by SHA1 (EVALSHA); nothing here is secret.
         self.sha = sha1(self.source, usedforsecurity=False).hexdigest().encode()
 
@@ -132,6 +141,15 @@ class Request:
         """The keys that it is about."""
         return ()
 
+    def fits(self, _reply: Any) -> bool:
+        """True if a reply has a shape that the asker can read; a plain request reads its own."""
+        return True
+
+    @property
+    def step(self) -> str:
+        """Name what is asked, for messages."""
+        return "a command"
+
     def packed_in_full(self) -> bytes:
         """For a server that has forgotten the script."""
         return self.packed
@@ -193,6 +211,15 @@ class Command(Request):
     def args(self) -> tuple[bytes | int, ...]:
         """ARGV of the script."""
         return self._words()[1]
+
+    def fits(self, reply: Any) -> bool:
+        """True if the script can give this reply to this call."""
+        return self.script.fits(reply, self)
+
+    @property
+    def step(self) -> str:
+        """Name what is asked, for messages."""
+        return f"the {self.script.name} script"
 
     def packed_in_full(self) -> bytes:
         """EVAL with the source, for a server that has forgotten the script."""

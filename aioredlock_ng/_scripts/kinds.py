@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from aioredlock_ng._scripts import Command, Form, Script
+from aioredlock_ng._scripts import Command, Form, Script, replies
 
 __all__ = [
     "AWAIT_TURN",
@@ -125,10 +125,17 @@ class LockKind:
         return Command(self.release, None, (), owed_until, self.release_one, (keys[0], token))
 
 
-_PLAIN, _GUARDED, _RELEASE = Script("acquire"), Script("acquire_guarded"), Script("release")
-_EXTEND, _WATCH, _INSPECT = Script("extend"), Script("watch"), Script("inspect")
-_CONFIRM, _REPAIR = Script("confirm"), Script("repair")
-_ACQUIRE_EACH, _RELEASE_EACH, _HAND_OVER_EACH = Script("acquire_each"), Script("release_each"), Script("hand_over_each")
+_PLAIN = Script("acquire", replies.acquire)
+_GUARDED = Script("acquire_guarded", replies.acquire_guarded)
+_ACQUIRE_EACH = Script("acquire_each", replies.acquire_each)
+_RELEASE = Script("release", replies.release)
+_RELEASE_EACH = Script("release_each", replies.release_each)
+_HAND_OVER_EACH = Script("hand_over_each", replies.hand_over_each)
+_EXTEND = Script("extend", replies.extend)
+_WATCH = Script("watch", replies.watch)
+_INSPECT = Script("inspect", replies.inspect)
+_CONFIRM = Script("confirm", replies.confirm)
+_REPAIR = Script("repair", replies.repair)
 _RELEASE_ONE = Form(_RELEASE, 1, (None, None), _RELEASE_EACH)
 
 
@@ -159,15 +166,15 @@ def guarded_mutex(*, fencing: bool, vouch: bytes) -> LockKind:
     return _mutex(_GUARDED, acquire_one, fencing=fencing, vouch=vouch)
 
 
-FORCE_RELEASE: Final = Script("force_release")
+FORCE_RELEASE: Final = Script("force_release", replies.force_release)
 
-MARKER: Final = Script("marker")
+MARKER: Final = Script("marker", replies.marker)
 
-NOTE: Final = Script("note")
+NOTE: Final = Script("note", replies.number)
 
-AWAIT_TURN: Final = Script("await_turn")
+AWAIT_TURN: Final = Script("await_turn", replies.number)
 
-TURN_OVER: Final = Script("turn_over")
+TURN_OVER: Final = Script("turn_over", replies.number)
 
 SCRIPTS: Final = (
     *(_PLAIN, _GUARDED, _ACQUIRE_EACH, _EXTEND, _WATCH, _RELEASE, _RELEASE_EACH, _HAND_OVER_EACH),

@@ -42,6 +42,16 @@ def test_unusable_settings_are_refused(name: str, value: object, error: type[Exc
         Aioredlock(**{name: value})  # type: ignore[arg-type]
 
 
+async def test_an_error_names_the_argument_that_the_caller_wrote(one_node: NodeSet, manager_of: Make) -> None:
+    with pytest.raises(ValueError, match=r"^internal_lock_timeout=61 is above max_ttl=60"):
+        manager_of(one_node.urls, internal_lock_timeout=61, recovery_guard="auto")
+    manager = manager_of(one_node.urls)
+    with pytest.raises(ValueError, match=r"^lock_timeout=0\.2 is too small .* raise lock_timeout or lower node_timeout$"):
+        await manager.lock("order", lock_timeout=0.2)
+    with pytest.raises(ValueError, match=r"^lock_timeout=0\.2 is too small"):
+        await manager.extend(Lock(manager, "order", "worker-7", valid=True), 0.2)
+
+
 async def test_locks_of_one_line_have_identifiers_of_their_own(three_nodes: NodeSet, manager_of: Make) -> None:
     manager = manager_of(three_nodes.urls, retry_count=50)
     first = await manager.lock("order")
@@ -169,6 +179,15 @@ async def test_a_minority_that_is_gone_stops_nobody(three_nodes: NodeSet, manage
         await lock.extend()
         assert await manager.is_locked("order")
     assert not lock.valid
+
+
+@pytest.mark.faults
+async def test_one_node_down_one_held_and_one_free_are_an_ordinary_refusal(three_nodes: NodeSet, manager_of: Make) -> None:
+    manager = manager_of(three_nodes.urls, retry_count=1)
+    three_nodes.crash(0)
+    three_nodes[1].command("SET", "order", "another's", "PX", "30000")
+    with pytest.raises(LockAcquiringError, match="held by another"):
+        await manager.lock("order")
 
 
 async def test_valid_turns_false_when_the_keys_are_gone(three_nodes: NodeSet, manager_of: Make) -> None:
@@ -348,30 +367,179 @@ async def test_one_that_is_over_does_not_take_the_later_lock_of_its_identifier_o
     assert (await manager.get_lock("order", "worker-7")).lease == later.lease
 
 
-async def test_a_lock_of_another_manager_is_a_note(three_nodes: NodeSet, manager_of: Make) -> None:
+async def test_a_lock_of_another_manager_counts_down_what_the_nodes_say(three_nodes: NodeSet, manager_of: Make) -> None:
     manager, other = manager_of(three_nodes.urls), manager_of(three_nodes.urls)
-    lock = await manager.lock("order", lock_timeout=30)
-    note = await other.get_lock("order", lock.id)
-    assert note.valid
-    assert note.lease is None
-    assert await note.is_locked()
-    with pytest.raises(LockRuntimeError, match="another manager's"):
-        await note.extend()
-    with pytest.raises(LockRuntimeError, match="another manager's"):
-        await note.release()
-    assert not note.valid
-    assert lock.valid
-    await lock.release()
     lock = await manager.lock("order", lock_timeout=1)
-    note = await other.get_lock("order", lock.id)
-    await eventually(lambda: not note.valid)
+    found = await other.get_lock("order", lock.id)
+    assert found.valid
+    assert found.lease is None
+    assert await found.is_locked()
+    await eventually(lambda: not found.valid)
     await eventually(lambda: three_nodes.keys() == [set()] * 3)
-    await other.unlock(note)
+    await other.unlock(found)
     for node in three_nodes:
         node.command("SET", "order", "forever")
-    note = await other.get_lock("order", "forever")
-    assert note.lock_timeout is None
-    assert note.valid
+    found = await other.get_lock("order", "forever")
+    assert found.lock_timeout is None
+    assert found.valid
+
+
+@pytest.mark.parametrize("identifier", [None, "worker-7"])
+async def test_a_lock_made_by_hand_from_name_and_identifier_is_unlocked_and_its_renewal_ends(
+    identifier: str | None, three_nodes: NodeSet, manager_of: Make
+) -> None:
+    manager = manager_of(three_nodes.urls)
+    lock = await manager.lock("order", lock_identifier=identifier)
+    await manager.unlock(Lock(manager, "order", lock.id))
+    assert not lock.valid
+    assert manager._access._redlock.leases == ()
+    assert not await manager.is_locked("order")
+    assert await manager.get_active_locks() == []
+
+
+@pytest.mark.parametrize("identifier", [None, "worker-7"])
+async def test_a_lock_made_by_hand_from_name_and_identifier_is_extended(
+    identifier: str | None, three_nodes: NodeSet, manager_of: Make
+) -> None:
+    manager = manager_of(three_nodes.urls)
+    lock = await manager.lock("order", lock_timeout=10, lock_identifier=identifier)
+    again = Lock(manager, "order", lock.id, valid=True)
+    await manager.extend(again, 50)
+    assert lock.lease is not None
+    assert lock.lease.remaining() > 40
+    assert int(three_nodes[0].command("PTTL", "order")) > 40_000
+    await again.release()
+    assert (again.valid, lock.valid) == (False, False)
+    with pytest.raises(RuntimeError, match="pass valid=True"):
+        await manager.extend(Lock(manager, "order", lock.id))
+
+
+async def test_the_identifier_on_the_nodes_names_a_lock_as_the_one_that_was_chosen_does(
+    one_node: NodeSet, manager_of: Make
+) -> None:
+    manager = manager_of(one_node.urls)
+    lock = await manager.lock("order", lock_identifier="worker-7")
+    token = one_node[0].command("GET", "order").decode()
+    assert (await manager.get_lock("order", token)).lease == lock.lease
+    await manager.unlock(Lock(manager, "order", token))
+    assert not lock.valid
+
+
+async def test_a_number_and_its_text_name_the_same_lock(one_node: NodeSet, manager_of: Make) -> None:
+    manager = manager_of(one_node.urls)
+    for written in (42, "42", b"42"):
+        lock = await manager.lock("42", lock_identifier="worker-7")
+        await manager.unlock(Lock(manager, written, "worker-7"))
+        assert not lock.valid
+
+
+@pytest.mark.parametrize("options", [{}, {"fencing": True, "recovery_guard": "auto"}], ids=["plain", "fenced"])
+async def test_another_manager_unlocks_by_the_identifier_and_the_holder_loses_its_lock_at_once(
+    options: dict[str, Any], three_nodes: NodeSet, manager_of: Make
+) -> None:
+    manager, other = manager_of(three_nodes.urls, **options), manager_of(three_nodes.urls, **options)
+    renewed, found = await manager.lock("renewed"), await manager.lock("found", lock_timeout=30)
+    await other.unlock(Lock(other, "renewed", renewed.id))
+    await (await other.get_lock("found", found.id)).release()
+    assert not await other.is_locked("renewed")
+    assert not await other.is_locked("found")
+    await eventually(lambda: not renewed.valid and not found.valid)
+    assert manager._access._redlock.leases == ()
+    # No error when nobody has it.
+    await other.unlock(Lock(other, "renewed", renewed.id))
+
+
+async def test_another_manager_extends_by_the_identifier_and_never_shortens_a_life(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
+    manager, other = manager_of(three_nodes.urls), manager_of(three_nodes.urls)
+    lock = await manager.lock("order", lock_timeout=20)
+
+    def left() -> list[int]:
+        return [int(node.command("PTTL", "order")) for node in three_nodes]
+
+    found = await other.get_lock("order", lock.id)
+    await found.extend()
+    for ours in (Lock(other, "order", lock.id, valid=True), found):
+        await other.extend(ours, 5)
+        assert ours.valid
+    assert min(left()) > 15_000
+    await other.extend(Lock(other, "order", lock.id, valid=True), 50)
+    await eventually(lambda: min(left()) > 40_000)
+    assert lock.valid
+    await lock.release()
+
+
+async def test_a_lock_that_was_extended_by_its_identifier_is_valid_for_the_time_it_was_given(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
+    lock = await manager_of(three_nodes.urls).lock("order", lock_timeout=0.6)
+    other = manager_of(three_nodes.urls)
+    again = Lock(other, "order", lock.id, valid=True)
+    await other.extend(again, 1)
+    assert again.valid
+    await eventually(lambda: not again.valid)
+    with pytest.raises(RuntimeError, match="not valid"):
+        await other.extend(again)
+
+
+async def test_an_identifier_that_nobody_has_says_so(three_nodes: NodeSet, manager_of: Make) -> None:
+    manager, other = manager_of(three_nodes.urls), manager_of(three_nodes.urls, retry_count=1)
+    lock = await manager.lock("order", lock_identifier="worker-7")
+    for stranger in (manager, other):
+        with pytest.raises(LockAcquiringError, match="hold another identifier"):
+            await stranger.unlock(Lock(stranger, "order", "worker-8"))
+        unknown = Lock(stranger, "order", "worker-8", valid=True)
+        with pytest.raises(LockAcquiringError, match="is not held by this identifier"):
+            await stranger.extend(unknown)
+        assert not unknown.valid
+    # The identifier that lock() was given is not on the nodes.
+    with pytest.raises(LockAcquiringError, match="known to the manager that acquired the lock, and to no other"):
+        await other.unlock(Lock(other, "order", "worker-7"))
+    assert lock.valid
+    assert manager._access._redlock.leases == (lock.lease,)
+    await lock.release()
+    with pytest.raises(LockAcquiringError, match="is not held by this identifier"):
+        await other.extend(Lock(other, "order", "worker-7", valid=True))
+
+
+async def test_extending_by_an_identifier_works_on_every_server_and_leaves_other_keys_alone(
+    node_of_each_version: NodeSet, manager_of: Make
+) -> None:
+    manager, node = manager_of(node_of_each_version.urls, retry_count=1), node_of_each_version[0]
+    node.command("SET", "order", "old-token", "PX", "5000")
+    await manager.extend(Lock(manager, "order", "old-token", valid=True), 30)
+    assert int(node.command("PTTL", "order")) > 20_000
+    node.command("SET", "order", "old-token")
+    await manager.extend(Lock(manager, "order", "old-token", valid=True), 30)
+    assert node.command("PTTL", "order") == b"-1"
+    node.command("DEL", "order")
+    node.command("LPUSH", "order", "old-token")
+    with pytest.raises(LockAcquiringError, match="not held by this identifier"):
+        await manager.extend(Lock(manager, "order", "old-token", valid=True), 30)
+    assert node.command("LLEN", "order") == b"1"
+
+
+@pytest.mark.faults
+async def test_without_a_majority_an_identifier_is_neither_extended_nor_unlocked(
+    three_nodes: NodeSet, manager_of: Make
+) -> None:
+    lock = await manager_of(three_nodes.urls).lock("order", lock_timeout=30)
+    other = manager_of(three_nodes.urls, retry_count=2)
+    again = Lock(other, "order", lock.id, valid=True)
+    await other.is_locked("order")
+    three_nodes.pause(0)
+    three_nodes.pause(1)
+    try:
+        with pytest.raises(LockRuntimeError, match="no quorum confirmed it"):
+            await again.extend()
+        assert again.valid
+        with pytest.raises(LockRuntimeError):
+            await again.release()
+    finally:
+        three_nodes.restore()
+    assert lock.valid
+    await lock.release()
 
 
 async def test_active_locks_are_those_that_are_valid(three_nodes: NodeSet, manager_of: Make) -> None:

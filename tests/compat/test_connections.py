@@ -224,7 +224,7 @@ Pool = type("Redis", (), {"__module__": "aioredis.commands"})
         ([("localhost",)], "not tuple"),
         ("redis://localhost", "must be a list"),
         ({"host": "localhost"}, "must be a list"),
-        ([], "nodes is empty"),
+        ([], "^redis_connections is empty"),
         (["http://localhost"], "no URL of a Redis server"),
         (["redis://:word@localhost:x"], "no URL of a Redis server"),
         (["redis://:ä：word@localhost"], "no URL of a Redis server"),  # noqa: RUF001
@@ -236,7 +236,7 @@ Pool = type("Redis", (), {"__module__": "aioredis.commands"})
         ([{"host": "localhost", "nothing": 1}], "unknown settings.*nothing"),
         ([{"host": "localhost", "ssl": "yes"}], "'ssl' must be"),
         (["unix:///run/redis.sock?ssl=true"], "TLS over a Unix socket"),
-        ([{"host": "localhost", "db": n} for n in (0, 1, 2)], "the same server twice"),
+        ([{"host": "localhost", "db": n} for n in (0, 1, 2)], "^redis_connections names the same server twice"),
         (["redis://localhost:6379/0", ("localhost", 6379)], "the same server twice"),
     ],
 )

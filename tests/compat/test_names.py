@@ -1,7 +1,8 @@
-"""What the real aioredlock 0.7.3 has under public names, ours has under the same, with the same arguments."""
+"""Every public name of the real aioredlock 0.7.3 is here, in the same place, with the same arguments."""
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 import subprocess
@@ -28,22 +29,45 @@ for name in aioredlock.__all__:
 print(json.dumps(told))
 """
 
+ASK_MODULES = """
+import importlib, json, pkgutil, aioredlock
+told = {}
+for found in pkgutil.iter_modules(aioredlock.__path__):
+    module = importlib.import_module("aioredlock." + found.name)
+    told[found.name] = [name for name, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__]
+print(json.dumps(told))
+"""
+
+# Modules of its connections through aioredis, and of its own log.
+GONE_MODULES = {"redis", "utility"}
 # What leads to aioredis, and nowhere else.
 GONE = {"Sentinel": {"get_master", "get_sentinel"}}
 # There a list, and the same node.
 OTHER_DEFAULTS = {"redis_connections"}
 
 
-@pytest.fixture(scope="module")
-def real() -> dict[str, Any]:
-    command = [str(python_of("aioredlock")), "-W", "ignore", "-c", ASK]
+def asked(code: str) -> dict[str, Any]:
+    command = [str(python_of("aioredlock")), "-W", "ignore", "-c", code]
     told = subprocess.run(command, env=variables(), capture_output=True, text=True, check=True, timeout=60)
     answer: dict[str, Any] = json.loads(told.stdout)
     return answer
 
 
+@pytest.fixture(scope="module")
+def real() -> dict[str, Any]:
+    return asked(ASK)
+
+
 def test_every_public_name_is_here(real: dict[str, Any]) -> None:
     assert set(real) <= set(aioredlock.__all__)
+
+
+def test_every_module_that_programs_import_from_is_here_with_its_names() -> None:
+    modules = asked(ASK_MODULES)
+    assert set(modules) - GONE_MODULES == {"algorithm", "errors", "lock", "sentinel"}
+    for module in set(modules) - GONE_MODULES:
+        ours = importlib.import_module(f"aioredlock_ng.compat.aioredlock.{module}")
+        assert set(modules[module]) <= set(ours.__all__)
 
 
 def test_every_method_takes_the_same_arguments_by_the_same_names(real: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng import Redlock
-from aioredlock_ng.compat.aioredlock import LockAcquiringError
+from aioredlock_ng.compat.aioredlock import Lock, LockAcquiringError
 from benchmarks.environments import ROOT
 from tests.compat.environments import python_of, variables
 from tests.support.eventually import eventually
@@ -189,6 +189,12 @@ async def test_the_changed_import_and_aioredlock_exclude_each_other(
         assert await manager.is_locked("order")
         found = await manager.get_lock("order", await old.value())
         assert found.valid
+        await manager.extend(found, 60)
+        assert int(three_nodes[0].command("PTTL", "order")) > 50_000
+        await manager.unlock(Lock(manager, "order", await old.value()))
+        assert not await manager.is_locked("order")
+
+        assert await old.acquire("order")
         await old.release()
 
         for timeout in (None, 30.0):

@@ -65,6 +65,21 @@ class Faults:
         server.loop.stop_for(fault.lasts, suspended=False)
         return True
 
+    def lie(self, fault: Fault, _process: Process, server: Server) -> bool:
+        """The server executes scripts, and answers each with what no script can return."""
+        if server.lying:
+            return False
+        for link in self._of(server):
+            link.troubled(fault.lasts)
+        server.lying = True
+        server.well_since = server.running_since = math.inf
+
+        def over() -> None:
+            server.lying = False
+
+        self._later(fault, over)
+        return True
+
     def slow(self, fault: Fault, _process: Process, server: Server) -> bool:
         """Everybody's messages to and from it take longer."""
         return self._slow(fault, self._of(server), (0, 1))

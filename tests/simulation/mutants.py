@@ -12,10 +12,11 @@ from aioredlock_ng import lease as lease_module
 from aioredlock_ng._core.fencing import FenceClock
 from aioredlock_ng._core.guard import next_steps
 from aioredlock_ng._core.lease_state import LeaseState, Phase, Renewal
-from aioredlock_ng._core.votes import is_granted
+from aioredlock_ng._core.votes import Refusal, is_granted
 from aioredlock_ng._engine import acquire, cleanup, engine, extender, guard, waiting
 from aioredlock_ng._engine.acquire import Acquisition
 from aioredlock_ng._engine.holding import Holding
+from aioredlock_ng._nodes.channel import Channel
 from aioredlock_ng._nodes.memory_server import MemoryServer, _bytes
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._scripts import Command
@@ -55,6 +56,10 @@ def _clock() -> float:
 
 def _holding_from_now(spec: Any, token: bytes, _started: float, *rest: Any) -> Holding:
     return Holding(spec, token, _clock(), *rest)
+
+
+def _refusal(*_: object) -> Refusal:
+    return Refusal("it cannot be read")
 
 
 _passed_on = Holding.passed_on
@@ -195,6 +200,8 @@ def _mutants() -> Iterator[Mutant]:
         (guard, "next_steps", _found_without_the_silent),
     )
     yield one("owed", "releases are not owed across a reconnect", (RedisNode, "_pay", _forgive_releases))
+    yield one("shapes", "replies are read whatever their shape", (Command, "fits", lambda *_: True))
+    yield one("garbled", "a reply that cannot be read counts as a refusal", (Channel, "_garbled", _refusal))
     yield one("timer", "nobody watches the deadline", (extender.Extender, "_watch_deadline", _nothing))
     yield one("monotonic", "the clock stands still in a suspend", (ProcessLoop, "clock", ProcessLoop.time))
 

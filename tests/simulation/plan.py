@@ -121,6 +121,9 @@ _FOUNDINGS = 0.1
 _CROWDS = 0.12
 """Share of the runs in which many tasks of a process want one name, each for a moment."""
 
+_LIARS = 0.1
+"""Share of the runs in which a server answers with what no script can return, for a while."""
+
 _NETWORKS = {
     # name: seconds one way (least, most), spread, node_timeout, ttls
     "loopback": ((0.00005, 0.0001), 0.00003, 0.05, (0.3, 0.5, 1.0)),
@@ -194,11 +197,21 @@ def plan_of(seed: int) -> Plan:
     length = ttl * rng.choice((4, 6, 10))
     special = {"forgetting": _bursts, "founding": _founding}
     faults = special[theme](rng, plan) if theme in special else _faults(rng, plan, length)
+    faults += _lies(seed, plan, length)
     forgetting = any(fault.kind in ("flush", "crash_empty") for fault in faults)
     # Fences rise across nodes that forgot where wall clocks are within half the guard time; else whatever they show.
     apart = 0.2 * max_ttl if forgetting else rng.choice((0.0, 0.5, 300.0))
     skews = tuple(1.7e9 + rng.uniform(-apart, apart) for _ in range(processes + nodes))
     return replace(plan, actions=actions, faults=faults, skews=skews, beyond_guard=forgetting and guard is None)
+
+
+def _lies(seed: int, plan: Plan, length: float) -> tuple[Fault, ...]:
+    """Drawn by itself: what else a seed says stays as it is."""
+    rng = Random(f"lies {seed}")
+    if rng.random() >= _LIARS or plan.theme == "calm":
+        return ()
+    node = rng.randrange(plan.nodes)
+    return (Fault("lie", "lie", rng.random() * length, rng.uniform(0.1, 2.0) * plan.ttl, 0, node, 0.0),)
 
 
 def _crowd(rng: Random, plan: Plan) -> tuple[Action, ...]:

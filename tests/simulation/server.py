@@ -25,6 +25,9 @@ _OK = b"+OK\r\n"
 _BY_SHA = {script.sha: script for script in SCRIPTS}
 _BY_SOURCE = {script.source: script for script in SCRIPTS}
 _BY_NAME = {script.name: script for script in SCRIPTS}
+LIES: tuple[Any, ...] = (b"garbage", [b"a", b"b"], [[b"a"]], [1, b"2"], [0, b"x"], -7)
+"""Replies that no script can give."""
+
 _SETTING = frozenset({"acquire", "acquire_guarded", "repair"})
 
 
@@ -42,6 +45,7 @@ class Server:
             and those of a script that was flushed.
         forgot: How often it lost its memory.
         voted: Its memory has been trusted, so that it may hold locks.
+        lying: It executes scripts, and answers each with what no script can return.
     """
 
     def __init__(self, world: World, index: int, rate: float, skew: float) -> None:
@@ -54,11 +58,12 @@ class Server:
         self.up = True
         self.life = 1
         self.forgot = 0
-        self.voted = False
+        self.voted = self.lying = False
         self.running_since = 0.0
         self.well_since = self.trusted_since = math.inf
         self.owners: dict[bytes, str] = {}
         self.late: set[bytes] = set()
+        self._rng = world.rng(f"{self.name} lies")
         self._scripts: set[bytes] = set()
         self._judged = b"", False
         self._ends: list[End] = []
@@ -125,7 +130,7 @@ class Server:
     def look(self, *, guarded: bool) -> None:
         """Find out whether it is well."""
         now = self.world.now
-        if not self.up or self.loop.stopped:
+        if not self.up or self.loop.stopped or self.lying:
             self.running_since = self.well_since = math.inf
             return
         if self.running_since == math.inf:
@@ -176,6 +181,8 @@ class Server:
         if script.name == "hand_over_each" and words[4 + count] and not self.trusted:
             return encode([])
         replies = [self._call(end, Command(_BY_NAME[name], tuple(keys), tuple(args))) for name, keys, args in calls]
+        if self.lying:
+            return encode(self._rng.choice(LIES))
         if not script.name.endswith("_each"):
             return encode(replies[0])
         return encode(len(calls) if replies == [1] * len(calls) else replies)

@@ -35,6 +35,8 @@ CAUGHT: Final = {
     "guard": (19, {"exclusion"}),
     "founding": (1200, {"exclusion"}),
     "owed": (1, {"leftovers"}),
+    "shapes": (0, {"callbacks"}),
+    "garbled": (0, {"leftovers"}),
     "timer": (2, {"told"}),
     "monotonic": (10, {"exclusion"}),
 }

@@ -54,6 +54,7 @@ class Line:
         self.transport = Transport()
         self.silences: list[bool] = []
         self.closed: list[str] = []
+        self.garbled: list[str] = []
         self.channel = Channel(
             0,
             outbox,
@@ -62,6 +63,7 @@ class Line:
             on_close=lambda reason, releases: self.closed.append(reason),
             on_silent=self.silences.append,
             on_release_refused=lambda command: None,
+            on_garbled=self.garbled.append,
         )
         self.channel.attach(cast("Any", self.transport), b"", keep=None)
         outbox.join(self.channel)

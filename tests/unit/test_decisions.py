@@ -84,6 +84,7 @@ REPLIES = [
     (votes.Unsent("not connected"), votes.Outcome.FAILED, False),
     (b"PONG", votes.Outcome.UNKNOWN, True),
     ([b"a", b"b"], votes.Outcome.UNKNOWN, True),
+    (votes.Garbled("the acquire script was answered with list of 2"), votes.Outcome.UNKNOWN, True),
 ]
 
 

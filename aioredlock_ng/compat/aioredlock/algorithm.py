@@ -1,4 +1,4 @@
-"""aioredlock's lock manager over a `Redlock`; it takes no decision about a lock and has no connection of its own."""
+"""aioredlock's lock manager over a `Redlock`; it has no connection of its own."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ import random
 import warnings
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aioredlock_ng import ConfigurationError, LockReleased, QuorumUnreachable, Redlock
-from aioredlock_ng.compat._access import Access, name_of
-from aioredlock_ng.compat._connections import nodes_of, sentinels_of, without_passwords
-from aioredlock_ng.compat._errors import LockAcquiringError, LockRuntimeError, in_words_of_aioredlock
-from aioredlock_ng.compat._lock import Lock
+from aioredlock_ng import ConfigurationError, LockLost, LockReleased, QuorumUnreachable, Redlock
+from aioredlock_ng.compat.aioredlock._access import Access, name_of
+from aioredlock_ng.compat.aioredlock._connections import nodes_of, sentinels_of, without_passwords
+from aioredlock_ng.compat.aioredlock._words import in_words_of_aioredlock, naming
+from aioredlock_ng.compat.aioredlock.errors import LockAcquiringError, LockRuntimeError
+from aioredlock_ng.compat.aioredlock.lock import Lock
 from aioredlock_ng.options import positive_seconds, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from aioredlock_ng import Lease
 
 __all__ = ["Aioredlock"]
 
@@ -71,7 +74,8 @@ class Aioredlock:
         settings: dict[str, Any] = {"fencing": False, "recovery_guard": None} | options
         settings.setdefault("max_ttl", _ANY_TTL if settings["recovery_guard"] is None else 60.0)
         nodes = nodes_of(redis_connections)
-        redlock = Redlock(nodes, ttl=self.internal_lock_timeout, **settings)
+        with naming(nodes="redis_connections", ttl="internal_lock_timeout"):
+            redlock = Redlock(nodes, ttl=self.internal_lock_timeout, **settings)
         self._access = Access(redlock, sentinels_of(redis_connections, nodes))
         self._locks: dict[Any, Lock] = {}
         self._forget_at = _FORGET_FROM
@@ -84,20 +88,21 @@ class Aioredlock:
         Args:
             resource: Its name, or a number, which is its key on the nodes.
             lock_timeout: Seconds that it lives; None: `internal_lock_timeout`, renewed until it is released.
-            lock_identifier: What `lock.id` shall be; known to this manager only, for `get_lock` and for asking again:
-                the nodes hold a token that is fresh for every attempt. A lock that was not renewed stays so: it is asked
-                for again with a `lock_timeout`.
+            lock_identifier: Value of `lock.id`. By it this manager finds the lock in `get_lock`, `extend` and `unlock`, and
+                asks for it again. No other manager does: the nodes hold a token that is fresh for every attempt. A lock
+                that had a `lock_timeout` is asked for again with one.
 
         Raises:
-            LockAcquiringError: Another has it.
-            LockRuntimeError: No majority of the nodes could be asked, or the manager is destroyed.
+            LockAcquiringError: Nodes hold another identifier, and no majority is left. Nodes that did not answer count
+                against a majority, too.
+            LockRuntimeError: No majority of the nodes answered, or the manager is destroyed.
             ValueError: An argument is unusable.
 
         Safety: as `aioredlock_ng.Lock.acquire`: returns a lock, or raises and has undone the attempt.
         """
         if lock_timeout is not None:
             positive_seconds("lock_timeout", lock_timeout)
-        held = self._locks.get(resource)
+        held = self._locks.get(_key_of(resource))
         if lock_identifier and held is not None and held.id == lock_identifier and held.valid:
             if lock_timeout is None and held.lock_timeout is not None:
                 raise ValueError(
@@ -122,65 +127,83 @@ class Aioredlock:
     async def extend(self, lock: Lock, lock_timeout: float | None = None) -> None:
         """Give a lock its whole life again, or another one.
 
+        A lock of another manager is extended by its identifier, and its life on the nodes is never shortened: its holder
+        counts on it.
+
         Args:
-            lock: One of this manager's.
+            lock: One that `lock` or `get_lock` returned, or one made by hand with `valid=True`.
             lock_timeout: Seconds from now, kept by later renewals; None: the lock's own.
 
         Raises:
             RuntimeError: It is not valid any more.
-            LockAcquiringError: It was found to be lost.
+            LockAcquiringError: It is lost: no majority of the nodes holds its identifier.
             LockRuntimeError: No majority confirmed it in `retry_count` tries; the lock goes on until its end.
             ValueError: The timeout is unusable.
 
         Safety: as `aioredlock_ng.Lease.extend`.
         """
         if not lock.valid:
-            raise RuntimeError(f"the lock {lock.resource!r} is not valid; acquire it anew")
+            hint = "" if lock.lease is not None else ", or pass valid=True to a Lock that is made by hand"
+            raise RuntimeError(f"the lock {lock.resource!r} is not valid; acquire it anew{hint}")
         if lock_timeout is not None:
             positive_seconds("lock_timeout", lock_timeout)
-        if lock.lease is None:
-            raise LockRuntimeError(f"the lock {lock.resource!r} is another manager's; only who acquired it can extend it")
         ttl = lock_timeout or lock.lock_timeout or self.internal_lock_timeout
+        lease = self._lease_of(lock)
         with in_words_of_aioredlock():
             for tries_left in reversed(range(self.retry_count)):
                 try:
-                    await lock.lease.extend(ttl)
+                    if lease is not None:
+                        await lease.extend(ttl)
+                    else:
+                        lock.prolonged(await self._access.prolong(lock.resource, lock.id, ttl))
                     break
                 except QuorumUnreachable:
                     if not tries_left or not lock.valid:
                         raise
                 except LockReleased:
                     raise RuntimeError(f"the lock {lock.resource!r} was released meanwhile") from None
+                except LockLost:
+                    lock.ending_in(0.0)
+                    raise
                 await asyncio.sleep(random.uniform(self.retry_delay_min, self.retry_delay_max))  # noqa: S311
 
     async def unlock(self, lock: Lock) -> None:
         """Release a lock; it is not valid any more, whatever comes of this.
 
-        Raises:
-            LockAcquiringError: It was lost before, and another has it now.
-            LockRuntimeError: It was lost before, and no majority could be asked whether another has it; or it is held, but
-                by another manager.
+        A lock of another manager is released by its identifier, and its holder loses it at once. No error if no node holds
+        the lock.
 
-        Safety: as `aioredlock_ng.Lease.release`. Nodes that do not answer execute it later; that is no error here.
+        Args:
+            lock: One that `lock` or `get_lock` returned, or one made by hand from a name and an identifier.
+
+        Raises:
+            LockAcquiringError: A majority of the nodes holds another identifier.
+            LockRuntimeError: It was lost before, or is another manager's, and no majority of the nodes answered.
+
+        Safety: as `aioredlock_ng.Lease.release`, of another manager's as `aioredlock_ng.Redlock.force_release`. Nodes that do
+        not answer to the release of a lock of this manager execute it later; that is no error here.
         """
-        lease = lock.ending_in(0.0).lease
-        with in_words_of_aioredlock():
-            if lease is not None:
-                own = self._locks.get(lock.resource)
-                # A later lock may have the same identifier.
-                if own is not None and own.lease == lease:
-                    del self._locks[lock.resource]
+        lease = self._lease_of(lock.ending_in(0.0))
+        if lease is not None:
+            own = self._locks.get(_key_of(lock.resource))
+            # A later lock may have the same identifier.
+            if own is not None and own.lease == lease:
+                del self._locks[_key_of(lock.resource)]
+            with in_words_of_aioredlock():
                 if await lease.release():
                     return
-        if self._access.destroyed:
+        if self._access.destroyed or (lease is None and await self._access.release(lock.resource, lock.id)):
             return
         token = lock.id if lease is None else lease.token
         info = await self._access.inspect(lock.resource)
         others = sum(answer.token not in (None, token) for answer in info.answers)
         if 2 * (info.total - others) <= info.total:
-            raise LockAcquiringError(f"the lock {lock.resource!r} was lost, another has it now")
-        if lease is None and info.held:
-            raise LockRuntimeError(f"the lock {lock.resource!r} is another manager's; only who acquired it can release it")
+            if lease is not None:
+                raise LockAcquiringError(f"the lock {lock.resource!r} was lost, another has it now")
+            raise LockAcquiringError(
+                f"the keys of the lock {lock.resource!r} hold another identifier; one that was given to lock() as"
+                " lock_identifier is known to the manager that acquired the lock, and to no other"
+            )
 
     async def is_locked(self, resource_or_lock: str | Lock) -> bool:
         """True when a majority of the nodes has the key, whoever set it; False as well when no majority answers.
@@ -202,7 +225,7 @@ class Aioredlock:
     async def get_lock(self, resource: str, lock_identifier: str) -> Lock:
         """The lock that is held by this identifier.
 
-        Of another manager's lock it gives a note: `valid` counts down, but only its own manager can extend or release it.
+        `valid` of another manager's lock counts down the life that the nodes said it had left.
 
         Raises:
             LockAcquiringError: It is not held, or by another identifier.
@@ -210,13 +233,13 @@ class Aioredlock:
 
         Safety: cancelled, nothing has changed.
         """
-        own = self._locks.get(resource)
-        lease = own.lease if own is not None and own.id == lock_identifier else None
+        lock = Lock(self, resource, lock_identifier)
+        lease = self._lease_of(lock)
         info = await self._access.inspect(resource)
         if not info.held or info.token != (lock_identifier if lease is None else lease.token):
             raise LockAcquiringError(f"the lock {resource!r} is not held by this identifier")
-        timeout = round(info.remaining) if math.isfinite(info.remaining) else None
-        return Lock(self, resource, lock_identifier, timeout).leased(lease).ending_in(info.remaining)
+        lock.lock_timeout = round(info.remaining) if math.isfinite(info.remaining) else None
+        return lock.ending_in(info.remaining)
 
     async def get_active_locks(self) -> list[Lock]:
         """The locks of this manager that are valid and that the nodes have.
@@ -244,12 +267,25 @@ class Aioredlock:
             f" internal_lock_timeout={self.internal_lock_timeout})"
         )
 
+    def _lease_of(self, lock: Lock) -> Lease | None:
+        """Return the lease of a lock of this manager, and bind a lock that was made by hand to it."""
+        own = self._locks.get(_key_of(lock.resource))
+        if lock.lease is None and own is not None and own.lease is not None and lock.id in (own.id, own.lease.token):
+            lock.leased(own.lease)
+        return lock.lease
+
     def _remember(self, lock: Lock) -> None:
         # Locks with a timeout need not be released by anybody.
         if len(self._locks) >= self._forget_at:
             self._locks = {name: one for name, one in self._locks.items() if one.valid}
             self._forget_at = max(_FORGET_FROM, 2 * len(self._locks))
-        self._locks[lock.resource] = lock
+        self._locks[_key_of(lock.resource)] = lock
+
+
+def _key_of(resource: Any) -> Any:
+    """Return the same for all ways to write a name: 42, "42" and b"42" are one key on the nodes."""
+    name = name_of(resource)
+    return name.encode("utf-8", "surrogatepass") if isinstance(name, str) else name
 
 
 def _seconds(name: str, value: object) -> float:

@@ -1,4 +1,4 @@
-"""aioredlock's lock object over a lease of ours; it asks no node itself."""
+"""aioredlock's lock object. It asks no node itself."""
 
 from __future__ import annotations
 
@@ -6,34 +6,36 @@ import math
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from aioredlock_ng.compat._errors import LockError
+from aioredlock_ng.compat.aioredlock.errors import LockError
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from aioredlock_ng import Lease
-    from aioredlock_ng.compat._manager import Aioredlock
+    from aioredlock_ng.compat.aioredlock.algorithm import Aioredlock
 
 __all__ = ["Lock"]
 
 
 class Lock:
-    """What `Aioredlock.lock` returns; made by hand, it is a note without a lease.
+    """A lock of an `Aioredlock`, returned by its `lock` and `get_lock`.
+
+    A lock made by hand from a name and an identifier stands for the lock with that identifier, whichever manager acquired it.
 
     Args:
         lock_manager: Its manager.
         resource: Its name.
-        id: Its identifier: the token that its keys hold, unless one was given to `lock()`.
+        id: Its identifier: the token that its keys hold, or the `lock_identifier` that `lock()` was given.
         lock_timeout: Seconds that it lives; None: until it is released.
-        valid: What `valid` says where there is no lease.
+        valid: Value of `valid` of a lock that is made by hand, without a lease.
 
     Attributes:
         lock_manager: As given.
         resource: As given.
         id: As given.
         lock_timeout: As given.
-        lease: The `aioredlock_ng.Lease` behind it, for what aioredlock has no name for: `remaining()`, `check()`,
-            `await wait_lost()`. None when the lock is not this manager's own.
+        lease: The `aioredlock_ng.Lease` behind it: `remaining()`, `check()`, `await wait_lost()`. None if another manager
+            acquired the lock.
     """
 
     def __init__(
@@ -53,21 +55,27 @@ class Lock:
 
     @property
     def valid(self) -> bool:
-        """True while the lock may be relied on: False once it is released, lost, or over. No I/O.
+        """True while the lock may be relied on; False once it is released, lost or expired. No I/O.
 
-        A lock from `get_lock` that is not this manager's own counts down the life that the nodes said it had left.
+        A lock that another manager acquired counts down the life that the nodes said it had left. One that is made by hand
+        says what it was given until it is extended or released.
         """
         return time.monotonic() < self._until if self.lease is None else self.lease.valid
 
     def leased(self, lease: Lease | None) -> Self:
-        """For `Aioredlock`: from now on it is this lease."""
+        """Bind it to a lease. For `Aioredlock`."""
         self.lease = lease
         return self
 
     def ending_in(self, seconds: float) -> Self:
-        """For `Aioredlock`: without a lease, it is valid for so long."""
+        """Set how long it is valid if it has no lease. For `Aioredlock`."""
         self._until = time.monotonic() + seconds
         return self
+
+    def prolonged(self, seconds: float) -> None:
+        """Note that it is valid for at least so long. For `Aioredlock`."""
+        until = time.monotonic() + seconds
+        self._until = until if math.isinf(self._until) else max(self._until, until)
 
     async def extend(self) -> None:
         """See `Aioredlock.extend`.
@@ -91,7 +99,7 @@ class Lock:
         return await self.lock_manager.is_locked(self)
 
     async def __aenter__(self) -> Self:
-        """Itself; the lock is held already."""
+        """Return itself; the lock is held already."""
         return self
 
     async def __aexit__(

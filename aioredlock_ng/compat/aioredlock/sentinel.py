@@ -7,16 +7,18 @@ import ssl
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from aioredlock_ng.compat._errors import SentinelConfigError
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Sentinel"]
+__all__ = ["Sentinel", "SentinelConfigError"]
 
 _URL = re.compile(r"^rediss?://.*:\d+/\d?\??.*$")
 
 _PORT = 26379
+
+
+class SentinelConfigError(Exception):
+    """The arguments of a `Sentinel` name no Sentinel or no service."""
 
 
 class Sentinel:

@@ -13,7 +13,7 @@ from redis.asyncio.sentinel import SentinelConnectionPool, SentinelManagedSSLCon
 from redis.backoff import NoBackoff
 
 from aioredlock_ng import ConfigurationError
-from aioredlock_ng.compat._sentinel import Sentinel
+from aioredlock_ng.compat.aioredlock.sentinel import Sentinel
 
 __all__ = ["nodes_of", "sentinels_of", "without_passwords"]
 

@@ -1,0 +1,66 @@
+"""Background tasks of a manager: one failure ends none of them for good."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import PurePath
+from traceback import extract_tb
+from typing import TYPE_CHECKING, Any
+
+from aioredlock_ng.events import TaskFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from aioredlock_ng.events import EventSink
+
+__all__ = ["supervised"]
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
+"""Seconds until failed work begins again; each time twice as long, so that a lasting cause costs no CPU."""
+
+
+def supervised(
+    work: Callable[[], Coroutine[Any, Any, None]],
+    name: str,
+    emit: EventSink,
+    failed: Callable[[str], None] | None = None,
+) -> asyncio.Task[None]:
+    """Run `work` in a task that begins it again after an exception, until it returns or is cancelled.
+
+    Args:
+        work: What to do; called anew each time.
+        name: The task's, for people.
+        emit: Given a `TaskFailed` for each exception.
+        failed: Called with the same words, for the owner of the task.
+
+    Safety: a cancellation of the task ends it at once.
+    """
+    return asyncio.create_task(_keep_at(work, name, emit, failed), name=f"aioredlock_ng {name}")
+
+
+async def _keep_at(
+    work: Callable[[], Coroutine[Any, Any, None]],
+    name: str,
+    emit: EventSink,
+    failed: Callable[[str], None] | None,
+) -> None:
+    pause = FIRST_PAUSE
+    while True:
+        try:
+            await work()
+        except Exception as error:
+            words = _where(error)
+            emit(TaskFailed(name, words, pause))
+            if failed is not None:
+                failed(f"internal error: {words}")
+        else:
+            return
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def _where(error: Exception) -> str:
+    """Name an exception and its place. Its text is left out, because it may quote a server's reply."""
+    frame = extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {PurePath(frame.filename).name}, line {frame.lineno}"

@@ -1,0 +1,201 @@
+"""The shape of each script's reply, checked in one place before anything else reads it; pure.
+
+A server may be broken, hostile, or no Redis at all. A reply that does not fit its script is no
+vote: it becomes a `Garbled`, and what the script did on that node counts as unknown. So no code
+above this module meets a list of the wrong length, a number of the wrong type, or nil.
+
+RESP3 has booleans and doubles that Python takes for integers (`True == 1`, `1.0 == 1`): types are
+compared exactly. The shapes themselves are described in the header of each Lua file.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "Call",
+    "acquire",
+    "acquire_each",
+    "acquire_guarded",
+    "confirm",
+    "describe",
+    "extend",
+    "force_release",
+    "hand_over_each",
+    "inspect",
+    "marker",
+    "number",
+    "release",
+    "release_each",
+    "repair",
+    "watch",
+]
+
+LARGEST = 2**63 - 1
+"""The largest integer of RESP. A big number beyond it would overflow a float of seconds."""
+
+
+class Call(Protocol):
+    """What a shape needs to know of the command."""
+
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        """KEYS of the script."""
+
+    @property
+    def args(self) -> tuple[bytes | int, ...]:
+        """ARGV of the script."""
+
+
+def acquire(reply: Any, call: Call) -> bool:
+    """Accept 1, or a refusal that names the places of held keys."""
+    if type(reply) is int:
+        return reply == 1
+    return _is_held(reply, len(call.keys))
+
+
+def acquire_guarded(reply: Any, call: Call) -> bool:
+    """Accept 1, a grant with a counter, a refusal, or a quarantine."""
+    if type(reply) is int:
+        return reply == 1
+    # The marker and the counters are keys too.
+    return _is_guarded(reply, len(call.keys) - 2)
+
+
+def acquire_each(reply: Any, call: Call) -> bool:
+    """Accept the number of attempts, or up to as many replies of the script for one."""
+    own = int(call.args[0])
+    calls = len(call.keys) - own
+    return reply == calls if type(reply) is int else _are(reply, calls, _taken if own else _plainly_taken)
+
+
+def hand_over_each(reply: Any, call: Call) -> bool:
+    """Accept twice the number of hand-overs, or replies of release and acquire by turns."""
+    own = int(call.args[0])
+    calls = 2 * (len(call.keys) - own)
+    if type(reply) is int:
+        return reply == calls
+    taken = _taken if own else _plainly_taken
+    return _are(reply, calls, None) and all(taken(item) if at % 2 else _is(item, 0, 1) for at, item in enumerate(reply))
+
+
+def release_each(reply: Any, call: Call) -> bool:
+    """Accept the number of keys, or up to as many zeros and ones."""
+    keys = len(call.keys)
+    return reply == keys if type(reply) is int else _are(reply, keys, lambda item: _is(item, 0, 1))
+
+
+def release(reply: Any, call: Call) -> bool:
+    """Accept how many of the lock's keys were deleted."""
+    return _is(reply, 0, int(call.args[1]) if len(call.args) > 1 else len(call.keys))
+
+
+def extend(reply: Any, call: Call) -> bool:
+    """Accept the number of keys, or for each whether it was renewed."""
+    return _per_key(reply, len(call.keys))
+
+
+def watch(reply: Any, call: Call) -> bool:
+    """Accept the number of the leases' keys, or for each whether it is ours."""
+    keys = len(call.keys)
+    return _per_key(reply, keys // 2 if len(call.args) > keys else keys)
+
+
+def inspect(reply: Any, call: Call) -> bool:
+    """Accept for each key its remaining time, its token and, if asked for, its label."""
+    keys = int(call.args[0]) if call.args else len(call.keys)
+    least = 3 if len(call.keys) > keys else 2
+    return _are(reply, keys, lambda item: _is_look(item, least)) and len(reply) == keys
+
+
+def confirm(reply: Any, _call: Call) -> bool:
+    """Accept 1, or zero with a counter."""
+    if type(reply) is int:
+        return reply == 1
+    return _starts(reply, 2, 0) and _is(reply[1], 0)
+
+
+def repair(reply: Any, _call: Call) -> bool:
+    """Accept -1, 0 or 1."""
+    return _is(reply, -1, 1)
+
+
+def force_release(reply: Any, call: Call) -> bool:
+    """Accept how many keys were deleted."""
+    return _is(reply, 0, len(call.keys))
+
+
+def marker(reply: Any, call: Call) -> bool:
+    """Accept the marker, the node's milliseconds, and a word as long as the one that was sent."""
+    return (
+        type(reply) is list
+        and len(reply) == 3
+        and type(reply[0]) is bytes
+        and _is(reply[1], 0)
+        and type(reply[2]) is bytes
+        and len(reply[2]) == len(bytes(call.args[3]))
+    )
+
+
+def number(reply: Any, _call: Call) -> bool:
+    """Accept any number from 0 on."""
+    return _is(reply, 0)
+
+
+def describe(reply: Any) -> str:
+    """Name the kind of a reply, and nothing that is in it: it may hold tokens and stored values."""
+    if reply is None:
+        return "nil"
+    if isinstance(reply, (list, dict, set)):
+        return f"{type(reply).__name__} of {len(reply)}"
+    return type(reply).__name__
+
+
+def _is(item: Any, least: int, most: int = LARGEST) -> bool:
+    return type(item) is int and least <= item <= most
+
+
+def _starts(reply: Any, length: int, first: int) -> bool:
+    return type(reply) is list and len(reply) == length and type(reply[0]) is int and reply[0] == first
+
+
+def _are(reply: Any, most: int, fits: Callable[[Any], bool] | None) -> bool:
+    return type(reply) is list and len(reply) <= most and (fits is None or all(map(fits, reply)))
+
+
+def _is_look(item: Any, least: int) -> bool:
+    # -3 stands for a key of another type.
+    return type(item) is list and least <= len(item) <= 3 and _is(item[0], -3) and all(type(text) is bytes for text in item[1:])
+
+
+def _per_key(reply: Any, keys: int) -> bool:
+    if type(reply) is int:
+        return reply == keys
+    return _are(reply, keys, lambda item: _is(item, -1, 1)) and len(reply) == keys
+
+
+def _is_held(reply: Any, keys: int) -> bool:
+    return (
+        type(reply) is list
+        and 2 <= len(reply) <= 2 + keys
+        and _is(reply[0], 0, 0)
+        and _is(reply[1], -2)
+        and all(_is(place, 1, keys) for place in reply[2:])
+    )
+
+
+def _is_guarded(reply: Any, keys: int) -> bool:
+    if _is_held(reply, keys):
+        return True
+    return (_starts(reply, 2, 1) and _is(reply[1], 1)) or (_starts(reply, 2, -1) and _is(reply[1], -1))
+
+
+def _taken(item: Any) -> bool:
+    return _is(item, 1, 1) or _is_guarded(item, 1)
+
+
+def _plainly_taken(item: Any) -> bool:
+    return _is(item, 1, 1) or _is_held(item, 1)

@@ -1,0 +1,264 @@
+"""Replies that do not fit their script: whatever a server says, nothing above the channel meets it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aioredlock_ng._core.tally import tally
+from aioredlock_ng._core.votes import (
+    Garbled,
+    Outcome,
+    acquire_vote,
+    counter_of,
+    is_granted,
+    is_permanent,
+    keys_held,
+    may_have_set,
+)
+from aioredlock_ng._nodes.channel import Channel
+from aioredlock_ng._nodes.joint import Joint, joined
+from aioredlock_ng._nodes.outbox import Outbox
+from aioredlock_ng._scripts import Command
+from aioredlock_ng._scripts.kinds import (
+    AWAIT_TURN,
+    MARKER,
+    MARKER_KEY,
+    MUTEX,
+    NOTE,
+    SCRIPTS,
+    TURN_OVER,
+    guarded_mutex,
+)
+from aioredlock_ng._scripts.replies import describe
+from tests.support.liar import encoded
+
+GUARDED = guarded_mutex(fencing=True, vouch=b"f" * 40 + b":1000")
+ONE, TWO = (b"a",), (b"a", b"b")
+LABELS = ((b"la", b"lb"), (1000, b"x", 1000, b"y"))
+
+COMMANDS: dict[str, list[Command]] = {
+    "acquire": [MUTEX.acquiring(keys, (b"1",), b"t", b"1000", 0) for keys in (ONE, TWO)],
+    "acquire_guarded": [GUARDED.acquiring(keys, (b"1",), b"t", b"1000", 16) for keys in (ONE, TWO)],
+    "acquire_each": [Command(MUTEX.acquire_one.each, TWO, (b"0", b"", b"t", b"9", b"u", b"9"))],
+    "hand_over_each": [
+        Command(MUTEX.acquire_one.hand_over, TWO, (b"0", b"", b"r", b"t", b"9", b"s", b"u", b"9"))  # type: ignore[arg-type]
+    ],
+    "release": [MUTEX.releasing(ONE, b"t", 1.0), MUTEX.releasing(TWO, b"t", 1.0, (b"la", b"lb"))],
+    "release_each": [Command(MUTEX.release_one.each, TWO, (b"t", b"u"))],
+    "extend": [Command(MUTEX.extend, TWO, (1000, b"t", b"u"))],
+    "watch": [MUTEX.watching(TWO, (b"t", b"u")), MUTEX.watching(TWO, (b"t", b"u"), LABELS)],
+    "inspect": [MUTEX.inspecting(ONE), MUTEX.inspecting(ONE, (b"la",))],
+    "confirm": [GUARDED.confirming(ONE, (b"1",), b"t", 32)],
+    "repair": [GUARDED.repairing_of(ONE, (b"1",), b"t", 1000, 32)],
+    "force_release": [GUARDED.force_releasing(ONE, (b"1",), 32, (b"t",))],
+    "marker": [Command(MARKER, (MARKER_KEY,), (b"read", b"", b"0", b"f" * 40 + b":1000", b""))],
+    "note": [Command(NOTE, ONE, (1, 1000))],
+    "await_turn": [Command(AWAIT_TURN, (b"turn",), (b"a", b"passed", 1, 100))],
+    "turn_over": [Command(TURN_OVER, (b"turn",))],
+}
+
+plain = (
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 4)
+    | st.integers(-(2**70), 2**70)
+    | st.sampled_from([0.0, 1.0, 2.0])
+    | st.binary(max_size=50)
+)
+anything = st.recursive(plain, lambda inner: st.lists(inner, max_size=4), max_leaves=8)
+# Nearly right is the dangerous kind: a number where a list of numbers is expected, and so on.
+nearly = st.lists(st.integers(-2, 3) | plain, max_size=4) | st.tuples(st.lists(plain, max_size=3)).map(list)
+
+
+def test_every_script_is_fuzzed() -> None:
+    assert set(COMMANDS) == {script.name for script in SCRIPTS}
+
+
+class Asker:
+    """Asks one command, and keeps what it is told."""
+
+    def __init__(self, command: Command) -> None:
+        self.command = command
+        self.started = 0.0
+        self.heard: list[Any] = []
+
+    def stands(self) -> bool:
+        return False
+
+    def deliver(self, index: int, reply: Any) -> None:
+        self.heard.append(reply)
+
+
+class Transport:
+    """Takes what is written."""
+
+    def set_protocol(self, _protocol: object) -> None: ...
+
+    def write(self, _data: bytes) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+class Line:
+    """A channel whose server says what a test wants."""
+
+    def __init__(self) -> None:
+        outbox = Outbox(cast("Any", _Loop()), lambda: 0.0)
+        self.garbled: list[str] = []
+        self.owed: list[Any] = []
+        self.closed: list[str] = []
+        self.pushed: list[Any] = []
+        self.channel = Channel(
+            0,
+            outbox,
+            1.0,
+            self.pushed.append,
+            lambda reason, _releases: self.closed.append(reason),
+            lambda _silent: None,
+            self.owed.append,
+            self.garbled.append,
+        )
+        self.channel.attach(cast("Any", Transport()), b"", keep=None)
+
+    def ask(self, *commands: Command) -> list[Asker]:
+        askers = [Asker(command) for command in commands]
+        for sink in joined(list(askers)):
+            self.channel.ask(sink)
+        return askers
+
+    def say(self, data: bytes) -> None:
+        view = self.channel.get_buffer(-1)
+        view[: len(data)] = data
+        self.channel.buffer_updated(len(data))
+
+
+class _Loop:
+    def call_soon(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_whatever_a_server_answers_to_a_script_is_read_or_counts_as_unknown(name: str) -> None:
+    @given(reply=nearly | anything)
+    def fuzz(reply: Any) -> None:
+        for command in COMMANDS[name]:
+            asker = asyncio.run(_told(command, reply))
+            if command.fits(reply):
+                assert asker == reply
+                assert type(asker) is type(reply)
+            else:
+                assert type(asker) is Garbled
+                vote = acquire_vote("node", asker)
+                assert vote.outcome is Outcome.UNKNOWN
+                assert may_have_set(asker)
+
+    fuzz()
+
+
+async def _told(command: Command, reply: Any) -> Any:
+    line = Line()
+    (asker,) = line.ask(command)
+    line.say(encoded(reply))
+    assert line.closed == []
+    (heard,) = asker.heard
+    garbled = type(heard) is Garbled
+    assert len(line.garbled) == garbled
+    assert len(line.owed) == (garbled and command.owed_until is not None)
+    return heard
+
+
+@given(replies=st.lists(nearly | anything, min_size=3, max_size=3))
+def test_every_acquire_reply_that_fits_can_be_counted(replies: list[Any]) -> None:
+    for command in (*COMMANDS["acquire"], *COMMANDS["acquire_guarded"]):
+        read = [reply if command.fits(reply) else Garbled("no") for reply in replies]
+        counted = tally(read, 2, lambda _index: "")
+        assert counted.granted == sum(map(is_granted, read))
+        keys_held(read, command.keys, 3, counted.failed)
+        for reply in read:
+            assert str(acquire_vote("node", reply))
+            assert counter_of(reply) >= 0
+            assert not is_permanent(reply)
+
+
+@given(reply=nearly | anything)
+def test_of_commands_sent_as_one_each_gets_a_reply_that_fits_or_none(reply: Any) -> None:
+    async def told() -> None:
+        line = Line()
+        releases = [MUTEX.releasing((key,), b"t", 1.0) for key in (b"a", b"b", b"c")]
+        askers = line.ask(*releases)
+        line.say(encoded(reply))
+        assert line.closed == []
+        for asker in askers:
+            assert len(asker.heard) <= 1
+            assert all(type(said) is Garbled or asker.command.fits(said) for said in asker.heard)
+
+    asyncio.run(told())
+
+
+def test_a_true_or_a_one_point_zero_is_no_grant() -> None:
+    for command in (*COMMANDS["acquire"], *COMMANDS["acquire_guarded"]):
+        assert command.fits(1)
+        assert not command.fits(True)
+        assert not command.fits(1.0)
+
+
+def test_a_reply_with_more_parts_than_commands_is_garbled_for_all_of_them() -> None:
+    async def told() -> None:
+        line = Line()
+        askers = line.ask(*(MUTEX.releasing((key,), b"t", 1.0) for key in (b"a", b"b")))
+        line.say(encoded([1, 1, 1]))
+        assert [type(asker.heard[0]) for asker in askers] == [Garbled, Garbled]
+        assert [command.keys for command in line.owed] == [(b"a",), (b"b",)]
+
+    asyncio.run(told())
+
+
+def test_an_answer_that_the_parser_cannot_build_ends_the_connection_and_nothing_else() -> None:
+    async def told() -> None:
+        line = Line()
+        (asker,) = line.ask(*COMMANDS["inspect"][:1])
+        line.say(b"%1\r\n*0\r\n:1\r\n")
+        assert line.closed == ["not the Redis protocol: a map whose key is no plain value"]
+        assert len(asker.heard) == 1
+
+    asyncio.run(told())
+
+
+@given(message=nearly | anything)
+def test_a_push_that_cannot_be_read_means_that_any_key_may_have_changed(message: Any) -> None:
+    async def told() -> None:
+        line = Line()
+        line.say(b">2\r\n$10\r\ninvalidate\r\n" + encoded(message))
+        (keys,) = line.pushed
+        well = type(message) is list and all(type(key) is bytes for key in message)
+        assert keys == (message if well else None)
+
+    asyncio.run(told())
+
+
+@pytest.mark.parametrize("length", [0, 1, 3])
+def test_a_push_of_another_length_does_no_harm(length: int) -> None:
+    async def told() -> None:
+        line = Line()
+        line.say(b">%d\r\n" % length + b"$10\r\ninvalidate\r\n" * length)
+        assert line.pushed == ([None] if length else [])
+        assert line.closed == []
+
+    asyncio.run(told())
+
+
+@given(reply=anything)
+def test_the_description_of_a_reply_shows_nothing_that_is_in_it(reply: Any) -> None:
+    secret = b"s3cr3t-token"
+    assert "s3cr3t" not in describe([reply, secret])
+    assert "s3cr3t" not in describe(secret)
+
+
+def test_a_joint_is_answered_by_the_number_of_its_calls_and_by_no_other() -> None:
+    (joint,) = joined([Asker(MUTEX.releasing((key,), b"t", 1.0)) for key in (b"a", b"b")])
+    assert isinstance(joint, Joint)
+    assert [joint.command.fits(count) for count in (1, 2, 3, 2.0)] == [False, True, False, False]
