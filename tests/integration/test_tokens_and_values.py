@@ -257,7 +257,13 @@ async def liar(lie: bytes | None, run_id: str) -> AsyncIterator[str]:
 @pytest.mark.parametrize("lie", LIES)
 async def test_what_a_lying_server_says_is_told_to_nobody(one_node: NodeSet, told: Told, lie: str) -> None:
     async with liar(LIES[lie], "1" * 40) as first, liar(LIES[lie], "2" * 40) as second:
-        await walk([first, one_node.urls[0], second], told)
+        urls = [first, one_node.urls[0], second]
+        await walk(urls, told)
+        for command in ("inspect", "ls"):
+            done = await asyncio.to_thread(Cli(urls), command, "order")
+            assert "Traceback" not in done.stderr
+            assert done.returncode == 69 or lie == "what looks hold"
+            told.texts += [done.stdout, done.stderr]
 
 
 async def test_a_server_that_quotes_a_command_it_lacks_does_not_spread_the_token(
