@@ -25,7 +25,11 @@ class RedlockError(Exception):
 
 
 class ConfigurationError(RedlockError, ValueError):
-    """An argument is wrong; the message names it and the remedy. Raised before any I/O on behalf of the call."""
+    """An argument is wrong; the message names it and the remedy. Raised before any I/O on behalf of the call.
+
+    Two exceptions ask the nodes first and change nothing there: `open` where two nodes are the same
+    server, and `force_release` where the key is no lock.
+    """
 
 
 class RedlockClosed(RedlockError):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.quorum import Verdict, verdict
-from aioredlock_ng._core.votes import Outcome, Refusal, Vote, acquire_vote, may_have_set
+from aioredlock_ng._core.votes import Outcome, Vote, may_have_set, no_vote
 from aioredlock_ng._engine.cleanup import outlast_cancellation
 from aioredlock_ng.errors import LockLost, LockReleased, QuorumUnreachable
 
@@ -165,7 +165,7 @@ class Lease:
                 holding.asking = None
         self._raise_if_over()
         if replies is not None:
-            votes = tuple(acquire_vote(n.address, _plain(r)) for n, r in zip(context.fleet.nodes, replies, strict=True))
+            votes = tuple(self._vote(n.address, reply) for n, reply in zip(context.fleet.nodes, replies, strict=True))
             raise self._unreachable(votes, "extended", asked_at)
 
     async def release(self) -> bool:
@@ -304,9 +304,9 @@ class Lease:
     def _vote(self, address: str, reply: Reply) -> Vote:
         if reply == len(self._holding.spec.keys):
             return Vote(address, Outcome.GRANTED)
-        if not isinstance(reply, list):
-            return acquire_vote(address, _plain(reply))
-        return Vote(address, Outcome.HELD, detail="another's key, or none")
+        if isinstance(reply, list) and all(answer in (-1, 0, 1) for answer in reply):
+            return Vote(address, Outcome.HELD, detail="another's key, or none")
+        return no_vote(address, reply)
 
     def _raise_if_over(self) -> None:
         phase = self._holding.phase
@@ -341,8 +341,3 @@ class Lease:
 async def _until_decided(release: Round) -> None:
     # Not in `release`: a closure there would be made by every call.
     await outlast_cancellation(lambda: release.open, release.decided)
-
-
-def _plain(reply: Reply) -> Reply:
-    """A reply to another script than acquire, as far as its meaning is the same: silence and refusals."""
-    return reply if reply is None or isinstance(reply, Exception) else Refusal(f"answered {str(reply)[:60]}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 __all__ = [
@@ -26,15 +26,19 @@ class NodeAnswer:
 
     Attributes:
         node: Its address.
-        token: The value of the key; None where there is no key or no answer.
+        token: The value of the key, if it is a string; None where there is no key or no answer. It is
+            not in the repr: with the whole token, anybody can release the lock.
         remaining: Seconds that the key has left; None where there is no key, no expiry or no answer.
-        detail: Why there is no answer.
+        detail: Why there is no answer, or that the key is of another type than a lock.
+        foreign: The type of a key that can be no lock of this library: "hash" and the like, "string"
+            for one without expiry, "other" where the server does not say; "" for all else.
     """
 
     node: str
-    token: str | None
+    token: str | None = field(repr=False)
     remaining: float | None
     detail: str = ""
+    foreign: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +62,11 @@ class LockInfo:
 
     Attributes:
         resource: Its name.
-        held: True when a quorum of nodes holds the same token.
-        token: That token, or the most frequent one; None when no node has a key.
-        nodes: How many nodes hold that token.
+        held: True when a quorum of nodes holds the same token, or has keys of other types there:
+            nobody can acquire it.
+        token: That token, or the most frequent one; None when no node has one, or more nodes have
+            keys of other types.
+        nodes: How many nodes hold that token, or have such a key.
         total: How many nodes there are.
         remaining: Seconds until expiry alone takes the quorum away: the q-th largest remaining time, silent nodes
             counted as 0. Infinite for keys without expiry.
@@ -70,7 +76,7 @@ class LockInfo:
 
     resource: str
     held: bool
-    token: str | None
+    token: str | None = field(repr=False)
     nodes: int
     total: int
     remaining: float
@@ -235,6 +241,9 @@ class NodeFacts:
         trust: What its marker says to the recovery guard: "trusted", "waiting", "founding", "foreign" (another server
             process's), "excessive" (it names a guard time above a day and a second), or "none".
         ready_in: Seconds until it may be trusted.
+        sampled_keys: How many of its keys were looked at, the library's own aside; None where locks
+            have a `key_format` of their own, or the rights to look are missing.
+        foreign_keys: The type of each of them that can be no lock: not a string, or without expiry.
         refusals: What it refused, in the order of asking.
         round_trips: How long it takes to answer.
         clock: Its clock.
@@ -263,6 +272,8 @@ class NodeFacts:
     granted: bool | None = None
     trust: str = ""
     ready_in: float | None = None
+    sampled_keys: int | None = None
+    foreign_keys: tuple[str, ...] = ()
     refusals: tuple[Refused, ...] = ()
     round_trips: RoundTrips | None = None
     clock: ClockReading | None = None

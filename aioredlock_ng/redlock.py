@@ -12,12 +12,12 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from aioredlock_ng._core.fencing import LATEST_US, slot_of
-from aioredlock_ng._core.inspection import lock_info
+from aioredlock_ng._core.inspection import Unknown, deletion_of, lock_info, look_of, look_vote
 from aioredlock_ng._core.keys import MAX_NAMES, KeyFormat, resource_name
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.validity import ttl_ms, watch_after
-from aioredlock_ng._core.votes import Refusal, acquire_vote, is_mistyped
+from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._engine.clock import boottime, wall_us
 from aioredlock_ng._engine.engine import Engine
 from aioredlock_ng._engine.forcing import force_release
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     import redis.asyncio
 
+    from aioredlock_ng._core.inspection import Look
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.port import Node
     from aioredlock_ng._scripts import Command
@@ -302,6 +303,8 @@ class Redlock:
     async def locked(self, name: str | bytes) -> bool:
         """True when a quorum of nodes holds the same token for `name` right now, whoever's it is.
 
+        True too when a quorum has keys of other types there: nobody can acquire the lock.
+
         Raises:
             QuorumUnreachable: Too few nodes answered to say.
             ConfigurationError, RedlockClosed: As everywhere.
@@ -324,27 +327,32 @@ class Redlock:
         labels = (owner_key(key),) if self._options.owner is not False else ()
         plain = self._kind.inspecting((key,))
         # A user that may not read labels is still told who has the lock.
-        replies = await self._poll(name, self._kind.inspecting((key,), labels) if labels else plain, plain)
-        return lock_info(resource_name((name,)), [node.address for node in self._nodes], replies)
+        looks = await self._look(name, self._kind.inspecting((key,), labels) if labels else plain, plain)
+        return lock_info(resource_name((name,)), [node.address for node in self._nodes], looks)
 
-    async def force_release(self, name: str | bytes, *, token: str | None = None) -> int:
+    async def force_release(self, name: str | bytes, *, token: str | None = None, any_key: bool = False) -> int:
         """Take the lock from whoever holds it; its holder loses it. An operator's last resort.
 
         Looks first, and deletes the keys of the token that has a majority of nodes. Where none has, waits for a little more
         than two node timeouts and deletes what is still there: an attempt under way without a majority is not hit, if its
         `node_timeout` is no longer than this manager's.
 
+        A key that is no string, or does not expire, is no lock of this library and may be somebody's
+        data. It is refused where no token has a majority, and left alone beside a holder's majority.
+
         Args:
             name: The lock.
             token: Only from the holder with this token, the whole one, as `inspect` told it (the log shows only the beginning),
                 or who has the same grant after it; None: from whoever holds it.
+            any_key: Delete such a key too, whatever it holds.
 
         Returns:
             On how many nodes a key was deleted; 0 as well where another has it than `token` says.
 
         Raises:
             QuorumUnreachable: Too few nodes answered to be sure that it is gone.
-            ConfigurationError: `name` is unusable, or `token` is no str.
+            ConfigurationError: `name` is unusable, `token` is no str, or `any_key` no bool. Or the
+                key is no lock and `any_key` is False: nothing was deleted.
             RedlockClosed: As everywhere.
 
         Safety: cancelled, the keys are deleted on all nodes that answer, or on none.
@@ -353,22 +361,24 @@ class Redlock:
         # An empty one is that of a key without a value, as others may write it.
         if token is not None and not isinstance(token, str):
             raise ConfigurationError(f"token must be the whole token as a str, or None, not {type(token).__name__}")
+        if not isinstance(any_key, bool):
+            raise ConfigurationError(f"any_key must be True or False, not {type(any_key).__name__}")
         engine = self.engine()
         # The servers tell everybody but us (NOLOOP): a holder or a waiter of our own must not be the last to know.
         changed: Iterable[int] = range(len(self._nodes))
         try:
 
-            def ask(command: Command) -> Awaitable[list[Reply]]:
+            def ask(command: Command) -> Awaitable[list[Look]]:
                 # Nor is who stands in line to begin with what is being taken away.
                 engine.lines.doubt(key)
-                return self._poll(name, command, mistyped=True)
+                return self._look(name, command, read=look_of if command.script is self._kind.inspect else deletion_of)
 
-            replies = await force_release(engine.context, ask, self._kind, key, slot_of(key), token)
-            changed = [index for index, reply in enumerate(replies) if type(reply) is int and reply]
+            deleted = await force_release(engine.context, ask, self._kind, key, slot_of(key), token, any_key=any_key)
+            changed = [index for index, keys in enumerate(deleted) if keys]
         finally:
             for index in changed:
                 engine.invalidated(index, [key])
-        return sum(reply for reply in replies if type(reply) is int)
+        return sum(deleted)
 
     async def diagnose(self, *, watch: float = WATCH, probe: str | bytes = PROBE) -> Diagnosis:
         """Examine the nodes over connections of their own, open or not, and tell what weakens them as a set.
@@ -428,16 +438,21 @@ class Redlock:
         options = self._options
         return Life(ttl, b"%d" % ttl_ms(ttl), options.drift(ttl), options.least_validity(ttl), watch_after(ttl))
 
-    async def _poll(
-        self, name: str | bytes, command: Command, plainer: Command | None = None, *, mistyped: bool = False
-    ) -> list[Reply]:
+    async def _look(
+        self,
+        name: str | bytes,
+        command: Command,
+        plainer: Command | None = None,
+        *,
+        read: Callable[[Reply], Look] = look_of,
+    ) -> list[Look]:
         """Ask all nodes; where one refuses that, all of them the plainer command.
 
         Args:
             name: The lock's.
             command: What to ask.
             plainer: See above.
-            mistyped: Whether "the key is of another type" is an answer.
+            read: What an answer means.
 
         Raises:
             QuorumUnreachable: Fewer than a quorum answered.
@@ -446,14 +461,14 @@ class Redlock:
         replies = await self.engine().poll(command)
         if plainer is not None and plainer is not command and any(isinstance(reply, Refusal) for reply in replies):
             replies = await self.engine().poll(plainer)
-        answered = sum(type(reply) in (int, list) or (mistyped and is_mistyped(reply)) for reply in replies)
-        if answered < quorum_of(len(replies)):
-            votes = tuple(acquire_vote(n.address, r) for n, r in zip(self._nodes, replies, strict=True))
+        looks = [read(reply) for reply in replies]
+        if sum(not isinstance(look, Unknown) for look in looks) < quorum_of(len(looks)):
+            votes = tuple(look_vote(node.address, look) for node, look in zip(self._nodes, looks, strict=True))
             told = "; ".join(map(str, votes))
             raise QuorumUnreachable(
                 f"no quorum answered: {told}", resource=resource_name((name,)), votes=votes, elapsed=self._clock() - asked_at
             )
-        return replies
+        return looks
 
     def _refuse_twins(self) -> None:
         for node in self._nodes:

@@ -165,6 +165,13 @@ _ALL = (
         "It is new to the recovery guard: it votes as soon as a manager has seen all nodes, or after max_ttl.",
         "Nothing, for a set that is new; see quarantined otherwise.",
     ),
+    Kind(
+        "other-keys",
+        _WARNING,
+        "A lock with the name of such a key can never be acquired. A program that writes or deletes"
+        " keys of that name breaks a lock.",
+        "Set key_format, such as 'lock:{name}', in all processes at once: locks of two formats do not exclude each other.",
+    ),
     # Nodes that lack something.
     Kind(
         "noloop-defect",

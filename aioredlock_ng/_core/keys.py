@@ -7,6 +7,7 @@ import re
 from aioredlock_ng.errors import ConfigurationError
 
 __all__ = [
+    "BARE_FORMAT",
     "MAX_NAME",
     "MAX_NAMES",
     "OWN_KEYS",
@@ -30,6 +31,9 @@ PASSED_KEYS = OWN_KEYS + b"passed:"
 
 PRECEDENCE_KEYS = OWN_KEYS + b"precedence:"
 """What the keys begin with that tell who goes before others at the next release; the lock's key follows."""
+
+BARE_FORMAT = "{name}"
+"""The default `key_format`: each lock's key is its name."""
 
 MAX_NAME = 65_536
 """Bytes in a name. Redis takes 512 MB, but 10 MB cost 40 ms per node and command: surely a mistake."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from aioredlock_ng._core.finding_kinds import KINDS
+from aioredlock_ng._core.keys import BARE_FORMAT
 from aioredlock_ng._core.refusals import KEYS, cure_of, missing_right
 from aioredlock_ng._core.server_info import is_too_old, version_of
 from aioredlock_ng.records import Severity
@@ -109,6 +110,13 @@ def _memory(facts: NodeFacts, options: Options) -> Iterator[Finding]:
         yield KINDS["restarted"].found(facts.address, what, severity=severity)
 
 
+def _other_keys(facts: NodeFacts, options: Options) -> Iterator[Finding]:
+    if facts.foreign_keys and options.key_format == BARE_FORMAT:
+        kinds = ", ".join(f"{kind} without expiry" if kind == "string" else kind for kind in sorted(set(facts.foreign_keys)))
+        count = f"{len(facts.foreign_keys)} of {facts.sampled_keys} keys looked at are no locks ({kinds})"
+        yield KINDS["other-keys"].found(facts.address, f"other keys live here: {count}")
+
+
 def _abilities(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     version = version_of(facts.server)
     mended = (version[:2] == first[:2] and version < first for first in _NOLOOP_MENDED)
@@ -195,6 +203,7 @@ _RULES: Final[tuple[Callable[[NodeFacts, Options], Iterator[Finding]], ...]] = (
     _eviction,
     _persistence,
     _memory,
+    _other_keys,
     _abilities,
     _refusals,
     _clock,

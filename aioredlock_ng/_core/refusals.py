@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["DISTINCTIVE", "KEYS", "cure_of", "harmless", "is_unknown_command", "missing_right"]
+__all__ = ["DISTINCTIVE", "KEYS", "cure_of", "harmless", "is_unknown_command", "missing_right", "unquoted"]
 
 KEYS: Final = "keys"
 """What `missing_right` says where the user may not touch the key."""
 
 DISTINCTIVE: Final = (
-    r"\b(?:ACL|ASK|BUSY|CLUSTERDOWN|ERR|EXECABORT|LOADING|MASTERDOWN|MISCONF|MOVED|NOAUTH|NOPERM|NOREPLICAS|NOSCRIPT|OOM"
+    r"\b(?:ACL|ASK|BUSY|CLUSTERDOWN|ERR|EXECABORT|LOADING|MASTERDOWN|MISCONF|MOVED|NOAUTH|NOPERM|NOREPLICAS|NOSCRIPT|NOTALOCK|OOM"
     r"|READONLY|WRONGPASS|WRONGTYPE)\b"
     r"|permissions? to run the '|' command\b|access (?:a key|one of the keys|at least one of the keys)|unknown command"
     r"|can't run this command or subcommand|ACL failure in script|Error running script|@user_script"
@@ -25,6 +25,12 @@ _PLACE = re.compile(
     r"|\s*script: (\w+, )?on @user_script:\d+\.$"
 )
 """How a script's refusal is wrapped: by Redis 6.2, and by later versions and Valkey."""
+
+_QUOTED = ", with args beginning with"
+"""What servers put before the arguments of a command that they do not know."""
+
+_TOKEN = re.compile(r"\b([0-9a-f]{6})[0-9a-f]{26}\b")
+"""A token of this library, or one that looks alike."""
 
 _UNNAMED = ("NOPERM", "ACL failure in script", "can't run this command or subcommand")
 
@@ -66,10 +72,12 @@ def cure_of(words: str) -> str | None:
     return next((cure for mark, cure in _CURES if mark in words), None)
 
 
-def harmless(words: str) -> str:
-    """The words for people: on one line, not endless, without places in scripts and the arguments that servers quote.
+def unquoted(words: str) -> str:
+    """The words without the arguments that servers quote: the password of AUTH, the token of EVALSHA."""
+    return _TOKEN.sub(r"\1…", words.partition(_QUOTED)[0])
 
-    A command unknown to a server comes back with its arguments, and AUTH's is the password.
-    """
-    told = _PLACE.sub("", words.partition(", with args beginning with")[0])
+
+def harmless(words: str) -> str:
+    """The words for people: one short line, without places in scripts and quoted arguments."""
+    told = _PLACE.sub("", unquoted(words))
     return "".join(char if char.isprintable() else " " for char in told).strip()[:300]

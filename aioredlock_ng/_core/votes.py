@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from aioredlock_ng._core.refusals import unquoted
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -35,11 +37,11 @@ __all__ = [
     "is_granted",
     "is_held",
     "is_held_by",
-    "is_mistyped",
     "is_permanent",
     "is_quarantined",
     "keys_held",
     "may_have_set",
+    "no_vote",
 ]
 
 Reply = Any
@@ -47,7 +49,11 @@ Reply = Any
 
 
 class Refusal(Exception):
-    """An error reply, with the server's own words."""
+    """An error reply, with the server's own words, but without what they quote of a command."""
+
+    def __init__(self, words: str) -> None:
+        # A server that lacks EVALSHA answers with its arguments, and one of them is the token.
+        super().__init__(unquoted(words))
 
 
 class Unsent(Exception):
@@ -67,13 +73,15 @@ class Garbled(Dropped):
 
 
 class Outcome(StrEnum):
-    """What a node said to an acquire."""
+    """What a node said to an acquire, or to a look at the lock's key (`free`, `not a lock`)."""
 
     GRANTED = "granted"
     HELD = "held"
     FAILED = "failed"
     UNKNOWN = "unknown"
     QUARANTINED = "quarantined"
+    FREE = "free"
+    NOT_A_LOCK = "not a lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +92,8 @@ class Vote:
         node: The node's address, without credentials.
         outcome: What it said; see `Outcome`.
         remaining: For `held`, seconds of life that the holder's key had left; None where unknown or endless.
-        detail: For `failed` and `unknown`, the server's own words or what happened to the request.
+        detail: For `failed` and `unknown`, the server's own words or what happened to the request;
+            for `not a lock`, what the key is. Never a reply, a token or a stored value.
     """
 
     node: str
@@ -96,7 +105,7 @@ class Vote:
         """`address: outcome (detail)`, for messages."""
         extra = self.detail
         if self.remaining is not None:
-            extra = f"{self.remaining * 1000:.0f} ms left"
+            extra = f"{self.remaining:.3g} s left"
         return f"{self.node}: {self.outcome}{f' ({extra})' if extra else ''}"
 
 
@@ -116,21 +125,27 @@ _WRAPPED: Final = ("ERR ", "@user_script")
 
 def acquire_vote(node: str, reply: Reply, silence: str = "no answer in time") -> Vote:
     """Name what a reply to the acquire script means; `silence` is what to say where there is none."""
-    if reply == GRANTED:
-        return Vote(node, Outcome.GRANTED)
-    if reply is None:
-        return Vote(node, Outcome.UNKNOWN, detail=silence)
-    if isinstance(reply, (Refusal, Unsent)):
-        return Vote(node, Outcome.FAILED, detail=str(reply))
-    if isinstance(reply, Dropped):
-        return Vote(node, Outcome.UNKNOWN, detail=str(reply))
     if is_granted(reply):
         return Vote(node, Outcome.GRANTED)
     if is_held(reply):
         return Vote(node, Outcome.HELD, remaining=held_for(reply))
     if is_quarantined(reply):
         return Vote(node, Outcome.QUARANTINED, detail=_quarantine(reply[1]))
-    return Vote(node, Outcome.UNKNOWN, detail="not an answer of a lock script")
+    return no_vote(node, reply, silence)
+
+
+def no_vote(node: str, reply: Reply, silence: str = "no answer in time") -> Vote:
+    """Name why a node has no vote: silence, a refusal, a lost connection, or an unusable answer.
+
+    An unusable answer is never shown: a broken server may put a token or a stored value there.
+    """
+    if reply is None:
+        return Vote(node, Outcome.UNKNOWN, detail=silence)
+    if isinstance(reply, (Refusal, Unsent)):
+        return Vote(node, Outcome.FAILED, detail=str(reply))
+    if isinstance(reply, Dropped):
+        return Vote(node, Outcome.UNKNOWN, detail=str(reply))
+    return Vote(node, Outcome.UNKNOWN, detail="an answer that its script does not give")
 
 
 def _quarantine(left: int) -> str:
@@ -155,11 +170,6 @@ def is_quarantined(reply: Reply) -> bool:
 def is_held(reply: Reply) -> bool:
     """True when the node said that another holds it."""
     return type(reply) is list and len(reply) >= 2 and reply[0] == 0
-
-
-def is_mistyped(reply: Reply) -> bool:
-    """True when the server refused because the key is of another type than a lock's."""
-    return isinstance(reply, Refusal) and "WRONGTYPE" in str(reply)
 
 
 def held_for(reply: Reply) -> float | None:

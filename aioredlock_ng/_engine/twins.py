@@ -9,6 +9,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from aioredlock_ng._core.inspection import Held, look_of
 from aioredlock_ng._core.keys import OWN_KEYS
 from aioredlock_ng._engine.round import Round
 from aioredlock_ng._nodes.background import supervised
@@ -79,8 +80,8 @@ class Twins:
         seen = await self._ask(Command(MUTEX.inspect, (key,)), others)
         await self._ask(Command(MUTEX.release, (key,), (token,), self._context.clock() + PROBE_TTL), [index])
         for other in others:
-            answer = seen[other]
-            if type(answer) is list and answer[0][1] == token:
+            look = look_of(seen[other])
+            if isinstance(look, Held) and look.token == token:
                 # Where both find it out, both refuse the same one.
                 first, second = nodes[min(index, other)], nodes[max(index, other)]
                 second.refuse(f"{second.address} and {first.address} are the same server")

@@ -19,7 +19,8 @@ import hiredis
 
 from aioredlock_ng._core.votes import Dropped, Garbled, Refusal, Unsent
 from aioredlock_ng._nodes.joint import Joint
-from aioredlock_ng._scripts import Request, garbled
+from aioredlock_ng._scripts import Request
+from aioredlock_ng._scripts.replies import garbled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -14,7 +14,7 @@ from hiredis import pack_command
 
 from aioredlock_ng._core.fencing import slot_of
 from aioredlock_ng._core.guard import read_marker, vouching
-from aioredlock_ng._core.keys import PASSED_KEYS, TURN_KEYS
+from aioredlock_ng._core.keys import BARE_FORMAT, OWN_KEYS, PASSED_KEYS, TURN_KEYS
 from aioredlock_ng._core.node_findings import is_no_voter
 from aioredlock_ng._core.refusals import harmless, missing_right
 from aioredlock_ng._core.samples import TimeSample, clock_reading, round_trips
@@ -24,7 +24,7 @@ from aioredlock_ng._core.votes import Garbled, Refusal, acquire_vote, is_granted
 from aioredlock_ng._nodes.connect import ConnectFailed
 from aioredlock_ng._nodes.handshake import TRIES, unknown_commands
 from aioredlock_ng._nodes.interview import Interview, NoAnswer
-from aioredlock_ng._scripts import Command, Request, kind_of
+from aioredlock_ng._scripts import Command, Request
 from aioredlock_ng._scripts.kinds import (
     AWAIT_TURN,
     FENCES,
@@ -36,6 +36,7 @@ from aioredlock_ng._scripts.kinds import (
     guarded_mutex,
     needed,
 )
+from aioredlock_ng._scripts.replies import kind_of
 from aioredlock_ng.records import NodeFacts, Refused
 
 if TYPE_CHECKING:
@@ -53,6 +54,9 @@ _FEWEST_ROUND_TRIPS = 5
 _TIMES = 5
 _TIMES_WITHIN = 0.1
 """TIMEs asked for one look at the clock, and seconds after which no more are: the quickest answer says most."""
+
+_SAMPLE = 50
+"""Keys looked at to tell whether other data lives beside the locks: few enough for any server."""
 
 COMMANDS_IN_SCRIPTS: Final[dict[str, Callable[[bytes, bytes, bytes, int], tuple[Any, ...]]]] = {
     "SET": lambda key, counters, token, ttl: (key, token, "NX", "PX", ttl),
@@ -149,6 +153,9 @@ class _Examination:
         # Another kind of server is told as such, and not written to.
         if not is_no_voter(NodeFacts(**self.facts)):
             await self._prepare()
+            # With a format of their own, locks meet no other data.
+            if self._options.key_format == BARE_FORMAT:
+                await self._sample_keys()
             await self._try(watch)
 
     def owed(self) -> Request | None:
@@ -192,6 +199,27 @@ class _Examination:
         for script in SCRIPTS:
             if self._refused("SCRIPT LOAD", await self._interview.ask("SCRIPT", "LOAD", script.source), bytes):
                 break
+
+    async def _sample_keys(self) -> None:
+        """Look for keys that can be no locks, in three round trips.
+
+        A refusal is no finding: the library itself needs none of these rights.
+        """
+        ask = self._interview.ask
+        match await ask("SCAN", "0", "COUNT", _SAMPLE):
+            case [bytes(), list(found)]:
+                # Another doctor may be at work.
+                ours = (OWN_KEYS, self._key[: -len(secrets.token_hex(8))])
+                keys = [key for key in found if type(key) is bytes and not key.startswith(ours)][:_SAMPLE]
+                kinds = await asyncio.gather(*(ask("TYPE", key) for key in keys))
+                lives = await asyncio.gather(*(ask("PTTL", key) for key in keys))
+                # A key may go meanwhile.
+                seen = [
+                    (kind, life) for kind, life in zip(kinds, lives, strict=True) if type(kind) is bytes and type(life) is int
+                ]
+                foreign = [kind for kind, life in seen if life != -2 and (kind != b"string" or life == -1)]
+                told = tuple(kind.decode("ascii", "replace") for kind in foreign)
+                self.facts.update(sampled_keys=len(seen), foreign_keys=told)
 
     async def _try_scripts(self) -> None:
         """A whole life of a lock. Nobody else knows the key: what a script answers is not judged, but for the grant."""
@@ -278,9 +306,10 @@ class _Examination:
             sent = self._clock()
             reply = await self._interview.ask("TIME")
             received = self._clock()
-            if self._refused("TIME", reply, list):
+            if (now := _instant(reply)) is None:
+                self._refused("TIME", reply, ())
                 return None
-            samples.append(TimeSample(sent, received, int(reply[0]) + int(reply[1]) / 1e6, self._wall()))
+            samples.append(TimeSample(sent, received, now, self._wall()))
             if received - samples[0].sent > _TIMES_WITHIN:
                 break
         return min(samples, key=lambda sample: sample.error)
@@ -302,5 +331,14 @@ class _Examination:
 
 def _value_of(reply: Reply) -> str:
     """RESP3 answers CONFIG GET by a map, RESP2 by a flat list; empty where there is no such setting."""
-    value = next(iter(reply.values()), b"") if isinstance(reply, dict) else b"".join(reply[1:2])
-    return bytes(value).decode("utf-8", "replace")
+    found = [*reply.values()] if isinstance(reply, dict) else reply[1:2]
+    return found[0].decode("utf-8", "replace") if found and type(found[0]) is bytes else ""
+
+
+def _instant(reply: Reply) -> float | None:
+    """Seconds since 1970 as TIME tells them; None where that is no such answer."""
+    match reply:
+        case [bytes(seconds), bytes(micros)] if seconds.isdigit() and micros.isdigit():
+            # A longer one is garbage, and too long for a float.
+            return int(seconds[:16]) + int(micros[:16]) / 1e6
+    return None

@@ -12,8 +12,9 @@ from aioredlock_ng._core.refusals import is_unknown_command
 from aioredlock_ng._core.server_info import facts_of, info_fields, is_too_old
 from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
 from aioredlock_ng._nodes.connect import ConnectFailed
-from aioredlock_ng._scripts import Request, kind_of
+from aioredlock_ng._scripts import Request
 from aioredlock_ng._scripts.kinds import COMMANDS, SCRIPTS
+from aioredlock_ng._scripts.replies import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
 from aioredlock_ng._nodes.memory_server import MemoryServer
 from aioredlock_ng._nodes.port import NodeState
-from aioredlock_ng._scripts import Command, garbled
+from aioredlock_ng._scripts import Command
+from aioredlock_ng._scripts.replies import garbled
 
 if TYPE_CHECKING:
     from collections.abc import Callable

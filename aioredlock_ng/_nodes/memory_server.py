@@ -121,9 +121,11 @@ class MemoryServer:
             node.told(None)
 
     def pttl(self, key: bytes) -> int:
-        """Milliseconds that a key has left; -2 without one."""
+        """Milliseconds that a key has left; -2 without one, -1 where it does not expire."""
         if self.get(key) is None:
             return -2
+        if self._keys[key][1] == math.inf:
+            return -1
         return max(0, round((self._keys[key][1] - self._clock()) * 1000))
 
     def execute(self, command: Command, by: Connection) -> Reply:
@@ -347,14 +349,19 @@ class MemoryServer:
         return 1
 
     def _force_release(self, command: Command, by: Connection) -> Reply:
-        keys, last = command.keys, int(command.args[0]) + 1
-        tokens = set(map(_bytes, command.args[1:last]))
-        if len(command.args) > last:
+        keys, last = command.keys, int(command.args[0]) + 2
+        any_key, tokens = command.args[1], set(map(_bytes, command.args[2:last]))
+        fenced = len(command.args) > last
+        if fenced:
             keys = keys[:-1]
+        doomed = [key for key in keys if self.get(key) in tokens]
+        if not int(any_key) and any(self.pttl(key) == -1 for key in doomed):
+            return Refusal("NOTALOCK string -1")
+        if fenced:
             fence, *slots = map(_bytes, command.args[last:])
             highest = max(int(fence), *(self.counters.get(slot, 0) + 1 for slot in slots))
             self.counters.update(dict.fromkeys(slots, highest))
-        return sum(self.delete(key, by) for key in keys if self.get(key) in tokens)
+        return sum(self.delete(key, by) for key in doomed)
 
 
 def _bytes(value: bytes | int) -> bytes:

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import hiredis
 
-from aioredlock_ng._core.votes import Garbled
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from aioredlock_ng._scripts.replies import Call
 
-__all__ = ["Command", "Form", "Request", "Script", "garbled", "kind_of"]
+__all__ = ["Command", "Form", "Request", "Script"]
 
 _pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
 
@@ -232,17 +230,3 @@ class Command(Request):
             return self._keys, self._args
         assert self.form is not None
         return self.form.words(self.blanks)
-
-
-def garbled(command: Request, reply: Any) -> Garbled:
-    """Return what stands for a reply that does not fit: the words name its kind, and nothing that is in it."""
-    return Garbled(f"{command.step} was answered with {kind_of(reply)}, which does not fit it")
-
-
-def kind_of(reply: Any) -> str:
-    """Name the kind of a reply for messages; its contents may be tokens and stored values."""
-    if reply is None:
-        return "nil"
-    if isinstance(reply, (list, dict, set)):
-        return f"{type(reply).__name__} of {len(reply)}"
-    return type(reply).__name__

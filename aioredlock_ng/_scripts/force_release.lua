@@ -1,13 +1,34 @@
--- Deletes keys that hold one of some tokens, or no text at all: an operator's last resort.
+-- Deletes keys that hold one of some tokens: an operator's last resort.
 -- KEYS     the lock's keys; then, with fencing, the fence counters
--- ARGV[1]  how many tokens; then those
+-- ARGV[1]  how many tokens
+-- ARGV[2]  1: delete keys of other types too, and strings that do not expire; 0: refuse them, before
+--          anything is written
+-- ARGV[3]  the tokens
 -- ARGV[i]  then, with fencing: a fence that counters are raised to at least; the slots of the keys among them, each once
--- Returns  how many keys were deleted.
+-- Returns  how many keys were deleted; or the error 'NOTALOCK <type or nothing> <remaining ms>' of a key
+--          that it refuses: locks are strings that expire, and other keys may be somebody's data.
 -- Counters rise above the holder's fence: else a holder that hears of one node before the others are asked repairs them.
-local n, tokens, last = #KEYS, {}, tonumber(ARGV[1]) + 1
-for i = 2, last do tokens[ARGV[i]] = true end
+local n, tokens, last = #KEYS, {}, tonumber(ARGV[1]) + 2
+for i = 3, last do tokens[ARGV[i]] = true end
+if ARGV[last + 1] then n = n - 1 end
+local doomed = {}
+for i = 1, n do
+  local holder = redis.pcall('GETEX', KEYS[i])
+  local foreign, kind = type(holder) == 'table', 'string'
+  if foreign then
+    if not string.find(holder.err, 'WRONGTYPE', 1, true) then return holder end
+    -- pcall: locks do not need the right to TYPE.
+    kind = redis.pcall('TYPE', KEYS[i]).ok or ''
+  end
+  if foreign or tokens[holder] then
+    local left = redis.call('PTTL', KEYS[i])
+    if ARGV[2] ~= '1' and (foreign or left == -1) then
+      return {err = 'NOTALOCK ' .. kind .. ' ' .. left}
+    end
+    doomed[#doomed + 1] = KEYS[i]
+  end
+end
 if ARGV[last + 1] then
-  n = n - 1
   local fence = tonumber(ARGV[last + 1])
   for i = last + 2, #ARGV do
     local counter = tonumber(redis.call('ZADD', KEYS[n + 1], 'INCR', 0, ARGV[i]))
@@ -15,14 +36,5 @@ if ARGV[last + 1] then
   end
   for i = last + 2, #ARGV do redis.call('ZADD', KEYS[n + 1], string.format('%.0f', fence), ARGV[i]) end
 end
-local deleted = 0
-for i = 1, n do
-  local holder = redis.pcall('GETEX', KEYS[i])
-  if type(holder) == 'table' then
-    if not string.find(holder.err, 'WRONGTYPE', 1, true) then return holder end
-    deleted = deleted + redis.call('DEL', KEYS[i])
-  elseif tokens[holder] then
-    deleted = deleted + redis.call('DEL', KEYS[i])
-  end
-end
-return deleted
+for i = 1, #doomed do redis.call('DEL', doomed[i]) end
+return #doomed

@@ -2,6 +2,7 @@
 -- KEYS     the lock's keys; then, if asked for, the key of each one's label
 -- ARGV[1]  if labels are asked for: how many keys the lock has
 -- Returns  per key {remaining milliseconds (-1 endless, -2 no such key), token or '', label or ''}; label only if asked for.
+--          Of a key of another type: -3, and '<type or nothing> <remaining ms>' in the token's place.
 -- GETEX, unlike GET, leaves no key tracked: a name that nobody has would stay so for as long as the connection lives, and that
 -- counts as the server's memory. One that is held is tracked by PTTL: who waits for a change is told. GET where a server
 -- refuses to write. pcall: what somebody else wrote in place of a label is none.
@@ -13,8 +14,15 @@ end
 local answers, n = {}, tonumber(ARGV[1] or #KEYS)
 for i = 1, n do
   local token = read(KEYS[i])
-  if type(token) == 'table' then return token end
-  answers[i] = {token and redis.call('PTTL', KEYS[i]) or -2, token or ''}
+  if type(token) ~= 'table' then
+    answers[i] = {token and redis.call('PTTL', KEYS[i]) or -2, token or ''}
+  elseif string.find(token.err, 'WRONGTYPE', 1, true) then
+    -- pcall: locks do not need the right to TYPE.
+    local kind = redis.pcall('TYPE', KEYS[i])
+    answers[i] = {-3, (kind.ok or '') .. ' ' .. redis.call('PTTL', KEYS[i])}
+  else
+    return token
+  end
   if n < #KEYS then
     local label = read(KEYS[n + i])
     answers[i][3] = type(label) == 'string' and label or ''

@@ -92,10 +92,19 @@ class LockKind:
         return Command(self.repair, (*keys, MARKER_KEY, FENCES), (token, ttl, self.vouch, fence, *slots))
 
     def force_releasing(
-        self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], fence: int, tokens: tuple[bytes, ...]
+        self,
+        keys: tuple[bytes, ...],
+        slots: tuple[bytes, ...],
+        fence: int,
+        tokens: tuple[bytes, ...],
+        *,
+        any_key: bool = False,
     ) -> Command:
-        """Delete keys that hold one of these tokens, or no text, so that their holder does not set them again."""
-        args: list[bytes | int] = [len(tokens), *tokens]
+        """Delete keys that hold one of these tokens, so that their holder does not set them again.
+
+        A key of another type, or such a string without expiry, is refused unless `any_key` is True.
+        """
+        args: list[bytes | int] = [len(tokens), int(any_key), *tokens]
         if self.fencing:
             return Command(FORCE_RELEASE, (*keys, FENCES), (*args, fence, *slots))
         return Command(FORCE_RELEASE, keys, tuple(args))

@@ -12,8 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from aioredlock_ng._core.votes import Garbled
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from aioredlock_ng._scripts import Request
 
 __all__ = [
     "Call",
@@ -23,8 +27,10 @@ __all__ = [
     "confirm",
     "extend",
     "force_release",
+    "garbled",
     "hand_over_each",
     "inspect",
+    "kind_of",
     "marker",
     "names",
     "number",
@@ -150,6 +156,20 @@ def number(reply: Any, _call: Call) -> bool:
     return _is(reply, 0)
 
 
+def garbled(command: Request, reply: Any) -> Garbled:
+    """Return what stands for a reply that does not fit: the words name its kind, and nothing that is in it."""
+    return Garbled(f"{command.step} was answered with {kind_of(reply)}, which does not fit it")
+
+
+def kind_of(reply: Any) -> str:
+    """Name the kind of a reply for messages; its contents may be tokens and stored values."""
+    if reply is None:
+        return "nil"
+    if isinstance(reply, (list, dict, set)):
+        return f"{type(reply).__name__} of {len(reply)}"
+    return type(reply).__name__
+
+
 def _is(item: Any, least: int, most: int = LARGEST) -> bool:
     return type(item) is int and least <= item <= most
 
@@ -163,7 +183,8 @@ def _are(reply: Any, most: int, fits: Callable[[Any], bool] | None) -> bool:
 
 
 def _is_look(item: Any, least: int) -> bool:
-    return type(item) is list and least <= len(item) <= 3 and _is(item[0], -2) and all(type(text) is bytes for text in item[1:])
+    # -3 stands for a key of another type.
+    return type(item) is list and least <= len(item) <= 3 and _is(item[0], -3) and all(type(text) is bytes for text in item[1:])
 
 
 def _per_key(reply: Any, keys: int) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .demo.interruption import Interruption
 from .exits import reported
 from .settings import JsonOption, KeyFormatOption, NameArgument, NodeOption, NodeTimeoutOption, manager, name_of
-from .shown import as_dict, fence, holder, life, owner, print_json, safe
+from .shown import as_dict, fence, holder, is_lock, life, owner, print_json, safe
 
 if TYPE_CHECKING:
     from aioredlock_ng import LockInfo, Redlock
@@ -45,7 +45,10 @@ async def _ask(redlock: Redlock, name: str | bytes) -> LockInfo:
 
 def _print(info: LockInfo) -> None:
     resource = safe(info.resource)
-    if info.held:
+    if info.held and not is_lock(info):
+        where = f"on {info.nodes} of {info.total} nodes, {life(info.remaining)}"
+        head = f"{resource}: taken by a key that is no lock, {where}"
+    elif info.held:
         head = f"{resource}: held by {holder(info.token)} on {info.nodes} of {info.total} nodes, {life(info.remaining)}"
         if info.owner is not None:
             since = datetime.fromtimestamp(info.owner.since, tz=UTC).isoformat(timespec="milliseconds")
@@ -56,7 +59,9 @@ def _print(info: LockInfo) -> None:
         head = f"{resource}: free"
     lines = [head]
     for answer in info.answers:
-        if answer.detail:
+        if answer.foreign:
+            said = f"not a lock: {answer.foreign}, {life(answer.remaining)}"
+        elif answer.detail:
             said = safe(answer.detail)
         elif answer.token is None:
             said = "no key"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ from .demo.interruption import Interruption
 from .exits import reported, say
 from .scan import Scan
 from .settings import JsonOption, KeyFormatOption, NodeOption, NodeTimeoutOption, PatternArgument, manager_and_format, name_of
-from .shown import as_dict, holder, life, owner, print_json, safe
+from .shown import as_dict, foreign, holder, is_lock, life, owner, print_json, safe
 from .tables import Column, fitted, output_width
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _COLUMNS = (
 def ls(
     pattern: PatternArgument = "*",
     every: Annotated[
-        bool, typer.Option("--all", help="List keys without expiry too. Only other libraries make such locks.")
+        bool, typer.Option("--all", help="List keys that are no locks too, by their type and remaining time.")
     ] = False,
     as_json: JsonOption = False,
     node: NodeOption = None,
@@ -61,8 +62,7 @@ def ls(
         Console().print(_table(locks))
     else:
         for lock in locks:
-            words = (safe(lock.resource), f"{lock.nodes}/{lock.total}", life(lock.remaining), holder(lock.token), owner(lock))
-            sys.stdout.write("\t".join(words) + "\n")
+            sys.stdout.write("\t".join(_words(lock, "/")) + "\n")
 
 
 async def _scan(redlock: Redlock, scan: Scan) -> list[LockInfo]:
@@ -75,11 +75,19 @@ async def _scan(redlock: Redlock, scan: Scan) -> list[LockInfo]:
 
 
 def _table(locks: list[LockInfo]) -> Table:
-    rows = [
-        (safe(lock.resource), f"{lock.nodes} of {lock.total}", life(lock.remaining), holder(lock.token), owner(lock))
-        for lock in locks
-    ]
-    table = fitted(_COLUMNS, rows, output_width())
+    table = fitted(_COLUMNS, [_words(lock, " of ") for lock in locks], output_width())
     for row, lock in zip(table.rows, locks, strict=True):
         row.style = "" if lock.held else "dim"
     return table
+
+
+def _words(lock: LockInfo, of: str) -> tuple[str, ...]:
+    """Name, nodes, what is left, holder and owner."""
+    if is_lock(lock):
+        nodes, left, held_by = lock.nodes, life(lock.remaining), holder(lock.token)
+    else:
+        there = [answer for answer in lock.answers if answer.foreign]
+        longest = max((answer.remaining or math.inf for answer in there), default=0.0)
+        nodes, left = len(there), life(longest)
+        held_by = f"not a lock: {foreign(lock)}" if there else "-"
+    return safe(lock.resource), f"{nodes}{of}{lock.total}", left, held_by, owner(lock)

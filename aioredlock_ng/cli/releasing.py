@@ -10,7 +10,7 @@ import typer
 from .demo.interruption import Interruption
 from .exits import HELD, USAGE, reported, say
 from .settings import JsonOption, KeyFormatOption, NameArgument, NodeOption, NodeTimeoutOption, manager, name_of
-from .shown import holder, life, print_json, safe
+from .shown import foreign, holder, is_lock, life, print_json, safe
 
 if TYPE_CHECKING:
     from aioredlock_ng import LockInfo, Redlock
@@ -22,6 +22,7 @@ def release(
     name: NameArgument,
     force: Annotated[bool, typer.Option("--force", help="Needed, because the holder may still be at work.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    any_key: Annotated[bool, typer.Option("--any-key", help="Delete the key even if it is no lock.")] = False,
     as_json: JsonOption = False,
     node: NodeOption = None,
     node_timeout: NodeTimeoutOption = None,
@@ -34,6 +35,9 @@ def release(
 
     A holder that uses this library is notified at once. Another one may notice at its next renewal. Until then it may still
     be at work.
+
+    A key that is no string, or does not expire, is no lock of this library and may be somebody's data. It is refused with
+    status 2, unless --any-key is given.
     """
     if not force:
         say("release", "only its holder can release a lock; --force takes it away from a holder that may still be at work")
@@ -43,12 +47,13 @@ def release(
         info = None if yes else interruption.run(_inspect(redlock, name_of(name)))
         deleted = 0
         if info is None:
-            deleted = interruption.run(_release(redlock, name_of(name), None))
-        elif info.token is not None:
-            if not _confirmed(info):
+            deleted = interruption.run(_release(redlock, name_of(name), None, any_key=any_key))
+        elif info.nodes:
+            # Without --any-key a key that is no lock is refused: a question would promise more.
+            if (any_key or is_lock(info)) and not _confirmed(info):
                 say("release", "nothing was done")
                 raise typer.Exit(HELD)
-            deleted = interruption.run(_release(redlock, name_of(name), info.token))
+            deleted = interruption.run(_release(redlock, name_of(name), info.token, any_key=any_key))
             if not deleted:
                 say("release", "the lease ended before the answer; a later holder was left alone")
                 raise typer.Exit(HELD)
@@ -60,10 +65,12 @@ def release(
 
 
 def _confirmed(info: LockInfo) -> bool:
-    said = (
-        f"{safe(info.resource)} is held by {holder(info.token)} on {info.nodes} of {info.total} nodes, {life(info.remaining)}."
-    )
-    sys.stderr.write(f"{said}\nIts holder may still be at work. Take it away? [y/N] ")
+    where = f"on {info.nodes} of {info.total} nodes, {life(info.remaining)}."
+    if is_lock(info):
+        said = f"is held by {holder(info.token)} {where}\nIts holder may still be at work. Take it away?"
+    else:
+        said = f"is no lock but somebody's data ({foreign(info)}) {where}\nDelete it?"
+    sys.stderr.write(f"{safe(info.resource)} {said} [y/N] ")
     sys.stderr.flush()
     answer = sys.stdin.readline()
     if not answer.endswith("\n"):
@@ -76,6 +83,6 @@ async def _inspect(redlock: Redlock, name: str | bytes) -> LockInfo:
         return await redlock.inspect(name)
 
 
-async def _release(redlock: Redlock, name: str | bytes, token: str | None) -> int:
+async def _release(redlock: Redlock, name: str | bytes, token: str | None, *, any_key: bool) -> int:
     async with redlock:
-        return await redlock.force_release(name, token=token)
+        return await redlock.force_release(name, token=token, any_key=any_key)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from hiredis import pack_command
 
 from aioredlock_ng import QuorumUnreachable
-from aioredlock_ng._core.inspection import lock_info
+from aioredlock_ng._core.inspection import Held, lock_info, look_of
 from aioredlock_ng._core.keys import OWN_KEYS
 from aioredlock_ng._core.owners import WAITING_KEYS, key_waited_for, owner_key
 from aioredlock_ng._core.quorum import quorum_of
-from aioredlock_ng._core.votes import Refusal, acquire_vote
+from aioredlock_ng._core.votes import Refusal, no_vote
 from aioredlock_ng._nodes.question import Question
 from aioredlock_ng._scripts import Request
 from aioredlock_ng._scripts.kinds import MUTEX
@@ -45,7 +46,7 @@ class Scan:
         redlock: Open.
         key_format: As the manager has it.
         pattern: Of names, as KEYS and SCAN have it.
-        every: Also keys without expiry, which no lock of this library is.
+        every: Also keys that are no locks of this library: of other types, or without expiry.
 
     Attributes:
         silent: After `keys`: why nodes have no part in the listing, by their addresses.
@@ -100,8 +101,9 @@ class Scan:
             part = notes[start : start + _BATCH]
             replies = await self._redlock.engine().poll(MUTEX.inspecting(tuple(part)))
             for place, note in enumerate(part):
-                said = [int(reply[place][1]) for reply in replies if isinstance(reply, list) and reply[place][1].isdigit()]
-                counts[key_waited_for(note)] += max(said, default=0)
+                looks = [look_of(reply, place) for reply in replies]
+                said = [look.token for look in looks if isinstance(look, Held)]
+                counts[key_waited_for(note)] += max((int(count) for count in said if _is_count(count)), default=0)
         return counts
 
     async def _keys_of(self, node: Node, index: int, advance: Callable[[int], object]) -> set[bytes] | str:
@@ -110,19 +112,20 @@ class Scan:
         return keys if isinstance(keys, str) else {key for key in keys if not key.startswith(OWN_KEYS)}
 
     async def _found(
-        self, node: Node, index: int, match: bytes, advance: Callable[[int], object] = lambda _: None
+        self, node: Node, index: int, pattern: bytes, advance: Callable[[int], object] = lambda _: None
     ) -> set[bytes] | str:
-        """The string keys of one node that match, or why it does not tell."""
+        """The keys of one node that match, strings alone without `every`; or why it does not tell."""
         keys: set[bytes] = set()
         cursor: bytes = b"0"
+        kind = () if self._every else ("TYPE", "string")
         while True:
-            step = words("SCAN", cursor, "MATCH", match, "COUNT", _STEP, "TYPE", "string")
-            reply = await ask(node, index, step)
-            if not isinstance(reply, list):
-                return acquire_vote(node.address, reply).detail
+            reply = await ask(node, index, words("SCAN", cursor, "MATCH", pattern, "COUNT", _STEP, *kind))
+            match reply:
+                case [bytes(cursor), list(page)] if all(type(key) is bytes for key in page):
+                    keys.update(page)
+                case _:
+                    return no_vote(node.address, reply).detail
             advance(_STEP)
-            cursor, page = reply
-            keys.update(page)
             if cursor == b"0":
                 return keys
 
@@ -131,7 +134,7 @@ class Scan:
         labels = tuple(map(owner_key, keys)) if labelled else ()
         replies = await self._redlock.engine().poll(MUTEX.inspecting(tuple(keys), labels))
         if any(isinstance(reply, Refusal) for reply in replies):
-            # A key that is another type there, or that this user may not read, spoils the answer for all: one by one.
+            # A key that this user may not read spoils the answer for all: one by one.
             if len(keys) > 1:
                 return [lock for key in keys for lock in await self._look([key])]
             if labelled:
@@ -139,9 +142,9 @@ class Scan:
         addresses = [node.address for node in nodes]
         locks = []
         for place, key in enumerate(keys):
-            own = [[reply[place]] if isinstance(reply, list) else reply for reply in replies]
-            info = lock_info(self._format.name(key), addresses, own)
-            if self._every or any(answer.remaining is not None for answer in info.answers):
+            looks = [look_of(reply, place) for reply in replies]
+            info = lock_info(self._format.name(key), addresses, looks)
+            if self._every or any(isinstance(look, Held) and look.remaining < math.inf for look in looks):
                 locks.append(info)
         return locks
 
@@ -149,6 +152,10 @@ class Scan:
 def words(*words: Any) -> Request:
     """A command by its words."""
     return Request(pack_command(words))
+
+
+def _is_count(count: bytes) -> bool:
+    return count.isdigit() and len(count) < 10
 
 
 async def ask(node: Node, index: int, request: Request, within: float = _PATIENCE) -> Reply:

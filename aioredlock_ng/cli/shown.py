@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aioredlock_ng import LockInfo
 
-__all__ = ["as_dict", "fence", "holder", "life", "owner", "print_json", "safe", "seconds"]
+__all__ = ["as_dict", "fence", "foreign", "holder", "is_lock", "life", "owner", "print_json", "safe", "seconds"]
 
-_SHORT = 8
-"""Characters of a token that distinguish it from others. A whole token is enough to release the lock."""
+_SHORT = 6
+"""Characters of a token that are shown, as in the log. A whole token is enough to release the lock."""
 
 
 def print_json(value: object) -> None:
@@ -23,15 +23,35 @@ def print_json(value: object) -> None:
 
 
 def as_dict(info: LockInfo) -> dict[str, Any]:
-    """Return a dictionary for JSON. JSON has no infinity: a key without expiry has None for `remaining`."""
-    return {**asdict(info), "remaining": info.remaining if math.isfinite(info.remaining) else None}
+    """Return a dictionary for JSON. JSON has no infinity: a key without expiry has None for `remaining`.
+
+    The token of a key that is no lock is None too: its value may be somebody's data.
+    """
+    told = {**asdict(info), "remaining": info.remaining if math.isfinite(info.remaining) else None}
+    if not is_lock(info):
+        told["token"] = None
+    for answer in told["answers"]:
+        if answer["foreign"]:
+            answer["token"] = None
+    return told
+
+
+def is_lock(info: LockInfo) -> bool:
+    """True if some node has the token of `info` under a key that can be a lock of this library."""
+    answers = (answer for answer in info.answers if answer.token is not None and not answer.foreign)
+    return any(answer.token == info.token for answer in answers)
+
+
+def foreign(info: LockInfo) -> str:
+    """The types of the keys that are no locks, for people; "" where there are none."""
+    return ", ".join(sorted({answer.foreign for answer in info.answers} - {""}))
 
 
 def holder(token: str | None) -> str:
     """Return the beginning of a token; "-" for none."""
     if token is None:
         return "-"
-    return safe(token if len(token) <= _SHORT else f"{token[:_SHORT]}…")
+    return safe(f"{token[:_SHORT]}…" if len(token) > _SHORT else token)
 
 
 def owner(info: LockInfo) -> str:

@@ -14,7 +14,7 @@ from aioredlock_ng._core.quorum import quorum_of
 from .demo.interruption import Interruption
 from .exits import HELD, reported, say
 from .settings import JsonOption, KeyFormatOption, NameArgument, NodeOption, NodeTimeoutOption, manager_and_format, name_of
-from .shown import as_dict, holder, life, print_json
+from .shown import as_dict, holder, is_lock, life, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -71,7 +71,8 @@ def wait(
     if as_json:
         print_json(as_dict(info))
     if info.held:
-        say("wait", f"{info.resource!r} is held by {holder(info.token)}, {life(info.remaining)}")
+        said = f"is held by {holder(info.token)}" if is_lock(info) else "is taken by a key that is no lock"
+        say("wait", f"{info.resource!r} {said}, {life(info.remaining)}")
         raise typer.Exit(conflict_code)
 
 

@@ -38,7 +38,7 @@ async def test_inspect_tells_who_holds_a_lock(cli: Cli, three_nodes: NodeSet) ->
         assert 0 < told["remaining"] <= 60
         assert [answer["token"] for answer in told["answers"]] == [lease.token] * 3
         lines = cli("inspect", "order:42").stdout.splitlines()
-        assert lines[0].startswith(f"order:42: held by {lease.token[:8]}… on 3 of 3 nodes, ")
+        assert lines[0].startswith(f"order:42: held by {lease.token[:6]}… on 3 of 3 nodes, ")
         assert len(lines) == 4
         assert lease.token not in "".join(lines)
 
@@ -88,8 +88,8 @@ def test_inspect_tells_a_key_without_expiry_in_valid_json(cli: Cli, three_nodes:
     for node in three_nodes:
         node.command("SET", "x", "for\x1bever")
     told = json.loads(cli("inspect", "x", "--json").stdout)
-    assert told["held"] is True
-    assert told["remaining"] is None
+    assert (told["held"], told["token"], told["remaining"]) == (True, None, None)
+    assert {answer["foreign"] for answer in told["answers"]} == {"string"}
     answer = cli("inspect", "x").stdout
     assert "no expiry" in answer
     assert "\x1b" not in answer
@@ -117,7 +117,9 @@ async def test_ls_lists_locks_and_nothing_else(cli: Cli, three_nodes: NodeSet) -
         assert told[1]["token"] == first.token
         (only,) = cli("ls", "*:1").stdout.splitlines()
         assert only.split("\t")[:2] == ["order:1", "3/3"]
-        assert "no expiry" in cli("ls", "--all", "no*").stdout
+        assert cli("ls", "--all", "no*").stdout == "no expiry\t3/3\tno expiry\tnot a lock: string\t-\n"
+        every = json.loads(cli("ls", "--all", "--json").stdout)
+        assert {lock["answers"][0]["foreign"] for lock in every} == {"", "hash", "list", "string"}
     assert cli("ls", "order:*").stdout == ""
 
 
@@ -157,7 +159,7 @@ async def test_ls_finds_every_one_of_many(cli: Cli, three_nodes: NodeSet) -> Non
     assert {lock["resource"] for lock in told} == {str(number) for number in range(1, 2501)}
     (mixed,) = (lock for lock in told if lock["resource"] == "7")
     assert (mixed["nodes"], mixed["held"]) == (2, True)
-    assert "WRONGTYPE" in mixed["answers"][2]["detail"]
+    assert mixed["answers"][2]["detail"] == "not a lock: a hash without expiry"
 
 
 @pytest.mark.faults
@@ -238,6 +240,29 @@ def test_release_takes_a_value_of_other_software_that_is_no_text(cli: Cli, three
     answer = cli("release", "x", "--force", input="y\n")
     assert (answer.returncode, answer.stdout) == (0, "x: deleted on 3 of 3 nodes\n")
     assert three_nodes.keys() == [set(), set(), set()]
+
+
+def test_release_refuses_data_that_is_no_lock_unless_told_otherwise(cli: Cli, three_nodes: NodeSet) -> None:
+    for node in three_nodes:
+        node.command("SET", "order:42", "paid")
+        node.command("HSET", "cart", "item", "2")
+    for name, kind in (("order:42", "string"), ("cart", "hash")):
+        for yes in ((), ("--yes",)):
+            refused = cli("release", name, "--force", *yes, input="y\n")
+            assert (refused.returncode, refused.stdout) == (2, "")
+            assert refused.stderr.count("\n") == 1
+            for words in (f"key '{name}'", f"{three_nodes[0].url[8:]} (a {kind} without expiry)", "--any-key", "key_format"):
+                assert words in refused.stderr
+        assert f"{name}: taken by a key that is no lock, on 3 of 3 nodes" in cli("inspect", name).stdout
+        waited = cli("wait", name, "-w", "0")
+        assert (waited.returncode, "taken by a key that is no lock" in waited.stderr) == (1, True)
+        declined = cli("release", name, "--force", "--any-key", input="n\n")
+        assert declined.returncode == 1
+        assert f"{name} is no lock but somebody's data ({kind}) on 3 of 3 nodes" in declined.stderr
+    assert three_nodes.keys() == [{"order:42", "cart"}] * 3
+    for name in ("order:42", "cart"):
+        assert cli("release", name, "--force", "--any-key", input="y\n").stdout == f"{name}: deleted on 3 of 3 nodes\n"
+    assert three_nodes.keys() == [set()] * 3
 
 
 @pytest.mark.parametrize("closed", ["<&-", "2>&-", ">&-"])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from aioredlock_ng import LockInfo, Owner
+from aioredlock_ng import LockInfo, NodeAnswer, Owner
 from aioredlock_ng.cli.listing import _table
 from aioredlock_ng.cli.shown import life, seconds
 from aioredlock_ng.cli.tables import Column, fitted
@@ -43,13 +43,14 @@ def test_no_table_is_wider_than_its_line_and_no_row_takes_two(rows: list[list[st
 def test_ls_leaves_out_what_does_not_fit(width: int, shown: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aioredlock_ng.cli.listing.output_width", lambda: width)
     owner = Owner("checkout-7d9f8b6c5d-x2x9q:1:Task-12", None, 0.0)
-    lock = LockInfo("order:42", True, "5da5b42a4711", 3, 3, 8.7, (), owner)
+    answers = (NodeAnswer("10.0.0.1:6379", "5da5b42a4711", 8.7, ""),)
+    lock = LockInfo("order:42", True, "5da5b42a4711", 3, 3, 8.7, answers, owner)
     console = Console(width=width, color_system=None)
     with console.capture() as capture:
         console.print(_table([lock]))
     lines = capture.get().splitlines()
     assert re.split(r" {2,}", lines[1].strip()) == shown
-    values = {"lock": "order:42", "nodes": "3 of 3", "remaining": "8.7 s left", "token": "5da5b42a…", "owner": owner.label}
+    values = {"lock": "order:42", "nodes": "3 of 3", "remaining": "8.7 s left", "token": "5da5b4…", "owner": owner.label}
     assert re.split(r" {2,}", lines[3].strip()) == [values[name] for name in shown]
 
 

@@ -141,7 +141,7 @@ def busy_frame() -> Frame:
 
 VALUES = {
     "lock": "order:42",
-    "holder": "5da5b42a…",
+    "holder": "5da5b4…",
     "owner": "web-3:4711:Task-12",
     "fence": "1795430400123456",
     "nodes": "3/3",

@@ -58,7 +58,7 @@ def arguments(script: str) -> tuple[tuple[bytes, ...], tuple[Any, ...]]:
         "extend": ((b"a",), (TTL, b"one")),
         "release": ((b"a",), (b"one",)),
         "watch": ((b"a",), (b"one",)),
-        "force_release": ((b"a",), (1, b"one")),
+        "force_release": ((b"a",), (1, 0, b"one")),
         "await_turn": ((b"turn:a",), (b"a", b"passed:a", 1, 100)),
     }
     return both.get(script, ((b"a",), ()))
@@ -250,6 +250,14 @@ class GuardedContract:
             assert await self.ask(node, BOTH.force_releasing((key,), (key,), forced, (b"one",))) == 1
             assert await self.ask(node, repair(b"one", fence, key)) == 0
             assert await self.ask(node, acquire(b"two", counter, key, kind=BOTH)) == [1, counter]
+
+    async def test_a_refused_force_release_raises_no_counter(self, place: Place) -> None:
+        node, _ = await place.node()
+        await place.keep("a", "one")
+        refusal = await self.ask(node, FENCED.force_releasing((b"a",), (b"a",), 50, (b"one",)))
+        assert str(refusal).startswith("NOTALOCK")
+        await place.delete("a")
+        assert await self.ask(node, acquire(b"two", 10, b"a")) == 1
 
     async def test_a_repair_waits_for_a_quarantined_node(self, place: Place) -> None:
         node, _ = await place.node()

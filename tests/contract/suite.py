@@ -105,6 +105,9 @@ class Place(Protocol):
     async def put(self, key: str, value: str, ttl_ms: int) -> None:
         """Overwrite a key by another client."""
 
+    async def keep(self, key: str, value: str) -> None:
+        """Overwrite a key by another client, without expiry."""
+
 
 def acquire(token: bytes, *keys: bytes, ttl: int = TTL) -> Command:
     return Command(MUTEX.acquire, keys, (token, ttl))
@@ -279,6 +282,24 @@ class NodeContract(GuardedContract, PrecedenceContract):
         assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two", b"one"))) == 1
         assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two", b"one"))) == 0
         assert await ask(node, acquire(b"two", b"a")) == 1
+
+    async def test_force_release_refuses_a_key_that_does_not_expire_unless_told_otherwise(self, place: Place) -> None:
+        node, _ = await place.node()
+        await place.keep("a", "one")
+        assert await ask(node, MUTEX.inspecting((b"a",))) == [[-1, b"one"]]
+        assert refused(await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"one",))), "NOTALOCK string -1")
+        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two",))) == 0
+        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two",), any_key=True)) == 0
+        assert await ask(node, MUTEX.inspecting((b"a",))) == [[-1, b"one"]]
+        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"one",), any_key=True)) == 1
+        assert await ask(node, MUTEX.inspecting((b"a",))) == [[-2, b""]]
+
+    async def test_a_refused_force_release_deletes_no_other_key_of_it(self, place: Place) -> None:
+        node, _ = await place.node()
+        await ask(node, acquire(b"one", b"a"))
+        await place.keep("b", "one")
+        assert refused(await ask(node, MUTEX.force_releasing((b"a", b"b"), (), 0, (b"one",))), "NOTALOCK")
+        assert [answer[1] for answer in await ask(node, MUTEX.inspecting((b"a", b"b")))] == [b"one", b"one"]
 
     async def test_an_acquire_and_its_release_queued_in_one_tick_leave_nothing(self, place: Place) -> None:
         node, _ = await place.node()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aioredlock_ng._core.inspection import Free, Held, NotALock, deletion_of, look_of
 from aioredlock_ng._core.votes import is_held
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.node import RedisNode
@@ -47,6 +49,9 @@ class RedisPlace:
 
     async def put(self, key: str, value: str, ttl_ms: int) -> None:
         await self.command("SET", key, value, "PX", ttl_ms)
+
+    async def keep(self, key: str, value: str) -> None:
+        await self.command("SET", key, value)
 
 
 @pytest.fixture
@@ -165,11 +170,44 @@ class TestRedisNode(NodeContract):
         assert await place.command("TYPE", "hash") == b"hash"
         assert await ask(node, guarded.confirm(b"one", 9, b"hash")) == [0, 0]
 
-    async def test_a_key_of_another_type_is_released_by_force(self, place: RedisPlace) -> None:
+    async def test_a_key_of_another_type_is_released_by_force_only_when_told_so(self, place: RedisPlace) -> None:
         node, _ = await place.node()
         await place.command("HSET", "hash", "field", "1")
-        assert await ask(node, MUTEX.force_releasing((b"hash",), (), 0, ())) == 1
+        assert refused(await ask(node, MUTEX.force_releasing((b"hash",), (), 0, ())), "NOTALOCK hash -1")
+        await place.command("PEXPIRE", "hash", TTL)
+        assert refused(await ask(node, MUTEX.force_releasing((b"hash",), (), 0, ())), "NOTALOCK hash ")
+        assert await place.command("EXISTS", "hash") == b"1"
+        assert await ask(node, MUTEX.force_releasing((b"hash",), (), 0, (), any_key=True)) == 1
         assert await place.command("EXISTS", "hash") == b"0"
+
+    @pytest.mark.parametrize("labelled", [False, True])
+    async def test_a_look_names_the_type_of_each_key_that_is_no_lock(self, place: RedisPlace, labelled: bool) -> None:
+        node, _ = await place.node()
+        await ask(node, acquire(b"one", b"a"))
+        await place.command("HSET", "hash", "field", "1")
+        await place.command("RPUSH", "list", "1")
+        await place.command("PEXPIRE", "list", TTL)
+        keys = (b"a", b"hash", b"none", b"list")
+        looks = await ask(node, MUTEX.inspecting(keys, tuple(b"o:" + key for key in keys) if labelled else ()))
+        assert {len(look) for look in looks} == {3 if labelled else 2}
+        held, hashed, none, listed = map(look_of, [looks] * 4, range(4))
+        assert isinstance(held, Held)
+        assert held.token == b"one"
+        assert (hashed, none) == (NotALock("hash", math.inf), Free())
+        assert isinstance(listed, NotALock)
+        assert listed.kind == "list"
+        assert TTL - 5000 < listed.remaining * 1000 <= TTL
+
+    async def test_without_the_right_to_ask_for_types_a_look_says_another_type(self, place: RedisPlace) -> None:
+        await place.command("HSET", "hash", "field", "1")
+        await place.command("ACL", "SETUSER", "default", "-type")
+        try:
+            node, _ = await place.node()
+            assert look_of(await ask(node, MUTEX.inspecting((b"hash",)))) == NotALock("other", math.inf)
+            refusal = await ask(node, MUTEX.force_releasing((b"hash",), (), 0, ()))
+            assert deletion_of(refusal) == NotALock("other", math.inf)
+        finally:
+            await place.command("ACL", "SETUSER", "default", "+type")
 
     async def test_a_key_of_another_type_spoils_nobody_elses_renewal_or_release(self, place: RedisPlace) -> None:
         node, _ = await place.node()

@@ -150,6 +150,12 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
             return await examine([server.url]), WARNING, "a guard time above a day"
         case "unmarked":
             return await examine([ward.start().url]), INFO, "it has no marker"
+        case "other-keys":
+            server = ward.start()
+            for command in ("HSET cart:1 item 2", "SET order:42 paid", "SET order:43 token PX 60000", "RPUSH log a"):
+                server.command(*command.split())
+            words = r"^other keys live here: 3 of 4 keys looked at are no locks \(hash, list, string without expiry\)$"
+            return await examine([server.url]), WARNING, words
         case "old-version":
             url = await ward.proxy(RewritingProxy(ward.start().url, version_of("5.0.9")))
             return await examine([url]), ERROR, r"it is redis 5\.0\.0*9"
@@ -188,7 +194,7 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
             server = ward.start(["--rename-command", "TIME", ""])
             return await examine([server.url], recovery_guard=None), INFO, "TIME is refused"
         case "round-trip":
-            return await examine([await ward.slow(0.05)], node_timeout=0.05), ERROR, r"half .* take ([5-9]\d|\d{3})"
+            return await examine([await ward.slow(0.05)], node_timeout=0.05), ERROR, r"half .* take 0\.(0[5-9]|[1-9])"
         case "no-quorum":
             servers = [ward.start() for _ in range(3)]
             for server in servers[1:]:
@@ -274,6 +280,36 @@ async def test_how_bad_a_setting_is(
 ) -> None:
     codes = await codes_of([start_server(settings, appendonly=appendonly).url], recovery_guard=None)
     assert codes.get(code) == severity
+
+
+async def test_other_data_is_no_finding_beside_locks_that_have_keys_of_their_own(start_server: StartServer) -> None:
+    server = start_server()
+    server.command("SET", "order:42", "paid")
+    diagnosis = await examine([server.url], key_format="lock:{name}")
+    assert not of(diagnosis, "other-keys")
+    assert diagnosis.nodes[0].sampled_keys is None
+
+
+async def test_locks_and_what_doctors_and_the_library_write_are_no_other_data(start_server: StartServer) -> None:
+    server = start_server()
+    async with Redlock([server.url]) as redlock:
+        await trusted(redlock)
+        async with redlock.lock("order"):
+            both = await asyncio.gather(*(examine([server.url]) for _ in range(2)))
+    for diagnosis in both:
+        assert not of(diagnosis, "other-keys")
+        assert diagnosis.nodes[0].sampled_keys == 1
+
+
+@pytest.mark.parametrize("missing", ["-scan", "-type", "-pttl"])
+async def test_without_the_rights_to_look_nothing_is_said_of_other_data(start_server: StartServer, missing: str) -> None:
+    server = start_server()
+    server.command("SET", "order:42", "paid")
+    server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "+@all", missing)
+    diagnosis = await examine([f"redis://locks:word@{server.address}"])
+    assert not of(diagnosis, "other-keys")
+    steps = {refused.step for refused in diagnosis.nodes[0].refusals}
+    assert not steps & {"SCAN", "TYPE", "PTTL"}
 
 
 async def trusted(redlock: Redlock) -> None:

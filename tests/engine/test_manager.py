@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng import ConfigurationError, QuorumUnreachable, Redlock, RedlockClosed
+from aioredlock_ng import ConfigurationError, NodeAnswer, Outcome, QuorumUnreachable, Redlock, RedlockClosed
 from aioredlock_ng._nodes.memory import MemoryNode
+from aioredlock_ng._nodes.memory_server import MemoryServer
 
 if TYPE_CHECKING:
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._nodes.memory_server import Connection
+    from aioredlock_ng._scripts import Command
     from tests.support.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -173,6 +178,92 @@ async def test_force_release_takes_an_empty_key_away_too(rig: Rig) -> None:
     for token in (None, ""):
         rig.occupy(b"a", value=b"")
         assert await operator.redlock.force_release("a", token=token) == 3
+
+
+async def test_force_release_refuses_what_does_not_expire_and_deletes_nothing(rig: Rig) -> None:
+    operator = await rig.process()
+    rig.occupy(b"order:42", ttl=math.inf, on=(0, 1), value=b"somebody's own data")
+    rig.occupy(b"order:42", on=(2,), value=b"left over")
+    for token in (None, "somebody's own data"):
+        with pytest.raises(ConfigurationError) as caught:
+            await operator.redlock.force_release("order:42", token=token)
+        told = str(caught.value)
+        for words in ("'order:42'", "memory-0 (a string without expiry), memory-1 (a string", "key_format", "any_key=True"):
+            assert words in told
+        assert "somebody's own" not in told
+    assert [value is None for value in rig.values(b"order:42")] == [False] * 3
+    assert await operator.redlock.force_release("order:42", token="another") == 0
+    assert await operator.redlock.force_release("order:42", any_key=True) == 2
+    assert rig.values(b"order:42") == [None, None, b"left over"]
+
+
+async def test_force_release_leaves_data_of_others_beside_a_holders_majority(rig: Rig) -> None:
+    process, operator = await rig.process(), await rig.process()
+    rig.occupy(b"a", ttl=math.inf, on=(2,), value=b"data")
+    lease = await process.lock("a").acquire()
+    assert await operator.redlock.force_release("a") == 2
+    await asyncio.wait_for(lease.wait_lost(), 0.5)
+    assert rig.values(b"a") == [None, None, b"data"]
+
+
+async def test_force_release_names_data_that_came_between_its_look_and_its_deletion(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = await rig.process()
+    rig.occupy(b"a", value=b"token")
+    execute = MemoryServer.execute
+
+    def executed(server: MemoryServer, command: Command, by: Connection) -> Reply:
+        if command.script.name == "force_release":
+            server.set(b"a", b"token", math.inf)
+        return execute(server, command, by)
+
+    monkeypatch.setattr(MemoryServer, "execute", executed)
+    with pytest.raises(ConfigurationError, match=r"nothing was released.*memory-2 \(a string without expiry\)"):
+        await operator.redlock.force_release("a")
+    assert rig.values(b"a") == [b"token"] * 3
+
+
+async def test_force_release_refuses_an_any_key_that_is_no_bool(rig: Rig) -> None:
+    operator = await rig.process()
+    with pytest.raises(ConfigurationError, match="any_key must be True or False, not int"):
+        await operator.redlock.force_release("a", any_key=1)  # type: ignore[arg-type]
+
+
+GARBAGE: list[Any] = [[], [0, b"x"], [[]], [[5]], [[b"x", b"y"]], [[1.5, b"x"]], [[9, 9]], [[9, b"x", 9]], [[-3, b"?!"]]]
+GARBAGE += [b"x", 7, -1, {b"a": 1}, True, [[True, b"x"]], [[-9, b"x"]], [[2**70, b"x"]], [None], [[9, b"x", b"", b""]]]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=repr)
+async def test_a_node_that_answers_a_look_with_garbage_has_no_vote_and_stops_nobody(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, garbage: Any
+) -> None:
+    process, operator = await rig.process(), await rig.process()
+    lease = await process.lock("a").acquire()
+    monkeypatch.setattr(rig.servers[1], "_inspect", lambda *_: garbage)
+    info = await operator.redlock.inspect("a")
+    assert (info.held, info.token, info.nodes) == (True, lease.token, 2)
+    assert info.answers[1] == NodeAnswer("memory-1", None, None, "an answer that its script does not give")
+    assert await operator.redlock.locked("a")
+    monkeypatch.setattr(rig.servers[2], "_inspect", lambda *_: garbage)
+    for call in (operator.redlock.inspect, operator.redlock.locked, operator.redlock.force_release):
+        with pytest.raises(QuorumUnreachable) as caught:
+            await call("a")
+        assert [vote.outcome for vote in caught.value.votes] == [Outcome.HELD, Outcome.UNKNOWN, Outcome.UNKNOWN]
+    await lease.release()
+
+
+async def test_a_look_without_a_quorum_tells_what_each_node_said(rig: Rig) -> None:
+    operator = await rig.process()
+    rig.hang(1, 2)
+    with pytest.raises(QuorumUnreachable, match=r"memory-0: free; memory-1: unknown \(no answer in time\)"):
+        await operator.redlock.inspect("a")
+    rig.occupy(b"a", ttl=9.8, on=(0,))
+    with pytest.raises(QuorumUnreachable, match=r"memory-0: held \(9\.\d+ s left\); memory-1: unknown"):
+        await operator.redlock.locked("a")
+    rig.occupy(b"a", ttl=math.inf, on=(0,))
+    with pytest.raises(QuorumUnreachable, match=r"memory-0: held \(no expiry\); memory-1: unknown"):
+        await operator.redlock.force_release("a")
 
 
 @pytest.mark.parametrize("instant", [0.0, 0.0015, 0.0025, 0.0035, 0.1, *(0.234 + step / 2000 for step in range(24))])

@@ -82,6 +82,8 @@ REPLIES = [
     (votes.Dropped("cut"), votes.Outcome.UNKNOWN, True),
     (votes.Refusal("OOM command not allowed"), votes.Outcome.FAILED, False),
     (votes.Unsent("not connected"), votes.Outcome.FAILED, False),
+    (b"PONG", votes.Outcome.UNKNOWN, True),
+    ([b"a", b"b"], votes.Outcome.UNKNOWN, True),
     (votes.Garbled("the acquire script was answered with list of 2"), votes.Outcome.UNKNOWN, True),
 ]
 

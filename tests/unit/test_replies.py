@@ -24,7 +24,7 @@ from aioredlock_ng._core.votes import (
 from aioredlock_ng._nodes.channel import Channel
 from aioredlock_ng._nodes.joint import Joint, joined
 from aioredlock_ng._nodes.outbox import Outbox
-from aioredlock_ng._scripts import Command, garbled
+from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import (
     AWAIT_TURN,
     MARKER,
@@ -35,6 +35,7 @@ from aioredlock_ng._scripts.kinds import (
     TURN_OVER,
     guarded_mutex,
 )
+from aioredlock_ng._scripts.replies import garbled
 from tests.support.liar import encoded
 
 GUARDED = guarded_mutex(fencing=True, vouch=b"f" * 40 + b":1000")
@@ -120,7 +121,7 @@ class Line:
             self.pushed.append,
             lambda reason, _releases: self.closed.append(reason),
             lambda _silent: None,
-            self.owed.append,
+            lambda command, _words: self.owed.append(command),
             self.garbled.append,
         )
         self.channel.attach(cast("Any", Transport()), b"", keep=None)
