@@ -271,6 +271,12 @@ class Lease:
         if self._engine.on_loop():
             self._engine.extender.check(self._holding)
 
+    def let_go(self) -> None:
+        """For `Lock`: end the lease without waiting for the nodes to confirm its release."""
+        self.left()
+        if self._engine.on_loop():
+            self._engine.extender.release(self._holding)
+
     @property
     def was_gone(self) -> bool:
         """For those who raise `LockLost` or answer it: it was lost, or its release found that a quorum no longer held it."""

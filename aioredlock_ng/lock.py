@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from aioredlock_ng._core.lease_state import Phase
-from aioredlock_ng.errors import LockHeld, LockLost, LockNotAcquired, RedlockClosed
+from aioredlock_ng.errors import LockHeld, LockLost, LockNotAcquired, RedlockClosed, RedlockError
 from aioredlock_ng.lease import Lease
 
 if TYPE_CHECKING:
@@ -44,13 +44,65 @@ class _Body:
         return self.task.uncancel() <= self._cancelling and self.task is asyncio.current_task()
 
 
+class _Bodies:
+    """The entries of one `Lock` that have not been left; Python does not say which of them an `__aexit__` means.
+
+    Each call of `leave` means one entry, so that their number is known even where the entry is not. At most the newest
+    entry still holds the lock: a lease begins when the one before is over.
+    """
+
+    __slots__ = ("_inside", "_left")
+
+    def __init__(self) -> None:
+        self._inside: list[_Body] = []
+        # How many of them were left without its being known which.
+        self._left = 0
+
+    def enter(self, body: _Body) -> None:
+        """Add an entry."""
+        self._inside.append(body)
+
+    def leave(self, resource: str) -> _Body:
+        """Remove the current task's newest entry. A task without entries removes another task's only if all have been left.
+
+        Raises:
+            RedlockError: Several entries are open and none is this task's, or there is no entry.
+        """
+        task, inside = asyncio.current_task(), self._inside
+        mine = [body for body in inside if body.task is task]
+        if not inside:
+            raise RedlockError(f"the lock {resource!r} is left, but no `async with` of this Lock object is open")
+        if not mine and (count := len(inside)) > self._left + 1:
+            self._left += 1
+            raise RedlockError(
+                f"the lock {resource!r} is left in a task that did not enter it, while {count} `async with` of one Lock object"
+                " are open: it cannot be known which is meant, so nothing was released; call `redlock.lock(...)` for each"
+                " `async with` that another task leaves"
+            )
+        body = (mine or inside)[-1]
+        inside.remove(body)
+        if len(inside) == self._left:
+            for other in inside:
+                other.leave()
+                other.lease.let_go()
+            inside.clear()
+            self._left = 0
+        return body
+
+
 class _Source(Protocol):
     def engine(self) -> Engine:
         """The open engine."""
 
 
 class Lock:
-    """Made by `Redlock.lock`. Cheap, reusable, and safe to use from many tasks at once: each acquire gives its own lease."""
+    """Made by `Redlock.lock`. Cheap, reusable, and safe to use from many tasks at once: each acquire gives its own lease.
+
+    An `async with` may be left in another task than it was entered in, as fixtures and exit stacks do. The entry must be
+    the only open one of its `Lock` object then. Otherwise leaving raises `RedlockError` and releases nothing, and the lease
+    goes on until its holder releases it or the other entries are left. In one task the entries of one `Lock` object end in
+    the reverse order in which they began.
+    """
 
     __slots__ = ("_blocking_timeout", "_bodies", "_on_lost", "_source", "_spec")
 
@@ -59,8 +111,8 @@ class Lock:
         self._spec = spec
         self._blocking_timeout = blocking_timeout
         self._on_lost = on_lost
-        # Who is inside `async with` right now: at most one per resource but for holders that have lost it.
-        self._bodies: list[_Body] | None = None
+        # Made by the first `async with`.
+        self._bodies: _Bodies | None = None
 
     @property
     def resource(self) -> str:
@@ -148,8 +200,8 @@ class Lock:
         body = _Body(lease, task)
         lease.entered(task, body.lost if self._on_lost == "cancel" else None)
         if self._bodies is None:
-            self._bodies = []
-        self._bodies.append(body)
+            self._bodies = _Bodies()
+        self._bodies.enter(body)
         return lease
 
     async def __aexit__(
@@ -164,10 +216,18 @@ class Lock:
             LockLost: The lease was lost while the body ran, also where only the release finds it out; unless the body's own
                 exception is under way (that one wins, with a note), or somebody else cancelled the task in the same tick
                 (the cancellation wins).
+            RedlockError: Left in another task, and it cannot be known which entry is meant; see the class. A body's own
+                exception wins, with a note.
 
         Safety: as `Lease.release`.
         """
-        body = self._body_of_this_task()
+        try:
+            body = (self._bodies or _Bodies()).leave(self.resource)
+        except RedlockError as unknown:
+            if exc is None:
+                raise
+            exc.add_note(str(unknown))
+            return
         lease = body.lease
         lease.left()
         lost = lease.lost
@@ -179,13 +239,3 @@ class Lock:
             raise error from exc
         if not isinstance(exc, LockLost):
             exc.add_note(str(error))
-
-    def _body_of_this_task(self) -> _Body:
-        """The innermost body of this task; else (fixtures leave in another task) one whose task is done, else the last."""
-        task = asyncio.current_task()
-        bodies = self._bodies
-        assert bodies is not None
-        mine = [body for body in bodies if body.task is task] or [body for body in bodies if body.task.done()] or bodies
-        body = mine[-1]
-        bodies.remove(body)
-        return body

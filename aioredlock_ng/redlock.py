@@ -250,8 +250,9 @@ class Redlock:
             blocking_timeout: Seconds that `acquire` waits at most; None: for ever; 0: one attempt.
             auto_extend: Renew in the background until released.
             max_hold: Seconds after which the lease is lost even though it could be renewed; None: never.
-            on_lost: "cancel": the task inside `async with` is cancelled on loss. "flag": it is only told at the end,
-                and by `lease.lost`, `lease.check()`, `lease.wait_lost()`.
+            on_lost: "cancel": the task inside `async with` is cancelled on loss, also within
+                `anyio.CancelScope(shield=True)`, as `asyncio.timeout` does. "flag": it is only told at the end, and by
+                `lease.lost`, `lease.check()`, `lease.wait_lost()`.
 
         Raises:
             ConfigurationError: An argument is unusable.

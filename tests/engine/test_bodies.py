@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from aioredlock_ng import AcquireTimeout, LockHeld, LockLost, QuorumUnreachable, RedlockClosed
+from aioredlock_ng import AcquireTimeout, LockHeld, LockLost, QuorumUnreachable, RedlockClosed, RedlockError
 from tests.support.rig import WAY
 
 if TYPE_CHECKING:
     from aioredlock_ng import Lease
-    from tests.support.rig import Rig
+    from tests.support.rig import Process, Rig
 
 pytestmark = pytest.mark.virtual_time
 
@@ -367,6 +367,102 @@ async def test_entering_and_leaving_in_different_tasks(rig: Rig) -> None:
     assert rig.clean
 
 
+async def over_and_held(process: Process) -> tuple[contextlib.AsyncExitStack, asyncio.Task[None]]:
+    """One Lock object with two entries: a stack's, lost, whose task is alive; and a task's, held until it is cancelled."""
+    lock = process.lock("a", on_lost="flag", max_hold=0.5)
+    stack = contextlib.AsyncExitStack()
+    lost, entered = asyncio.Event(), asyncio.Event()
+
+    async def first() -> None:
+        lease = await stack.enter_async_context(lock)
+        await lease.wait_lost()
+        lost.set()
+        await asyncio.sleep(3600)
+
+    async def second() -> None:
+        async with lock as lease:
+            entered.set()
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                assert lease.valid, "another's leaving must not end it"
+
+    alive = asyncio.create_task(first())
+    await lost.wait()
+    holder = asyncio.create_task(second())
+    holder.add_done_callback(lambda _: alive.cancel())
+    await entered.wait()
+    return stack, holder
+
+
+async def end(holder: asyncio.Task[None]) -> None:
+    holder.cancel()
+    await asyncio.wait([holder])
+    assert holder.cancelled()
+
+
+async def test_leaving_in_another_task_never_releases_the_lease_of_a_task_that_is_inside(rig: Rig) -> None:
+    process = await rig.process()
+    stack, holder = await over_and_held(process)
+    with pytest.raises(RedlockError, match=r"it cannot be known which is meant, so nothing was released; call"):
+        await stack.aclose()
+    await asyncio.sleep(0.1)
+    assert process.redlock.stats().held == 1
+    await end(holder)
+    await asyncio.sleep(0.01)
+    assert rig.clean
+
+
+async def test_the_bodys_own_error_wins_over_a_leaving_that_cannot_be_known(rig: Rig) -> None:
+    process = await rig.process()
+    stack, holder = await over_and_held(process)
+    with pytest.raises(HTTPError) as caught:
+        async with stack:
+            raise HTTPError("409")
+    assert "nothing was released" in caught.value.__notes__[0]
+    await end(holder)
+
+
+async def test_a_lease_whose_leaving_could_not_be_known_is_released_when_the_other_entries_are_left(rig: Rig) -> None:
+    process = await rig.process()
+    lock = process.lock("a", on_lost="flag", max_hold=60)
+    first, second = contextlib.AsyncExitStack(), contextlib.AsyncExitStack()
+    lease = await asyncio.create_task(first.enter_async_context(lock))
+    rig.vacate(b"a")
+    await lease.wait_lost()
+    again = await asyncio.create_task(second.enter_async_context(lock))
+    with pytest.raises(RedlockError, match="cannot be known"):
+        await asyncio.create_task(second.aclose())
+    assert again.valid
+    # As many have been left now as there were.
+    await asyncio.create_task(first.aclose())
+    await asyncio.sleep(0.01)
+    assert rig.clean
+    async with lock as lease:
+        assert lease.valid
+
+
+async def test_the_entries_of_one_task_end_in_reverse_order(rig: Rig) -> None:
+    process = await rig.process()
+    lock = process.lock("a", on_lost="flag")
+    with pytest.raises(LockLost):
+        async with lock as outer:
+            rig.vacate(b"a")
+            await outer.wait_lost()
+            async with lock as inner:
+                assert inner.valid
+            assert not inner.valid
+            await asyncio.sleep(0.01)
+            assert rig.clean
+
+
+async def test_leaving_what_nobody_entered_is_an_error_that_says_so(rig: Rig) -> None:
+    process = await rig.process()
+    lock = process.lock("a")
+    with pytest.raises(RedlockError, match="no `async with` of this Lock object is open"):
+        await lock.__aexit__(None, None, None)
+
+
 async def test_leaving_in_a_task_that_somebody_else_cancelled_stays_a_cancellation_though_the_lease_was_lost(rig: Rig) -> None:
     """Whom the loss cancelled is the task that entered, which is done."""
     process = await rig.process()
@@ -386,6 +482,24 @@ async def test_leaving_in_a_task_that_somebody_else_cancelled_stays_a_cancellati
     with pytest.raises(asyncio.CancelledError):
         await leaving
     assert leaving.cancelled()
+
+
+async def test_a_loss_cancels_a_body_behind_an_anyio_shield(rig: Rig) -> None:
+    """A shield keeps out the cancellation of anyio's scopes, not that of `asyncio.timeout` or of a lost lock."""
+    process = await rig.process()
+    went_on = False
+    with pytest.raises(LockLost):
+        async with process.lock("a"):
+            await asyncio.sleep(1)
+            rig.vacate(b"a")
+            with anyio.CancelScope(shield=True):
+                await asyncio.sleep(60)
+                went_on = True
+    assert not went_on
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            with anyio.CancelScope(shield=True):
+                await asyncio.sleep(60)
 
 
 async def test_nested_locks_are_released_innermost_first_and_the_outer_loss_ends_both(rig: Rig) -> None:
