@@ -60,12 +60,42 @@ class LockNotAcquired(_Asked):
     """The lock was not acquired, and nothing of the attempt is left behind beyond its ttl."""
 
 
-class LockHeld(LockNotAcquired):
-    """Another holder (or a contender in the same instant) has it, and the caller did not want to wait."""
+class _Held(LockNotAcquired):
+    """The lock is another's.
+
+    Attributes:
+        owner: The label of its holder, which the message shows too; None where no label was found. A holder writes it
+            once its lease is a tenth of a second old.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        resource: str = "",
+        votes: tuple[Vote, ...] = (),
+        elapsed: float = 0.0,
+        owner: str | None = None,
+    ) -> None:
+        super().__init__(message, resource=resource, votes=votes, elapsed=elapsed)
+        self.owner = owner
 
 
-class AcquireTimeout(LockNotAcquired, TimeoutError):
-    """`blocking_timeout` passed while another held it."""
+class LockHeld(_Held):
+    """Another holder (or a contender in the same instant) has it, and the caller did not want to wait.
+
+    Attributes:
+        owner: The label of its holder, which the message shows too; None where no label was found. A holder writes it
+            once its lease is a tenth of a second old.
+    """
+
+
+class AcquireTimeout(_Held, TimeoutError):
+    """`blocking_timeout` passed while another held it.
+
+    Attributes:
+        owner: As of `LockHeld`.
+    """
 
 
 class QuorumUnreachable(LockNotAcquired):

@@ -38,6 +38,7 @@ class LockOptions(TypedDict, total=False):
     auto_extend: bool
     max_hold: float | None
     on_lost: OnLost
+    owner: str | None
 
 
 class Guard(Protocol):

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from aioredlock_ng._core.lease_state import Phase
-from aioredlock_ng.errors import LockHeld, LockLost, LockNotAcquired, RedlockClosed, RedlockError
+from aioredlock_ng.errors import AcquireTimeout, LockHeld, LockLost, LockNotAcquired, RedlockClosed, RedlockError
 from aioredlock_ng.lease import Lease
 
 if TYPE_CHECKING:
@@ -104,13 +104,23 @@ class Lock:
     the reverse order in which they began.
     """
 
-    __slots__ = ("_blocking_timeout", "_bodies", "_on_lost", "_source", "_spec")
+    __slots__ = ("_blocking_timeout", "_bodies", "_names_holder", "_on_lost", "_source", "_spec")
 
-    def __init__(self, source: _Source, spec: LockSpec, blocking_timeout: float | None, on_lost: OnLost) -> None:
+    def __init__(
+        self,
+        source: _Source,
+        spec: LockSpec,
+        blocking_timeout: float | None,
+        on_lost: OnLost,
+        *,
+        names_holder: bool = True,
+    ) -> None:
         self._source = source
         self._spec = spec
         self._blocking_timeout = blocking_timeout
         self._on_lost = on_lost
+        # False where nobody reads the error: it is not worth a question to the nodes.
+        self._names_holder = names_holder
         # Made by the first `async with`.
         self._bodies: _Bodies | None = None
 
@@ -142,6 +152,8 @@ class Lock:
             LockHeld: Held by another, and `blocking_timeout` is 0; or held by this very task in an enclosing `async with`
                 while `blocking_timeout` is None: it would wait for itself for ever.
             AcquireTimeout: Still held by another after `blocking_timeout`.
+                Before `LockHeld` and this, the nodes are asked for the holder's label (`error.owner`), except where this
+                process holds the lock or has `owner=False`: the round trip of a majority, `node_timeout` at most.
             QuorumUnreachable: Too few nodes could be asked, or too many refuse for reasons that waiting does not cure.
             RedlockClosed: The manager is not open, belongs to another event loop or to the process before a fork.
 
@@ -163,7 +175,11 @@ class Lock:
             engine.cancelled(acquisition)
             raise
         except (LockNotAcquired, RedlockClosed) as error:
-            engine.tell_failed(acquisition, error)
+            try:
+                if self._names_holder and isinstance(error, (LockHeld, AcquireTimeout)):
+                    await acquisition.name_holder(error)
+            finally:
+                engine.tell_failed(acquisition, error)
             raise
         finally:
             # An error's traceback holds this frame: with the acquisition in it, they would be a cycle.
@@ -179,7 +195,7 @@ class Lock:
 
         Safety: as `acquire`.
         """
-        once = Lock(self._source, self._spec, 0.0, self._on_lost)
+        once = Lock(self._source, self._spec, 0.0, self._on_lost, names_holder=False)
         try:
             return await once.acquire()
         except LockHeld:

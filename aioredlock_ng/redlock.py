@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 from aioredlock_ng._core.fencing import LATEST_US, slot_of
 from aioredlock_ng._core.inspection import Unknown, deletion_of, lock_info, look_of, look_vote
 from aioredlock_ng._core.keys import MAX_NAMES, KeyFormat, resource_name
-from aioredlock_ng._core.owners import owner_key
+from aioredlock_ng._core.owners import checked_label, owner_key
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.validity import ttl_ms, watch_after
 from aioredlock_ng._core.votes import Refusal
@@ -240,6 +240,7 @@ class Redlock:
         auto_extend: bool = True,
         max_hold: float | None = None,
         on_lost: OnLost = "cancel",
+        owner: str | None = None,
     ) -> Lock:
         """Describe a lock; no I/O happens, and this works before `open`.
 
@@ -253,6 +254,8 @@ class Redlock:
             on_lost: "cancel": the task inside `async with` is cancelled on loss, also within
                 `anyio.CancelScope(shield=True)`, as `asyncio.timeout` does. "flag": it is only told at the end, and by
                 `lease.lost`, `lease.check()`, `lease.wait_lost()`.
+            owner: The label of its leases, as a request's or a job's id: one printable line of at most 200 bytes. None: the
+                manager's. A manager with `owner=False` writes none.
 
         Raises:
             ConfigurationError: An argument is unusable.
@@ -278,9 +281,11 @@ class Redlock:
             raise ConfigurationError(f"auto_extend must be True or False, not {type(auto_extend).__name__}")
         if on_lost not in ("cancel", "flag"):
             raise ConfigurationError(f"on_lost must be 'cancel' or 'flag', got {on_lost!r}")
+        if owner is not None:
+            owner = checked_label(owner)
         life = self._life if ttl is None else self._life_of(self._options.check_ttl(ttl))
         resource = name if type(name) is str and not more else resource_name(names)
-        spec = LockSpec(self._kind, resource, names, keys, slots, life, auto_extend, max_hold)
+        spec = LockSpec(self._kind, resource, names, keys, slots, life, auto_extend, max_hold, owner)
         return Lock(self, spec, blocking_timeout, on_lost)
 
     def guard(self, template: str, **options: Unpack[LockOptions]) -> Guard:

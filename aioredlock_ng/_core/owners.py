@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import TYPE_CHECKING
+
 from aioredlock_ng._core.keys import OWN_KEYS
 from aioredlock_ng.errors import ConfigurationError
 from aioredlock_ng.records import Owner
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aioredlock_ng._core.votes import Reply
+
 __all__ = [
     "MAX_LABEL",
     "WAITING_KEYS",
+    "checked_label",
     "checked_owner",
+    "holder_label",
     "key_waited_for",
     "label_life",
     "owner_key",
@@ -68,6 +78,30 @@ def read_owner(value: bytes, token: str) -> Owner | None:
     return Owner(label.decode("utf-8", "replace"), int(fence) or None, int(since) / 1000)
 
 
+def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | None]:
+    """The label of the holder of one key, by the inspect script's answers so far; None is a node that has not answered.
+
+    Only a token on a quorum is a holder's. Text that others stored is shown without control characters.
+
+    Returns:
+        True once further answers change nothing, and the label, or None where there is no holder or no label.
+    """
+    found = [answer for reply in replies if (answer := _token_and_label(reply)) is not None]
+    token, count = Counter(token for token, _ in found).most_common(1)[0] if found else (b"", 0)
+    if count < quorum:
+        return count + sum(reply is None for reply in replies) < quorum, None
+    owners = (read_owner(label, token.decode("utf-8", "replace")) for holder, label in found if holder == token)
+    label = next((owner.label for owner in owners if owner is not None), "")[:MAX_LABEL]
+    return True, "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in label) or None
+
+
+def _token_and_label(reply: Reply) -> tuple[bytes, bytes] | None:
+    match reply:
+        case [[_, bytes() as token, bytes() as label]] if token:
+            return token, label
+    return None
+
+
 def _is_number(word: bytes) -> bool:
     """Of those that we write: others may be too long to be read."""
     return word.isdigit() and len(word) <= 16
@@ -83,8 +117,23 @@ def checked_owner(owner: object) -> str | bool:
         return owner
     if not isinstance(owner, str):
         raise ConfigurationError(f"owner must be True, False or a str, not {type(owner).__name__}")
+    return _checked_text(owner, "False writes no label")
+
+
+def checked_label(owner: object) -> str:
+    """The argument `owner` of one lock.
+
+    Raises:
+        ConfigurationError: No str that fits on one line.
+    """
+    if not isinstance(owner, str):
+        raise ConfigurationError(f"owner must be a str or None, not {type(owner).__name__}")
+    return _checked_text(owner, "None writes the manager's label")
+
+
+def _checked_text(owner: str, instead: str) -> str:
     if not owner.strip() or not owner.isprintable():
-        raise ConfigurationError(f"owner must be one line of text, got {owner!r}; False writes no label")
+        raise ConfigurationError(f"owner must be one line of text, got {owner!r}; {instead}")
     if len(owner.encode("utf-8", "backslashreplace")) > MAX_LABEL:
         raise ConfigurationError(f"owner must have at most {MAX_LABEL} bytes, got {len(owner):,} characters; shorten it")
     return owner

@@ -24,7 +24,7 @@ from aioredlock_ng._core.votes import (
 )
 from aioredlock_ng._engine.hints import Hint
 from aioredlock_ng._engine.holding import Holding
-from aioredlock_ng._engine.refusal import not_acquired
+from aioredlock_ng._engine.refusal import name_owner, not_acquired
 from aioredlock_ng._engine.round import Round
 from aioredlock_ng._engine.waker import Waker
 from aioredlock_ng.errors import AcquireTimeout, LockHeld, QuorumUnreachable
@@ -138,7 +138,9 @@ class Acquisition:
             return
         now = self._context.clock()
         if any(holding.task is task and holding.remaining(now) > 0.0 for holding in holders):
-            raise self._error(LockHeld, "this very task holds it in an enclosing `async with` and would wait for ever")
+            error = self._error(LockHeld, "this very task holds it in an enclosing `async with` and would wait for ever")
+            self._name_own(error, holders)
+            raise error
 
     def attempt(self, *, lead_first: bool, first: Sequence[int] = ()) -> None:
         """Ask the nodes: all at once, or, where rivals would split the votes or a refusal is likely, some before the others."""
@@ -371,7 +373,11 @@ class Acquisition:
             self.give_up(self._error(QuorumUnreachable, "waiting does not cure what the nodes refuse"))
         elif self._blocking_timeout == 0:
             if reachable:
-                self.give_up(self._error(LockHeld, "held by another"))
+                held = keys_held(attempt.replies, self.keys, len(context.fleet.nodes), counted.failed)
+                self.held = held or self.keys
+                error = self._error(LockHeld, "held by another")
+                self._name_own(error, self._lines.holders(self.keys))
+                self.give_up(error)
             else:
                 self.give_up(self._error(QuorumUnreachable, trouble or "no quorum could be asked"))
         elif not reachable:
@@ -411,8 +417,11 @@ class Acquisition:
         if self.unreachable if self.round is not None else self._lines.unreachable(self):
             self.give_up(self._error(QuorumUnreachable, f"no quorum answered within {self._blocking_timeout:g} s"))
         else:
-            whom = "another lease of this process" if self._lines.holders(self.keys) else "another"
-            self.give_up(self._error(AcquireTimeout, f"still held by {whom} after {self._blocking_timeout:g} s"))
+            holders = self._lines.holders(self.keys)
+            where = " in this process" if holders else ""
+            error = self._error(AcquireTimeout, f"still held by another{where} after {self._blocking_timeout:g} s")
+            self._name_own(error, holders)
+            self.give_up(error)
 
     def _error(self, kind: type[LockNotAcquired], why: str) -> LockNotAcquired:
         attempt = self.round
@@ -420,6 +429,23 @@ class Acquisition:
             # Just asked again: what the nodes said the last time tells more.
             attempt = self._before
         return not_acquired(kind, why, self._spec.resource, self._context, attempt, self.waited)
+
+    def _name_own(self, error: LockNotAcquired, holders: Sequence[Holding]) -> None:
+        """Say in the error which lease of this process has it, if any has."""
+        labels = self._context.labels
+        if holders and labels is not None and isinstance(error, (LockHeld, AcquireTimeout)):
+            name_owner(error, labels.text(holders[0]))
+
+    async def name_holder(self, error: LockHeld | AcquireTimeout) -> None:
+        """Ask the nodes for the label of the holder, and say it in the error that ended this.
+
+        Safety: cancelled, nothing has changed.
+        """
+        labels = self._context.labels
+        if error.owner is None and labels is not None:
+            label = await labels.looks.label(self._context, self._spec.kind, self.held[0])
+            if label is not None:
+                name_owner(error, label)
 
     def _stop(self) -> None:
         if self._waker is not None:

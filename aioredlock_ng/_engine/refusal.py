@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Vote
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.round import Round
-    from aioredlock_ng.errors import LockNotAcquired
+    from aioredlock_ng.errors import AcquireTimeout, LockHeld, LockNotAcquired
 
-__all__ = ["not_acquired"]
+__all__ = ["name_owner", "not_acquired"]
 
 
 def not_acquired(
@@ -29,7 +29,20 @@ def not_acquired(
             elif (advice := flush_advice()) and advice not in why:
                 why = f"{why} ({advice})"
     told = f": {'; '.join(map(str, votes))}" if votes else ""
-    return kind(f"{resource!r} was not acquired, {why}{told}", resource=resource, votes=tuple(votes), elapsed=elapsed)
+    return kind(f"{_failed(resource)}{why}{told}", resource=resource, votes=tuple(votes), elapsed=elapsed)
+
+
+def name_owner(error: LockHeld | AcquireTimeout, owner: str) -> None:
+    """Say in an error whose the lock is, now that it is known."""
+    error.owner = owner
+    (message,) = error.args
+    failed = _failed(error.resource)
+    # A lock's name may contain the words too.
+    error.args = (failed + message.removeprefix(failed).replace("held by another", f"held by {owner}", 1),)
+
+
+def _failed(resource: str) -> str:
+    return f"{resource!r} was not acquired, "
 
 
 def _votes(context: Context, attempt: Round) -> list[Vote]:

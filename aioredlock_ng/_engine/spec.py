@@ -44,6 +44,7 @@ class LockSpec:
         life: The ttl and what follows from it.
         auto_extend: Renew in the background.
         max_hold: Seconds after which the lease ends all the same, or None.
+        owner: The text of its label; None: the manager's.
     """
 
     kind: LockKind
@@ -54,3 +55,4 @@ class LockSpec:
     life: Life
     auto_extend: bool
     max_hold: float | None
+    owner: str | None = None

@@ -145,16 +145,17 @@ async def test_blocking_timeout_bounds_everything_although_all_nodes_hang(rig: R
     assert rig.clean, "a timed-out acquire on nodes that then wake leaves no key"
 
 
-@pytest.mark.parametrize(("names", "whom"), [(("b",), "another after"), (("a",), "another lease of this process after")])
+@pytest.mark.parametrize(("names", "whom"), [(("b",), "another after"), (("a",), "bob in this process after")])
 async def test_blocking_timeout_tells_that_another_holds_it(rig: Rig, names: tuple[str, ...], whom: str) -> None:
-    process = await rig.process()
+    process = await rig.process(owner="bob")
     lease = await process.lock(*names).acquire()
     if names != ("a",):
         rig.occupy(b"a")
     before = now()
     with pytest.raises(AcquireTimeout, match=f"still held by {whom} 1.5 s") as caught:
         await process.lock("a", blocking_timeout=1.5).acquire()
-    assert now() - before == pytest.approx(1.5, abs=0.001)
+    # And a round trip, to ask for the holder's label.
+    assert now() - before == pytest.approx(1.5, abs=0.003)
     assert isinstance(caught.value, TimeoutError)
     await lease.release()
 
@@ -173,7 +174,7 @@ async def test_blocking_timeout_goes_on_while_the_lock_changes_hands(rig: Rig) -
     before = now()
     with pytest.raises(AcquireTimeout):
         await process.lock("a", blocking_timeout=1.5).acquire()
-    assert now() - before == pytest.approx(1.5, abs=0.001)
+    assert now() - before == pytest.approx(1.5, abs=0.003)
     assert process.redlock.stats().attempts > 10, "each time it was told, asked, and lost the race"
     changing.cancel()
 

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng import ConfigurationError, Redlock
+from aioredlock_ng import AcquireTimeout, ConfigurationError, LockHeld, Redlock
 from aioredlock_ng._core.owners import (
     MAX_LABEL,
     WAITING_KEYS,
+    holder_label,
     key_waited_for,
     label_life,
     owner_key,
     pack_owner,
     read_owner,
 )
+from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._nodes.memory import MemoryServer
+from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng.events import AcquireFailed, Event
 from aioredlock_ng.records import Owner
+from tests.support.rig import WAY
 
 if TYPE_CHECKING:
-    from tests.support.rig import Rig
+    from aioredlock_ng import Lease
+    from tests.support.rig import Process, Rig
 
 pytestmark = pytest.mark.virtual_time
 
@@ -217,3 +224,202 @@ def test_what_is_no_label_is_refused(owner: object) -> None:
 def test_the_label_from_the_environment(word: str, owner: object) -> None:
     environ = {"AIOREDLOCK_NG_NODES": "redis://127.0.0.1:1", "AIOREDLOCK_NG_OWNER": word}
     assert Redlock.from_env(environ)._options.owner == owner
+
+
+async def held_for_a_while(rig: Rig, owner: str = "web-1") -> tuple[Process, Lease]:
+    """A lock "a" whose label is on all nodes."""
+    holder = await rig.process(owner=owner)
+    lease = await holder.lock("a").acquire()
+    await asyncio.sleep(0.3)
+    return holder, lease
+
+
+def looks(asked: list[Any]) -> int:
+    """How many of these commands are looks, on all nodes."""
+    return [command.script for command in asked].count(MUTEX.inspect)
+
+
+@pytest.mark.parametrize(("blocking_timeout", "kind"), [(0, LockHeld), (0.5, AcquireTimeout)])
+async def test_the_error_says_who_holds_the_lock(
+    rig: Rig, blocking_timeout: float, kind: type[LockHeld | AcquireTimeout]
+) -> None:
+    heard: list[Event] = []
+    await held_for_a_while(rig)
+    other = await rig.process(sinks=[heard.append])
+    with pytest.raises(kind, match=r"^'a' was not acquired, (still )?held by web-1( after 0.5 s)?: memory-0: held") as caught:
+        await other.lock("a", blocking_timeout=blocking_timeout).acquire()
+    assert caught.value.owner == "web-1"
+    (failed,) = [event for event in heard if isinstance(event, AcquireFailed)]
+    assert failed.reason == str(caught.value)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (again.owner, str(again), again.votes) == ("web-1", str(caught.value), caught.value.votes)
+
+
+async def test_a_holder_without_a_label_stays_another(rig: Rig) -> None:
+    other = await rig.process()
+    rig.occupy(b"a")
+    with pytest.raises(LockHeld, match="held by another: ") as caught:
+        await other.lock("a", blocking_timeout=0).acquire()
+    assert caught.value.owner is None
+
+
+async def test_the_owner_is_named_by_its_own_name_in_a_lock_that_has_the_same_words(rig: Rig) -> None:
+    holder = await rig.process(owner="web-1")
+    await holder.lock("held by another").acquire()
+    await asyncio.sleep(0.3)
+    with pytest.raises(LockHeld, match=r"^'held by another' was not acquired, held by web-1: "):
+        await (await rig.process()).lock("held by another", blocking_timeout=0).acquire()
+
+
+async def test_of_several_names_the_owner_of_the_first_that_is_held_is_named(rig: Rig) -> None:
+    await held_for_a_while(rig)
+    with pytest.raises(LockHeld) as caught:
+        await (await rig.process()).lock("0", "a", blocking_timeout=0).acquire()
+    assert caught.value.owner == "web-1"
+
+
+async def test_no_node_is_asked_for_the_owner_if_no_error_is_raised(rig: Rig) -> None:
+    _, lease = await held_for_a_while(rig)
+    other = await rig.process()
+    asked = other.questions()
+    assert await other.lock("a").try_acquire() is None
+    waiting = asyncio.create_task(other.lock("a", blocking_timeout=5).acquire())
+    await asyncio.sleep(1)
+    await lease.release()
+    await (await waiting).release()
+    assert asked
+    assert looks(asked) == 0
+
+
+async def test_without_labels_no_owner_is_asked_for(rig: Rig) -> None:
+    await held_for_a_while(rig)
+    other = await rig.process(owner=False)
+    asked = other.questions()
+    with pytest.raises(LockHeld) as caught:
+        await other.lock("a", blocking_timeout=0).acquire()
+    assert caught.value.owner is None
+    assert looks(asked) == 0
+
+
+async def test_a_holder_in_this_process_is_named_without_asking(rig: Rig) -> None:
+    process = await rig.process(owner="web-1")
+    lease = await process.lock("a").acquire()
+    asked = process.questions()
+    with pytest.raises(LockHeld, match="held by web-1: "):
+        await process.lock("a", blocking_timeout=0).acquire()
+    with pytest.raises(AcquireTimeout, match=r"still held by web-1 in this process after 0\.2 s"):
+        await process.lock("a", blocking_timeout=0.2).acquire()
+    assert looks(asked) == 0
+    await lease.release()
+    async with process.lock("a"):
+        with pytest.raises(LockHeld, match="this very task") as caught:
+            await process.lock("a").acquire()
+    assert caught.value.owner == "web-1"
+
+
+@pytest.mark.parametrize(("hung", "owner"), [((), "web-1"), ((1,), "web-1"), ((0, 2), None), ((0, 1, 2), None)])
+async def test_nodes_that_hang_delay_an_error_by_the_node_timeout_at_most(
+    rig: Rig, hung: tuple[int, ...], owner: str | None
+) -> None:
+    await held_for_a_while(rig)
+    other = await rig.process(node_timeout=0.05)
+    waiting = asyncio.create_task(other.lock("a", blocking_timeout=1.0).acquire())
+    loop = asyncio.get_running_loop()
+    called = loop.time()
+    # Behind its last attempt, before its time is over.
+    await asyncio.sleep(0.999)
+    rig.hang(*hung)
+    with pytest.raises(AcquireTimeout) as caught:
+        await waiting
+    assert caught.value.owner == owner
+    assert loop.time() - called <= 1.0 + (2 * WAY if owner else 0.05) + 1e-6
+    assert caught.value.elapsed == pytest.approx(1.0)
+
+
+async def test_a_crowd_that_gives_up_at_once_asks_for_the_owner_once(rig: Rig) -> None:
+    await held_for_a_while(rig)
+    other = await rig.process()
+    asked = other.questions()
+    crowd = await asyncio.gather(*(other.lock("a", blocking_timeout=1).acquire() for _ in range(50)), return_exceptions=True)
+    assert {error.owner for error in crowd if isinstance(error, AcquireTimeout)} == {"web-1"}
+    assert len(crowd) == 50
+    assert looks(asked) == 3
+
+
+async def test_one_of_a_crowd_that_is_cancelled_while_the_owner_is_asked_for_takes_the_answer_from_nobody(rig: Rig) -> None:
+    heard: list[Event] = []
+    await held_for_a_while(rig)
+    other = await rig.process(sinks=[heard.append])
+    crowd = [asyncio.create_task(other.lock("a", blocking_timeout=1).acquire()) for _ in range(3)]
+    await asyncio.sleep(1 + WAY)
+    crowd[0].cancel()
+    await asyncio.wait(crowd)
+    assert crowd[0].cancelled()
+    assert [getattr(task.exception(), "owner", None) for task in crowd[1:]] == ["web-1"] * 2
+    assert [type(event) for event in heard].count(AcquireFailed) == 3
+    assert other.redlock.stats().waiting == 0
+
+
+TOKEN = b"0123456789abcdef0123456789abcdef"
+NAMED = [[1000, TOKEN, pack_owner(TOKEN, 1, 0, "web-1")]]
+UNNAMED = [[1000, TOKEN, b""]]
+RIVAL = [[1000, b"f" * 32, pack_owner(b"f" * 32, 1, 0, "rival")]]
+FREE = [[-2, b"", b""]]
+
+
+@pytest.mark.parametrize(
+    ("replies", "expected"),
+    [
+        ([None, None, None], (False, None)),
+        ([NAMED, None, None], (False, None)),
+        ([NAMED, NAMED, None], (True, "web-1")),
+        ([UNNAMED, NAMED, None], (True, "web-1")),
+        ([UNNAMED, UNNAMED, None], (True, None)),
+        ([NAMED, RIVAL, None], (False, None)),
+        ([NAMED, RIVAL, FREE], (True, None)),
+        ([FREE, FREE, None], (True, None)),
+        ([Refusal("NOPERM"), NAMED, NAMED], (True, "web-1")),
+        ([[[1000, TOKEN, b"somebody's value"]]] * 2 + [None], (True, None)),
+        ([[[1000, TOKEN, pack_owner(TOKEN, 1, 0, "x\x1b[31m\ny")]]] * 2 + [None], (True, "x\ufffd[31m\ufffdy")),
+        ([[], [7], [[]]], (True, None)),
+        ([[[1, 2, 3]], [[None] * 3], 1], (True, None)),
+        (["x", {}, [["a", "b", "c"]]], (True, None)),
+    ],
+)
+def test_an_owner_is_named_by_a_majority_and_decided_as_early_as_it_can_be(replies: list[Any], expected: object) -> None:
+    assert holder_label(replies, 2) == expected
+
+
+async def test_a_lock_may_name_its_own_owner(rig: Rig) -> None:
+    process, other = await rig.process(), await rig.process(owner=False)
+
+    @process.redlock.guard("b", owner="job 7")
+    async def job() -> Owner | None:
+        await asyncio.sleep(0.3)
+        return await owner_of(process, "b")
+
+    async with process.lock("a", owner="request 42"), process.lock("c"):
+        await asyncio.sleep(0.3)
+        named = await owner_of(process, "a")
+        assert named is not None
+        assert named.label == "request 42"
+        usual = await owner_of(process, "c")
+        assert usual is not None
+        assert usual.label.startswith(f"{socket.gethostname()}:{os.getpid()}:")
+        with pytest.raises(LockHeld, match="held by request 42: "):
+            await (await rig.process()).lock("a", blocking_timeout=0).acquire()
+    owner = await job()
+    assert owner is not None
+    assert owner.label == "job 7"
+    async with other.lock("a", owner="request 43"):
+        await asyncio.sleep(0.3)
+        assert await owner_of(process, "a") is None
+
+
+@pytest.mark.parametrize("owner", ["", "  ", "two\nlines", 7, True, False, "x" * 201])
+def test_an_unusable_label_of_a_lock_is_refused(owner: Any) -> None:
+    redlock = Redlock(["redis://127.0.0.1:1"])
+    with pytest.raises(ConfigurationError, match="owner must"):
+        redlock.lock("a", owner=owner)
+    with pytest.raises(ConfigurationError, match="owner must"):
+        redlock.guard("a", owner=owner)
