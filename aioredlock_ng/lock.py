@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from aioredlock_ng._core.lease_state import Phase
-from aioredlock_ng.errors import AcquireTimeout, LockHeld, LockLost, LockNotAcquired, RedlockClosed, RedlockError
+from aioredlock_ng.errors import LockHeld, LockLost, LockNotAcquired, RedlockClosed, RedlockError
 from aioredlock_ng.lease import Lease
 
 if TYPE_CHECKING:
@@ -148,12 +148,14 @@ class Lock:
 
         The lease only flags its loss: `lease.lost`, `lease.check()`, `await lease.wait_lost()`; nothing is cancelled.
 
+        The two errors of a held lock name its holder. For that the nodes are asked once more, unless the manager has
+        `owner=False`: shortly before `blocking_timeout` is over, or, if that is 0, before `LockHeld` is raised. The latter
+        takes the round trip of a majority, `node_timeout` at most.
+
         Raises:
             LockHeld: Held by another, and `blocking_timeout` is 0; or held by this very task in an enclosing `async with`
                 while `blocking_timeout` is None: it would wait for itself for ever.
             AcquireTimeout: Still held by another after `blocking_timeout`.
-                Before `LockHeld` and this, the nodes are asked for the holder's label (`error.owner`), except where this
-                process holds the lock or has `owner=False`: the round trip of a majority, `node_timeout` at most.
             QuorumUnreachable: Too few nodes could be asked, or too many refuse for reasons that waiting does not cure.
             RedlockClosed: The manager is not open, belongs to another event loop or to the process before a fork.
 
@@ -176,7 +178,7 @@ class Lock:
             raise
         except (LockNotAcquired, RedlockClosed) as error:
             try:
-                if self._names_holder and isinstance(error, (LockHeld, AcquireTimeout)):
+                if self._names_holder and isinstance(error, LockHeld):
                     await acquisition.name_holder(error)
             finally:
                 engine.tell_failed(acquisition, error)

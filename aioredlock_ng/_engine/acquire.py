@@ -7,7 +7,7 @@ no await at all. `give_up` undoes everything in the tick in which it is called, 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from aioredlock_ng._core.tally import tally
 from aioredlock_ng._core.validity import deadline_of
@@ -37,11 +37,14 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.cleanup import Releases
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.extender import Extender
+    from aioredlock_ng._engine.look import Look
     from aioredlock_ng._engine.spec import LockSpec
     from aioredlock_ng._engine.waiting import Lines
     from aioredlock_ng.errors import LockNotAcquired
 
 __all__ = ["Acquisition"]
+
+_Error = TypeVar("_Error", bound="LockNotAcquired")
 
 
 class Acquisition:
@@ -75,6 +78,7 @@ class Acquisition:
         "_fence",
         "_limit",
         "_lines",
+        "_look",
         "_proposed_us",
         "_releases",
         "_second",
@@ -112,6 +116,7 @@ class Acquisition:
         self._fence = self._proposed_us = self._covers = self.attempts = 0
         self._limit: asyncio.TimerHandle | None = None
         self._waker: Waker | None = None
+        self._look: Look | None = None
         self.lead: int | None = None
         self.held = spec.keys
         self.unreachable = True
@@ -128,7 +133,11 @@ class Acquisition:
             self._ask(self.called_at)
             return
         if self._blocking_timeout is not None:
-            self._limit = self._context.loop.call_later(self._blocking_timeout, self._time_out)
+            loop = self._context.loop
+            ends_at = loop.time() + self._blocking_timeout
+            # In time for the answers: the error must not come later because it names the holder.
+            early = min(self._context.options.node_timeout, self._blocking_timeout / 2)
+            self._limit = loop.call_at(ends_at - early, self._nearly_time_out, ends_at)
         self._lines.join(self)
 
     def refuse_deadlock(self, holders: Sequence[Holding]) -> None:
@@ -138,9 +147,8 @@ class Acquisition:
             return
         now = self._context.clock()
         if any(holding.task is task and holding.remaining(now) > 0.0 for holding in holders):
-            error = self._error(LockHeld, "this very task holds it in an enclosing `async with` and would wait for ever")
-            self._name_own(error, holders)
-            raise error
+            why = "this very task holds it in an enclosing `async with` and would wait for ever"
+            raise self._refusal(LockHeld, why, holders)
 
     def attempt(self, *, lead_first: bool, first: Sequence[int] = ()) -> None:
         """Ask the nodes: all at once, or, where rivals would split the votes or a refusal is likely, some before the others."""
@@ -375,9 +383,7 @@ class Acquisition:
             if reachable:
                 held = keys_held(attempt.replies, self.keys, len(context.fleet.nodes), counted.failed)
                 self.held = held or self.keys
-                error = self._error(LockHeld, "held by another")
-                self._name_own(error, self._lines.holders(self.keys))
-                self.give_up(error)
+                self.give_up(self._refusal(LockHeld, "held by another", self._lines.holders(self.keys)))
             else:
                 self.give_up(self._error(QuorumUnreachable, trouble or "no quorum could be asked"))
         elif not reachable:
@@ -411,6 +417,12 @@ class Acquisition:
             self._waker = Waker(self._context, self)
         return self._waker
 
+    def _nearly_time_out(self, ends_at: float) -> None:
+        self._limit = self._context.loop.call_at(ends_at, self._time_out)
+        labels = self._context.labels
+        if labels is not None and not self._lines.holders(self.keys):
+            self._look = labels.looks.ask(self._context, self._spec.kind, self.held[0])
+
     def _time_out(self) -> None:
         self._context.counters.timeouts += 1
         # Who waits behind another of this process has asked nobody: what stops that one stops it.
@@ -419,31 +431,33 @@ class Acquisition:
         else:
             holders = self._lines.holders(self.keys)
             where = " in this process" if holders else ""
-            error = self._error(AcquireTimeout, f"still held by another{where} after {self._blocking_timeout:g} s")
-            self._name_own(error, holders)
-            self.give_up(error)
+            why = f"still held by another{where} after {self._blocking_timeout:g} s"
+            self.give_up(self._refusal(AcquireTimeout, why, holders))
 
-    def _error(self, kind: type[LockNotAcquired], why: str) -> LockNotAcquired:
+    def _error(self, kind: type[_Error], why: str) -> _Error:
         attempt = self.round
         if attempt is not None and attempt.open and self._before is not None and not any(map(_is_news, attempt.replies)):
             # Just asked again: what the nodes said the last time tells more.
             attempt = self._before
         return not_acquired(kind, why, self._spec.resource, self._context, attempt, self.waited)
 
-    def _name_own(self, error: LockNotAcquired, holders: Sequence[Holding]) -> None:
-        """Say in the error which lease of this process has it, if any has."""
-        labels = self._context.labels
-        if holders and labels is not None and isinstance(error, (LockHeld, AcquireTimeout)):
-            name_owner(error, labels.text(holders[0]))
+    def _refusal(self, kind: type[LockHeld | AcquireTimeout], why: str, holders: Sequence[Holding] = ()) -> LockNotAcquired:
+        """The error where another has it, and its label if that is known: these holdings of this process, or what was seen."""
+        error, labels = self._error(kind, why), self._context.labels
+        seen = None if self._look is None else self._look.label
+        owner = labels.text(holders[0]) if holders and labels is not None else seen
+        if owner is not None:
+            name_owner(error, owner)
+        return error
 
-    async def name_holder(self, error: LockHeld | AcquireTimeout) -> None:
-        """Ask the nodes for the label of the holder, and say it in the error that ended this.
+    async def name_holder(self, error: LockHeld) -> None:
+        """Ask the nodes for the label of the holder, if the error that ended this does not name it, and say it there.
 
         Safety: cancelled, nothing has changed.
         """
         labels = self._context.labels
         if error.owner is None and labels is not None:
-            label = await labels.looks.label(self._context, self._spec.kind, self.held[0])
+            label = await labels.looks.ask(self._context, self._spec.kind, self.held[0]).ended()
             if label is not None:
                 name_owner(error, label)
 

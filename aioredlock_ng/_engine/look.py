@@ -13,43 +13,41 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._scripts.kinds import LockKind
 
-__all__ = ["Looks"]
+__all__ = ["Look", "Looks"]
 
 
 class Looks:
     """The looks of one manager, one per key at a time: a crowd that gives up at once asks once."""
 
     def __init__(self) -> None:
-        self._open: dict[bytes, _Look] = {}
+        self._open: dict[bytes, Look] = {}
 
-    async def label(self, context: Context, kind: LockKind, key: bytes) -> str | None:
-        """Return the label of the holder of `key`; None if it is free, unlabelled, or too few nodes answer in time.
-
-        This takes the round trip of a majority of the nodes, `node_timeout` at most.
-
-        Safety: cancelled, nothing has changed.
-        """
+    def ask(self, context: Context, kind: LockKind, key: bytes) -> Look:
+        """Begin to ask for the label of the holder of `key`, or join a look that is under way."""
         look = self._open.get(key)
         if look is None:
-            look = self._open[key] = _Look(context, kind, key, self._open)
+            look = self._open[key] = Look(context, kind, key, self._open)
             context.fleet.ask(look)
-        waiter: asyncio.Future[str | None] = context.loop.create_future()
-        look.tell(waiter)
-        return await waiter
+        return look
 
 
-class _Look:
-    """One question to all nodes; see `Sink`."""
+class Look:
+    """One question to all nodes; a `Sink`. It ends with the answers of a majority, after `node_timeout` at most.
 
-    def __init__(self, context: Context, kind: LockKind, key: bytes, looks: dict[bytes, _Look]) -> None:
+    Attributes:
+        label: The label of the holder. None while it is not known, and if the lock is free or its holder has no label.
+    """
+
+    def __init__(self, context: Context, kind: LockKind, key: bytes, looks: dict[bytes, Look]) -> None:
         self.command = kind.inspecting((key,), (owner_key(key),))
         self.started = context.clock()
+        self._loop = context.loop
         self._key = key
         self._looks = looks
         self._quorum = context.quorum
         self._replies: list[Reply] = [None] * len(context.fleet.nodes)
-        self._waiters: list[asyncio.Future[str | None]] = []
-        self._label: str | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+        self.label: str | None = None
         self._timer = context.loop.call_later(context.options.node_timeout, self._end, None)
 
     def stands(self) -> bool:
@@ -63,18 +61,21 @@ class _Look:
         if decided and self.stands():
             self._end(label)
 
-    def tell(self, waiter: asyncio.Future[str | None]) -> None:
-        """Resolve this future with the label, at once if the look is over already."""
-        self._waiters.append(waiter)
-        if not self.stands():
-            self._end(self._label)
+    async def ended(self) -> str | None:
+        """Wait for the end, and return the label.
+
+        Safety: cancelled, nothing has changed.
+        """
+        if self.stands():
+            waiter = self._loop.create_future()
+            self._waiters.append(waiter)
+            await waiter
+        return self.label
 
     def _end(self, label: str | None) -> None:
-        if self.stands():
-            del self._looks[self._key]
+        del self._looks[self._key]
         self._timer.cancel()
-        self._label = label
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
+        self.label = label
+        for waiter in self._waiters:
             if not waiter.done():
-                waiter.set_result(label)
+                waiter.set_result(None)

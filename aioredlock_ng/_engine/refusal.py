@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from aioredlock_ng._core.votes import Outcome, acquire_vote
 from aioredlock_ng._engine.guard import flush_advice
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["name_owner", "not_acquired"]
 
+_Error = TypeVar("_Error", bound="LockNotAcquired")
+
 
 def not_acquired(
-    kind: type[LockNotAcquired], why: str, resource: str, context: Context, attempt: Round | None, elapsed: float
-) -> LockNotAcquired:
+    kind: type[_Error], why: str, resource: str, context: Context, attempt: Round | None, elapsed: float
+) -> _Error:
     """The error for a caller; `attempt` is the last one, if nodes were asked at all."""
     votes = [] if attempt is None else _votes(context, attempt)
     for index, vote in enumerate(votes):

@@ -154,8 +154,7 @@ async def test_blocking_timeout_tells_that_another_holds_it(rig: Rig, names: tup
     before = now()
     with pytest.raises(AcquireTimeout, match=f"still held by {whom} 1.5 s") as caught:
         await process.lock("a", blocking_timeout=1.5).acquire()
-    # And a round trip, to ask for the holder's label.
-    assert now() - before == pytest.approx(1.5, abs=0.003)
+    assert now() - before == pytest.approx(1.5, abs=0.001)
     assert isinstance(caught.value, TimeoutError)
     await lease.release()
 
@@ -174,7 +173,7 @@ async def test_blocking_timeout_goes_on_while_the_lock_changes_hands(rig: Rig) -
     before = now()
     with pytest.raises(AcquireTimeout):
         await process.lock("a", blocking_timeout=1.5).acquire()
-    assert now() - before == pytest.approx(1.5, abs=0.003)
+    assert now() - before == pytest.approx(1.5, abs=0.001)
     assert process.redlock.stats().attempts > 10, "each time it was told, asked, and lost the race"
     changing.cancel()
 

@@ -292,7 +292,7 @@ async def test_many_that_time_out_in_one_tick_leave_the_line_to_the_last(rig: Ri
     await asyncio.wait(short)
     assert all(isinstance(task.exception(), AcquireTimeout) for task in short)
     lease = await patient
-    assert rig.values(b"a").count(lease.token.encode()) >= 2
+    assert rig.values(b"a")[0] == lease.token.encode()
     assert process.redlock.stats().timeouts == 10
 
 
