@@ -33,7 +33,7 @@ class ConfigurationError(RedlockError, ValueError):
 
 
 class RedlockClosed(RedlockError):
-    """The manager is not open: before `open()`, after `aclose()`, in another event loop, or after a fork."""
+    """The manager is not open: before `open()`, after `aclose()`, in another event loop or none, or after a fork."""
 
 
 class LockReleased(RedlockError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
 import secrets
@@ -21,6 +20,7 @@ from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._engine.clock import boottime, wall_us
 from aioredlock_ng._engine.engine import Engine
 from aioredlock_ng._engine.forcing import force_release
+from aioredlock_ng._engine.loops import running_loop
 from aioredlock_ng._engine.spec import Life, LockSpec
 from aioredlock_ng._engine.tokens import SystemTokens
 from aioredlock_ng._nodes.connect import Connector
@@ -162,10 +162,12 @@ class Redlock:
 
         Raises:
             ConfigurationError: Two nodes are the same server, or `wall_clock` tells no time of this age.
-            RedlockClosed: It is open already, maybe in another event loop or in the process before a fork.
+            RedlockClosed: It is open already, maybe in another event loop or in the process before a fork. Or no asyncio
+                event loop runs here, as under trio.
 
         Safety: cancelled, everything is closed again.
         """
+        loop = running_loop()
         if self._engine is not None:
             try:
                 self._engine.usable()
@@ -177,7 +179,7 @@ class Redlock:
                 f"wall_clock must tell seconds since 1970, from 0 to {LATEST_US / 1e6:g}; it tells {wall_us / 1e6:g}"
             )
         rng = self._rng
-        outbox = Outbox(asyncio.get_running_loop(), self._clock, self._run_id if self._kind.vouch else b"")
+        outbox = Outbox(loop, self._clock, self._run_id if self._kind.vouch else b"")
         timeout = self._options.connect_timeout
         tell = Sinks(self._sinks) if self._sinks else None
         commands = needed(fencing=self._options.fencing, guard=self._options.recovery_guard is not None)
@@ -398,9 +400,11 @@ class Redlock:
 
         Raises:
             ConfigurationError: An argument is unusable.
+            RedlockClosed: No asyncio event loop runs here.
 
         Safety: cancelled at any await, the connections are closed, and the lock is released or ends by its ttl.
         """
+        running_loop()
         return await diagnose(self._given, self._options, watch=watch, probe=probe)
 
     @property

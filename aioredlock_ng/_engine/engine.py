@@ -19,6 +19,7 @@ from aioredlock_ng._engine.extender import CLOSED, Extender
 from aioredlock_ng._engine.forks import lets_go_in_children
 from aioredlock_ng._engine.guard import Guard
 from aioredlock_ng._engine.labels import Labels
+from aioredlock_ng._engine.loops import running_loop
 from aioredlock_ng._engine.notes import Notes
 from aioredlock_ng._engine.round import TIMEOUT_WIDTH, Round
 from aioredlock_ng._engine.twins import Twins
@@ -144,13 +145,13 @@ class Engine:
         """Refuse a call from the wrong place.
 
         Raises:
-            RedlockClosed: Closed, another event loop, or a forked process.
+            RedlockClosed: Closed, another event loop or none, or a forked process.
         """
         if self._forked:
             raise RedlockClosed(
                 "this Redlock was opened before a fork: its connections belong to the parent process; open one here"
             )
-        if not self.on_loop():
+        if running_loop() is not self.context.loop:
             raise RedlockClosed("this Redlock belongs to another event loop; open one in each loop that uses locks")
         if self._closed:
             raise RedlockClosed("this Redlock is closed; open a new one")

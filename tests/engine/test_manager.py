@@ -12,12 +12,15 @@ import pytest
 from aioredlock_ng import ConfigurationError, NodeAnswer, Outcome, QuorumUnreachable, Redlock, RedlockClosed
 from aioredlock_ng._nodes.memory import MemoryNode
 from aioredlock_ng._nodes.memory_server import MemoryServer
+from tests.support.rig import Rig
+from tests.support.virtual_loop import VirtualLoop
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.memory_server import Connection
     from aioredlock_ng._scripts import Command
-    from tests.support.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
 
@@ -353,3 +356,35 @@ async def test_nodes_tell_their_health(rig: Rig) -> None:
     rig.disconnect(1)
     assert [node.state for node in process.redlock.nodes] == ["up", "down", "up"]
     assert len(process.redlock.nodes) == 3
+
+
+def without_a_loop(call: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Take the first step of a call where no asyncio event loop runs, as another library's loop would."""
+    coroutine = call()
+    with pytest.raises(RedlockClosed, match=r"aioredlock_ng needs asyncio, .*; in a trio program use .*asyncio"):
+        coroutine.send(None)
+    coroutine.close()
+
+
+def test_without_an_asyncio_loop_opening_says_what_is_missing_and_the_remedy() -> None:
+    redlock = Redlock(["redis://127.0.0.1:1"])
+    without_a_loop(redlock.open)
+    without_a_loop(redlock.__aenter__)
+    without_a_loop(redlock.diagnose)
+
+
+def test_without_an_asyncio_loop_each_call_of_an_open_manager_says_what_is_missing() -> None:
+    loop = VirtualLoop()
+    rig = Rig(3)
+    redlock = loop.run_until_complete(rig.process()).redlock
+    lease = loop.run_until_complete(redlock.lock("a").acquire())
+    calls: list[Callable[[], Coroutine[Any, Any, object]]] = [
+        *(redlock.open, redlock.aclose, redlock.lock("b").acquire, redlock.lock("b").try_acquire),
+        *(lambda: redlock.inspect("a"), lambda: redlock.locked("a"), lambda: redlock.force_release("a")),
+        *(lease.verify, lease.extend, lease.release, lease.wait_lost),
+    ]
+    for call in calls:
+        without_a_loop(call)
+    assert loop.run_until_complete(lease.release()) is True
+    loop.run_until_complete(rig.close())
+    loop.close()

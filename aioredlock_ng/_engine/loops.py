@@ -1,0 +1,24 @@
+"""The event loop that a call runs on, which must be asyncio's; it starts and ends none."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aioredlock_ng.errors import RedlockClosed
+
+__all__ = ["running_loop"]
+
+
+def running_loop() -> asyncio.AbstractEventLoop:
+    """Return the running loop of asyncio.
+
+    Raises:
+        RedlockClosed: None runs in this thread, as in a program of trio.
+    """
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise RedlockClosed(
+            "aioredlock_ng needs asyncio, and no asyncio event loop runs here; in a trio program use trio-asyncio, or run the"
+            ' program by anyio.run(main, backend="asyncio")'
+        ) from None
