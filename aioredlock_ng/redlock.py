@@ -38,6 +38,7 @@ from aioredlock_ng.lock import Lock, OnLost
 from aioredlock_ng.logs import Sinks, log_event
 from aioredlock_ng.options import Options, positive_seconds
 from aioredlock_ng.records import Diagnosis, LockInfo, Stats
+from aioredlock_ng.usage import AsyncWithOnly
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 __all__ = ["Redlock"]
 
 
-class Redlock:
+class Redlock(AsyncWithOnly):
     """Locks over N independent Redis nodes.
 
     Use it as `async with Redlock([...]) as redlock:`, or `await open()` and `await aclose()`, which may happen in
@@ -153,6 +154,14 @@ class Redlock:
         urls, found = settings_from(environ, options)
         with naming_variables("nodes", *found):
             return cls(urls, **found, **options)
+
+    def __repr__(self) -> str:
+        """Whether it is open, and the addresses of its nodes, without credentials."""
+        state = "closed" if self._engine is None else "open"
+        return f"<{type(self).__name__} {state} {', '.join(node.address for node in self._given)}>"
+
+    def _right_use(self) -> str:
+        return "`async with Redlock([...]) as redlock:`, or `await redlock.open()` and later `await redlock.aclose()`"
 
     async def open(self) -> Self:
         """Connect; nodes that are down now are connected in the background.

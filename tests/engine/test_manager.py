@@ -388,3 +388,40 @@ def test_without_an_asyncio_loop_each_call_of_an_open_manager_says_what_is_missi
     assert loop.run_until_complete(lease.release()) is True
     loop.run_until_complete(rig.close())
     loop.close()
+
+
+@pytest.mark.parametrize(
+    ("names", "call"),
+    [
+        (("a",), r"redlock\.lock\('a'\)"),
+        ((b"a", "b"), r"redlock\.lock\(b'a', …\)"),
+        (("x" * 1000,), r"redlock\.lock\('x{5,50}\.\.\.x+'\)"),
+    ],
+)
+async def test_awaiting_or_entering_a_lock_by_a_plain_with_shows_the_right_line(rig: Rig, names: Any, call: str) -> None:
+    lock: Any = (await rig.process()).lock(*names)
+    right = rf"; use `async with {call}:`, or `lease = await {call}\.acquire\(\)`$"
+    with pytest.raises(TypeError, match="a Lock cannot be awaited" + right):
+        await lock
+    with pytest.raises(TypeError, match="a Lock does not support a plain `with`" + right), lock:
+        raise AssertionError("no body begins")
+    assert rig.clean
+
+
+async def test_awaiting_or_entering_a_manager_by_a_plain_with_shows_the_right_line() -> None:
+    redlock: Any = Redlock(["redis://127.0.0.1:1"])
+    right = r"; use `async with Redlock\(\[\.\.\.\]\) as redlock:`, or `await redlock\.open\(\)`"
+    with pytest.raises(TypeError, match="a Redlock cannot be awaited" + right):
+        await redlock
+    with pytest.raises(TypeError, match="a Redlock does not support a plain `with`" + right), redlock:
+        raise AssertionError("no body begins")
+
+
+async def test_the_repr_of_a_manager_has_its_state_and_addresses_and_no_password(rig: Rig) -> None:
+    urls = ["redis://user:s3cr3t@10.0.0.1:6379/3", "rediss://:s3cr3t@10.0.0.2", "unix://:s3cr3t@/run/redis.sock"]
+    shown = repr(Redlock(urls))
+    assert shown == "<Redlock closed 10.0.0.1:6379/3, 10.0.0.2:6379, /run/redis.sock>"
+    process = await rig.process()
+    assert repr(process.redlock) == "<Redlock open memory-0, memory-1, memory-2>"
+    await process.redlock.aclose()
+    assert repr(process.redlock) == "<Redlock closed memory-0, memory-1, memory-2>"

@@ -14,7 +14,7 @@ FLOORS = (
     {"_scripts"},
     {"_nodes"},
     {"_engine"},
-    {"doctor", "environment", "guarded", "lease", "lock", "logs", "redlock"},
+    {"doctor", "environment", "guarded", "lease", "lock", "logs", "redlock", "usage"},
     {""},
     {"compat", "fencing", "integrations", "telemetry", "testing"},
     {"cli"},

@@ -73,6 +73,14 @@ async def locks(redlock: Redlock) -> None:
     if (taken := await lock.try_acquire()) is not None:
         assert_type(taken, Lease)
     assert_type(await lock.try_acquire(), Lease | None)
+    redlock.lock("orders:42", owner="request 42")
+    # Misuse is an error here as well as when it runs.
+    await lock  # type: ignore[misc]
+    with lock:  # type: ignore[attr-defined]
+        pass
+    await redlock  # type: ignore[misc]
+    with redlock:  # type: ignore[attr-defined]
+        pass
 
 
 async def leases(lease: Lease) -> None:
@@ -130,7 +138,8 @@ async def operators(redlock: Redlock) -> None:
     assert_type(diagnosis.nodes[0].refusals, tuple[Refused, ...])
 
 
-def errors(error: LockNotAcquired, lost: LockLost) -> None:
+def errors(error: LockNotAcquired, lost: LockLost, held: LockHeld, late: AcquireTimeout) -> None:
+    assert_type((held.owner, late.owner), tuple[str | None, str | None])
     family: list[type[RedlockError]] = [
         ConfigurationError, LockNotAcquired, LockHeld, AcquireTimeout, QuorumUnreachable, LockLost, LockReleased, RedlockClosed,
     ]  # fmt: skip
