@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.quorum import Verdict, verdict
@@ -54,8 +54,11 @@ class Lease:
         return self._holding.token.decode()
 
     @property
-    def fence(self) -> int | None:
-        """The fencing token: greater than that of every earlier lease of the same resources; None without fencing.
+    def fence(self) -> int | Any:
+        """The fencing token: greater than that of every earlier lease of the same resources.
+
+        It is None only with `Redlock(fencing=False)`. The type `int | Any` spares all others a check for that: a type
+        checker takes it for an int.
 
         Microseconds since 1970 or a little ahead, below 2**53. Show it to the resource with every read that is
         followed by a write, and with every write; the resource refuses one below the highest it has seen.

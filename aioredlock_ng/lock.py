@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng.errors import LockHeld, LockLost, LockNotAcquired, RedlockClosed, RedlockError
 from aioredlock_ng.lease import Lease
-from aioredlock_ng.usage import AsyncWithOnly
+from aioredlock_ng.usage import async_with_only
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -97,7 +97,13 @@ class _Source(Protocol):
         """The open engine."""
 
 
-class Lock(AsyncWithOnly):
+def _right_use(lock: Lock) -> str:
+    call = f"redlock.lock({shortened(lock.resources[0])}{', …' if lock.resources[1:] else ''})"
+    return f"`async with {call}:`, or `lease = await {call}.acquire()`"
+
+
+@async_with_only(_right_use)
+class Lock:
     """Made by `Redlock.lock`. Cheap, reusable, and safe to use from many tasks at once: each acquire gives its own lease.
 
     An `async with` may be left in another task than it was entered in, as fixtures and exit stacks do. The entry must be
@@ -144,10 +150,6 @@ class Lock(AsyncWithOnly):
     def __repr__(self) -> str:
         """Name and settings."""
         return f"<Lock {self.resource!r} ttl={self.ttl:g} blocking_timeout={self._blocking_timeout}>"
-
-    def _right_use(self) -> str:
-        call = f"redlock.lock({shortened(self.resources[0])}{', …' if self.resources[1:] else ''})"
-        return f"`async with {call}:`, or `lease = await {call}.acquire()`"
 
     async def acquire(self) -> Lease:
         """Wait for the lock, `blocking_timeout` at most.

@@ -38,7 +38,7 @@ from aioredlock_ng.lock import Lock, OnLost
 from aioredlock_ng.logs import Sinks, log_event
 from aioredlock_ng.options import Options, positive_seconds
 from aioredlock_ng.records import Diagnosis, LockInfo, Stats
-from aioredlock_ng.usage import AsyncWithOnly
+from aioredlock_ng.usage import async_with_only
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -56,7 +56,11 @@ if TYPE_CHECKING:
 __all__ = ["Redlock"]
 
 
-class Redlock(AsyncWithOnly):
+_RIGHT_USE = "`async with Redlock([...]) as redlock:`, or `await redlock.open()` and later `await redlock.aclose()`"
+
+
+@async_with_only(lambda _: _RIGHT_USE)
+class Redlock:
     """Locks over N independent Redis nodes.
 
     Use it as `async with Redlock([...]) as redlock:`, or `await open()` and `await aclose()`, which may happen in
@@ -159,9 +163,6 @@ class Redlock(AsyncWithOnly):
         """Whether it is open, and the addresses of its nodes, without credentials."""
         state = "closed" if self._engine is None else "open"
         return f"<{type(self).__name__} {state} {', '.join(node.address for node in self._given)}>"
-
-    def _right_use(self) -> str:
-        return "`async with Redlock([...]) as redlock:`, or `await redlock.open()` and later `await redlock.aclose()`"
 
     async def open(self) -> Self:
         """Connect; nodes that are down now are connected in the background.

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-__all__ = ["AsyncWithOnly"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["async_with_only"]
+
+C = TypeVar("C")
 
 
-class AsyncWithOnly:
-    """Base of what is used by `async with`: a plain `with` and an `await` raise a `TypeError` that says so."""
+def async_with_only(right_use: Callable[[Any], str]) -> Callable[[type[C]], type[C]]:
+    """Let a plain `with` and an `await` of a class's objects raise a `TypeError` that says what to write.
 
-    __slots__ = ()
+    A type checker does not see these methods, so it refuses both uses too.
 
-    def _right_use(self) -> str:
-        """The line to write instead."""
-        raise NotImplementedError
+    Args:
+        right_use: What to write instead, for an object of the class.
+    """
 
-    # A type checker that saw these would accept them.
-    if not TYPE_CHECKING:
+    def decorate(kind: type[C]) -> type[C]:
+        def enter(self: C) -> NoReturn:
+            raise TypeError(f"a {kind.__name__} does not support a plain `with`; use {right_use(self)}")
 
-        def __enter__(self):
-            raise TypeError(f"a {type(self).__name__} does not support a plain `with`; use {self._right_use()}")
+        def exits(self: C, *exc_info: object) -> None:
+            """Never called; without it a `with` does not call `__enter__` either."""
 
-        def __exit__(self, *exc_info):
-            """Needed for `with` to call `__enter__`."""
+        def awaits(self: C) -> NoReturn:
+            raise TypeError(f"a {kind.__name__} cannot be awaited; use {right_use(self)}")
 
-        def __await__(self):
-            raise TypeError(f"a {type(self).__name__} cannot be awaited; use {self._right_use()}")
+        for name, method in (("__enter__", enter), ("__exit__", exits), ("__await__", awaits)):
+            setattr(kind, name, method)
+        return kind
+
+    return decorate

@@ -57,7 +57,6 @@ def guarded(db: sqlite3.Connection, statement: str, values: dict[str, str | int]
 
 async def deposit(redlock: Redlock, db: sqlite3.Connection, account: str, amount: int) -> None:
     async with redlock.lock(f"account:{account}") as lease:
-        assert lease.fence is not None  # only Redlock(fencing=False) has leases without
         balance = read_for_update(db, account, lease.fence)
         await asyncio.sleep(0.002)  # the bookkeeping
         write(db, account, balance + amount, lease.fence)

@@ -26,7 +26,6 @@ async def campaign(redlock: Redlock, queue: RedisFence, name: str) -> None:
     while True:
         try:
             async with redlock.lock("leader:scheduler") as lease:  # waits, without asking again and again
-                assert lease.fence is not None  # only Redlock(fencing=False) has leases without
                 print(f"{name} leads, term {lease.fence}", flush=True)
                 await lead(queue, name, lease.fence)
         except (LockLost, StaleFence) as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_type
+from typing import TYPE_CHECKING, Any, assert_type
 
 from aioredlock_ng import (
     AcquireTimeout,
@@ -87,7 +87,14 @@ async def leases(lease: Lease) -> None:
     assert_type(lease.resource, str)
     assert_type(lease.resources, tuple[str | bytes, ...])
     assert_type(lease.token, str)
-    assert_type(lease.fence, int | None)
+    assert_type(lease.fence, int | Any)
+    # It serves as an int without a check, and only as that; with fencing=False a check is possible.
+    fence: int = lease.fence
+    assert fence + 1 > lease.fence
+    wrong: str = lease.fence  # type: ignore[assignment]
+    assert wrong
+    if lease.fence is None:
+        return
     assert_type(lease.ttl, float)
     assert_type(lease.remaining(), float)
     assert_type(lease.valid, bool)
