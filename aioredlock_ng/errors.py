@@ -61,12 +61,7 @@ class LockNotAcquired(_Asked):
 
 
 class _Held(LockNotAcquired):
-    """The lock is another's.
-
-    Attributes:
-        owner: The label of its holder, which the message shows too; None where no label was found. A holder writes it
-            once its lease is a tenth of a second old.
-    """
+    """The lock is another's; see `LockHeld`."""
 
     def __init__(
         self,

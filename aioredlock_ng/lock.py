@@ -108,8 +108,8 @@ class Lock:
 
     An `async with` may be left in another task than it was entered in, as fixtures and exit stacks do. The entry must be
     the only open one of its `Lock` object then. Otherwise leaving raises `RedlockError` and releases nothing, and the lease
-    goes on until its holder releases it or the other entries are left. In one task the entries of one `Lock` object end in
-    the reverse order in which they began.
+    goes on until its holder releases it or the other entries are left. A task with entries of its own always leaves the
+    newest of these, so that in one task the entries of one `Lock` object end in the reverse order in which they began.
     """
 
     __slots__ = ("_blocking_timeout", "_bodies", "_names_holder", "_on_lost", "_source", "_spec")
