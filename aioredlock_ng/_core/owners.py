@@ -24,6 +24,7 @@ __all__ = [
     "label_life",
     "owner_key",
     "pack_owner",
+    "printable_label",
     "read_owner",
     "waiting_key",
 ]
@@ -81,7 +82,7 @@ def read_owner(value: bytes, token: str) -> Owner | None:
 def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | None]:
     """The label of the holder of one key, by the inspect script's answers so far; None is a node that has not answered.
 
-    Only a token on a quorum is a holder's. Text that others stored is shown without control characters.
+    Only a token on a quorum is a holder's.
 
     Returns:
         True once further answers change nothing, and the label, or None where there is no holder or no label.
@@ -91,8 +92,12 @@ def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | Non
     if count < quorum:
         return count + sum(reply is None for reply in replies) < quorum, None
     owners = (read_owner(label, token.decode("utf-8", "replace")) for holder, label in found if holder == token)
-    label = next((owner.label for owner in owners if owner is not None), "")[:MAX_LABEL]
-    return True, "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in label) or None
+    return True, next((printable_label(owner.label) for owner in owners if owner is not None and owner.label), None)
+
+
+def printable_label(text: str) -> str:
+    """Text that others chose, as a label may be: one printable line of bounded length."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[:MAX_LABEL])
 
 
 def _token_and_label(reply: Reply) -> tuple[bytes, bytes] | None:

@@ -6,7 +6,7 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.owners import label_life, owner_key, pack_owner
+from aioredlock_ng._core.owners import label_life, owner_key, pack_owner, printable_label
 from aioredlock_ng._engine.look import Looks
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ class Labels:
         """What is said of the holder of this."""
         if holding.spec.owner is not None:
             return holding.spec.owner
-        return f"{self._text}:{holding.taken_by}" if self.by_task else self._text
+        # A task's name may be any text.
+        return printable_label(f"{self._text}:{holding.taken_by}") if self.by_task else self._text
 
     def words(self, holdings: Sequence[Holding]) -> tuple[tuple[bytes, ...], tuple[bytes | int, ...]]:
         """The keys of the labels of these, and for each its life in milliseconds and its text."""

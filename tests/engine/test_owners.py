@@ -380,6 +380,25 @@ async def test_a_caller_cancelled_while_it_asks_for_the_owner_takes_the_answer_f
     assert other.redlock.stats().waiting == 0
 
 
+async def test_the_name_of_a_task_neither_ends_the_line_nor_moves_the_cursor(rig: Rig) -> None:
+    process, other = await rig.process(), await rig.process()
+
+    async def hold() -> None:
+        async with process.lock("a"):
+            await asyncio.sleep(0.3)
+
+    holding = asyncio.create_task(hold(), name="two\nlines\x1b[31m" + "x" * 1000)
+    await asyncio.sleep(0.2)
+    for asking in (process, other):
+        with pytest.raises(LockHeld) as caught:
+            await asking.lock("a", blocking_timeout=0).acquire()
+        assert caught.value.owner is not None
+        assert ":two\ufffdlines\ufffd[31mxxx" in caught.value.owner
+        assert len(caught.value.owner) <= MAX_LABEL
+        assert str(caught.value).isprintable()
+    await holding
+
+
 TOKEN = b"0123456789abcdef0123456789abcdef"
 NAMED = [[1000, TOKEN, pack_owner(TOKEN, 1, 0, "web-1")]]
 UNNAMED = [[1000, TOKEN, b""]]
@@ -401,6 +420,7 @@ FREE = [[-2, b"", b""]]
         ([Refusal("NOPERM"), NAMED, NAMED], (True, "web-1")),
         ([[[1000, TOKEN, b"somebody's value"]]] * 2 + [None], (True, None)),
         ([[[1000, TOKEN, pack_owner(TOKEN, 1, 0, "x\x1b[31m\ny")]]] * 2 + [None], (True, "x\ufffd[31m\ufffdy")),
+        ([[[1000, TOKEN, pack_owner(TOKEN, 1, 0, "")]]] * 2 + [None], (True, None)),
         ([[], [7], [[]]], (True, None)),
         ([[[1, 2, 3]], [[None] * 3], 1], (True, None)),
         (["x", {}, [["a", "b", "c"]]], (True, None)),
