@@ -60,23 +60,7 @@ class LockNotAcquired(_Asked):
     """The lock was not acquired, and nothing of the attempt is left behind beyond its ttl."""
 
 
-class _Held(LockNotAcquired):
-    """The lock is another's; see `LockHeld`."""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        resource: str = "",
-        votes: tuple[Vote, ...] = (),
-        elapsed: float = 0.0,
-        owner: str | None = None,
-    ) -> None:
-        super().__init__(message, resource=resource, votes=votes, elapsed=elapsed)
-        self.owner = owner
-
-
-class LockHeld(_Held):
+class LockHeld(LockNotAcquired):
     """Another holder (or a contender in the same instant) has it, and the caller did not want to wait.
 
     Attributes:
@@ -84,13 +68,17 @@ class LockHeld(_Held):
             once its lease is a tenth of a second old.
     """
 
+    owner: str | None = None
 
-class AcquireTimeout(_Held, TimeoutError):
+
+class AcquireTimeout(LockNotAcquired, TimeoutError):
     """`blocking_timeout` passed while another held it.
 
     Attributes:
         owner: As of `LockHeld`.
     """
+
+    owner: str | None = None
 
 
 class QuorumUnreachable(LockNotAcquired):
