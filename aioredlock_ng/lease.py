@@ -177,7 +177,8 @@ class Lease:
         Returns:
             True when it was ours until now; False when it was over already (lost, expired, released, abandoned), or when a
             quorum of nodes turns out not to have held it any more. They are not asked where the next in line of this process
-            has the same grant.
+            has the same grant. Under a FastAPI endpoint whose thread still works: True, and
+            the lock is held, and renewed, until the thread has ended.
 
         Raises:
             RedlockClosed: Called from another loop or a forked process.
@@ -190,6 +191,8 @@ class Lease:
         if holding.phase is not Phase.HELD:
             return False
         engine.usable()
+        if self._is_used():
+            return True
         if engine.extender.pass_on(holding):
             # Who has it now runs before who gave it.
             await asyncio.sleep(0)
@@ -205,6 +208,16 @@ class Lease:
             self._was_ours(release)
             raise
         return self._was_ours(release)
+
+    def _is_used(self) -> bool:
+        """True while a thread works under it; the lease is given up when the thread has ended."""
+        still_used = self._holding.still_used
+        return still_used is not None and still_used(self._thread_ended)
+
+    def _thread_ended(self) -> None:
+        extender, holding = self._engine.extender, self._holding
+        if holding.phase is Phase.HELD and not extender.pass_on(holding):
+            extender.release(holding)
 
     def _was_ours(self, release: Round) -> bool:
         """What the answers to the release say; a loss that they show is told."""
@@ -277,8 +290,16 @@ class Lease:
     def let_go(self) -> None:
         """For `Lock`: end the lease without waiting for the nodes to confirm its release."""
         self.left()
-        if self._engine.on_loop():
+        if self._engine.on_loop() and not self._is_used():
             self._engine.extender.release(self._holding)
+
+    def used_by(self, still_used: Callable[[Callable[[], None]], bool]) -> None:
+        """For integrations: declare that a thread may work under it, so that it is not released before that has ended.
+
+        Args:
+            still_used: See `Holding.still_used`.
+        """
+        self._holding.still_used = still_used
 
     @property
     def was_gone(self) -> bool:

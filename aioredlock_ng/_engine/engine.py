@@ -249,7 +249,10 @@ class Engine:
         for contender in [*self.lines.contenders(), *self._past_the_lines]:
             contender.give_up(RedlockClosed("the Redlock was closed while this acquisition waited"))
         for holding in list(self.extender.holdings):
-            if holding.task is not None:
+            if holding.still_used is not None and holding.still_used(_nothing):
+                # Its thread works on: released now, the lock would let the next holder in beside it.
+                self.extender.abandon(holding)
+            elif holding.task is not None:
                 self.extender.lose(holding, CLOSED)
             else:
                 self.extender.release(holding)
@@ -329,6 +332,10 @@ class Engine:
     def emit(self, event: Event) -> None:
         """See `NodeListener.emit`."""
         self.context.emit(event)
+
+
+def _nothing() -> None:
+    """Nobody waits for the thread's end."""
 
 
 def _expire_all(waiting: set[Expiring]) -> None:

@@ -58,6 +58,8 @@ class Holding(LeaseState):
         taken_by: The name of the task that took it, for its label.
         lost_at: Instant of its loss; not there before.
         labelled_until: Instant at which its label is to be written again; 0.0 where it has none.
+        still_used: Asked before it is given up or closed: True while a thread works under it,
+            which then calls back, on the event loop, when it has ended. None: no thread can.
         told: True once a caller was given it: the end is told of those alone.
         repairing: Bit per node that a repair is under way to.
         slot: Where the extender has scheduled it.
@@ -77,6 +79,7 @@ class Holding(LeaseState):
         "since",
         "slot",
         "spec",
+        "still_used",
         "taken_by",
         "task",
         "timer",
@@ -112,6 +115,7 @@ class Holding(LeaseState):
         self.task: asyncio.Task[Any] | None = None
         self.asking: asyncio.Task[Any] | None = None
         self.on_lost: Callable[[], None] | None = None
+        self.still_used: Callable[[Callable[[], None]], bool] | None = None
         self.waiters: list[asyncio.Future[None]] | None = None
         self.slot: set[Holding] | None = None
         self.timer: asyncio.TimerHandle | None = None

@@ -16,6 +16,7 @@ from aioredlock_ng import ConfigurationError, Lease, LockLost, LockNotAcquired, 
 
 from ._policy import Policy, checked_manager
 from ._template import UnusableValue, is_textual
+from ._threads import outlasting
 
 try:
     from aiohttp import web
@@ -106,6 +107,7 @@ def locked(
         ConfigurationError: An argument is unusable. What depends on the route is found by `check_locks`, when the app starts.
 
     Safety: as `async with redlock.lock(...)`: however the handler ends, a client that went away included, the lock is released.
+        A handler that is cancelled while it waits for a thread leaves the lock to expire.
     """
     options = {"ttl": ttl, "blocking_timeout": blocking_timeout, "max_hold": max_hold}
     locks = _Locks(
@@ -206,7 +208,8 @@ class _Locks:
         try:
             async with lock as lease:
                 request[_LEASE] = lease
-                return await handle()
+                with outlasting(lease):
+                    return await handle()
         except LockNotAcquired as error:
             if lease is not None:
                 raise

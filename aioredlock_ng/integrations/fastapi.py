@@ -23,11 +23,13 @@ from ._parameters import Parameters
 from ._policy import UNAVAILABLE, Policy, checked_manager
 from ._routes import dependencies_of, served
 from ._template import UnusableValue
+from ._threads import Work, outlasting, watched
 
 __all__ = ["LockDependency", "LockUnavailable", "check_locks", "get_redlock", "lock_for", "redlock_lifespan"]
 
 _CONNECTION: Final = "_connection"
 _REDLOCK: Final = "_redlock"
+_WORK: Final = "aioredlock_ng.work"
 
 
 class LockUnavailable(HTTPException):
@@ -121,10 +123,16 @@ class LockDependency:
             lock = self._policy.lock(redlock, values)
         except UnusableValue as error:
             raise RequestValidationError([{"type": "lock_name", "loc": ("lock",), "msg": str(error), "input": None}]) from error
+        work = _work_of(connection)
         lease = None
         try:
             async with lock as lease:
-                yield lease
+                lease.used_by(work.still_used)
+                try:
+                    with outlasting(lease, work):
+                        yield lease
+                finally:
+                    work.leave()
         except LockNotAcquired as error:
             if lease is not None:
                 raise
@@ -195,7 +203,9 @@ def lock_for(
     Raises:
         ConfigurationError: An argument is unusable. What depends on the route is found by `check_locks`, when the app starts.
 
-    Safety: as `async with redlock.lock(...)`: however the request ends, the lock is released.
+    Safety: as `async with redlock.lock(...)`: however the request ends, the lock is released. A
+        cancelled request whose `def` endpoint works on in its thread holds the lock, renewed, until
+        the thread has ended. Any other thread that it waited for leaves the lock to expire.
     """
     options = {"ttl": ttl, "blocking_timeout": blocking_timeout, "max_hold": max_hold}
     return LockDependency(Policy((template, *more), options, held_status, retry_after), declared)
@@ -233,6 +243,24 @@ def check_locks(app: FastAPI, redlock: Redlock | None = None) -> None:
             if lock.responses.keys() - route.responses.keys():
                 route.responses.update({**lock.responses, **route.responses})
                 place.openapi_schema = None  # made before, it lacks them
+
+
+def _work_of(connection: HTTPConnection) -> Work:
+    """The request's work, which its endpoint tells when it begins and ends in a thread."""
+    scope = connection.scope
+    # An included router's route has its parameters, and so its endpoint, once for each place.
+    route = scope.get("fastapi", {}).get("effective_route_context") or scope.get("route")
+    dependant = getattr(route, "dependant", None)
+    if dependant is not None and not (_is_async(dependant.call) or _yields(dependant.call)):
+        # FastAPI calls what stands here, and knows already whether in a thread.
+        dependant.call = watched(dependant.call)
+    work: Work = scope.setdefault(_WORK, Work())
+    work.enter()
+    return work
+
+
+def _is_async(endpoint: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(inspect.unwrap(endpoint))
 
 
 def _yields(endpoint: Callable[..., Any]) -> bool:

@@ -5,16 +5,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import nullcontext
 from typing import Annotated, Any
 
-import anyio
 import httpx
 import pytest
 from fastapi import BackgroundTasks, Depends, FastAPI, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.middleware.base import BaseHTTPMiddleware
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from aioredlock_ng import Lease, Redlock
 from aioredlock_ng.integrations.fastapi import lock_for, redlock_lifespan
+from tests.integrations.limits import AnyioLimit, AsyncioLimit, Hasty
 from tests.integrations.serving import PATIENCE, fastapi_client, held
 from tests.support.eventually import eventually
 from tests.support.node_set import NodeSet
@@ -195,53 +194,6 @@ async def test_an_endpoint_whose_client_gave_up_runs_to_its_end_within_the_lock(
         go.set()
         await eventually(lambda: ended == [{"order:42"}], within=PATIENCE)
         await eventually(lambda: nodes.keys() == [set()] * 3, within=PATIENCE)
-
-
-class AsyncioLimit:
-    """A time limit by asyncio that expires when the test says so."""
-
-    async def __aenter__(self) -> None:
-        self.timeout = await asyncio.timeout(None).__aenter__()
-
-    async def __aexit__(self, *error: Any) -> None:
-        await self.timeout.__aexit__(*error)
-
-    def expire(self) -> None:
-        self.timeout.reschedule(asyncio.get_running_loop().time())
-
-
-class AnyioLimit:
-    """The like by anyio, whose cancellation comes again at every await."""
-
-    async def __aenter__(self) -> None:
-        self.scope = anyio.CancelScope().__enter__()
-
-    async def __aexit__(self, *error: Any) -> None:
-        self.scope.__exit__(*error)
-        if self.scope.cancelled_caught:
-            raise TimeoutError
-
-    def expire(self) -> None:
-        self.scope.cancel()
-
-
-class Hasty:
-    """A plain ASGI middleware with a time limit."""
-
-    def __init__(self, app: ASGIApp, limit: AsyncioLimit | AnyioLimit) -> None:
-        self.app, self.limit = app, limit
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        try:
-            async with self.limit:
-                await self.app(scope, receive, send)
-                return
-        except TimeoutError:
-            pass
-        await JSONResponse("too slow", status_code=504)(scope, receive, send)
 
 
 @both_scopes

@@ -1,0 +1,156 @@
+"""Threads that work under a request's lock: when an endpoint's has ended, and whether an error left one behind.
+
+A task that is cancelled while it waits for a thread goes on at once; the thread does not stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from aioredlock_ng import LockReleased, RedlockClosed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+
+    from aioredlock_ng import Lease
+
+__all__ = ["Work", "outlasting", "watched"]
+
+_NOT_BEGUN = ("checkpoint", "acquire_on_behalf_of")
+"""Functions of anyio that a task waits in before it has a thread."""
+
+_WAITS = (("anyio.to_thread", "run_sync"), ("asyncio.threads", "to_thread"))
+"""Module and name of the functions that wait for a thread; those of frameworks call one of them."""
+
+_current: ContextVar[Work | None] = ContextVar("aioredlock_ng request", default=None)
+"""The request that a thread works for: threads run in a copy of the context of the task that waits for them."""
+
+
+class Work:
+    """The endpoint of one request, where it may run in a thread.
+
+    Must be created on the event loop that serves the request.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._mutex = threading.Lock()
+        self._over = False
+        self._running = 0
+        self._waiting: list[Callable[[], None]] = []
+
+    def enter(self) -> None:
+        """Make it the work of the current context."""
+        _current.set(self)
+
+    def leave(self) -> bool:
+        """End it: no thread begins any more. True while one still works."""
+        if _current.get() is self:
+            _current.set(None)
+        with self._mutex:
+            self._over = True
+            return self._running > 0
+
+    def still_used(self, then: Callable[[], None]) -> bool:
+        """End it; where a thread still works, call `then` on the event loop when that has ended, and return True."""
+        if not self.leave():
+            return False
+        # `_ended` comes later: it runs on this very event loop, behind the end of the thread.
+        self._waiting.append(then)
+        return True
+
+    def run(self, call: Callable[[], Any]) -> Any:
+        """Call it, in the thread.
+
+        Raises:
+            LockReleased: The request ended before its thread began, and its lock with it.
+        """
+        with self._mutex:
+            # The worker may have looked whether its task is cancelled just before it was.
+            if self._over:
+                raise LockReleased("the request was over before its endpoint began in a thread")
+            self._running += 1
+        try:
+            return call()
+        finally:
+            with self._mutex:
+                self._running -= 1
+            with suppress(RuntimeError):  # the loop is closed: nobody waits
+                self._loop.call_soon_threadsafe(self._ended)
+
+    def _ended(self) -> None:
+        with self._mutex:
+            if self._running:
+                return
+        waiting, self._waiting = self._waiting, []
+        for then in waiting:
+            then()
+
+
+def watched(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The same endpoint, which tells the request's `Work` when it begins and ends; on one that is watched: itself."""
+    if getattr(call, "_is_watched", False):
+        return call
+
+    def watching(*arguments: Any, **values: Any) -> Any:
+        work = _current.get()
+        if work is None:
+            return call(*arguments, **values)
+        return work.run(functools.partial(call, *arguments, **values))
+
+    functools.update_wrapper(watching, call)
+    watching._is_watched = True  # type: ignore[attr-defined]
+    return watching
+
+
+@contextmanager
+def outlasting(lease: Lease, work: Work | None = None) -> Iterator[None]:
+    """Within the lock: let the lease expire instead of being released where the body left a thread behind.
+
+    Args:
+        lease: The lock's.
+        work: Of the endpoint, whose thread's end is known.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if (work is None or not work.leave()) and _left_a_thread(error):
+            with suppress(RedlockClosed):
+                lease.abandon()
+        raise
+
+
+def _left_a_thread(error: BaseException) -> bool:
+    """Whether the task stopped waiting for a thread that goes on, as far as the tracebacks of the error tell."""
+    cancellations = (told for told in _all_of(error) if isinstance(told, asyncio.CancelledError))
+    return any(_waited(told.__traceback__) for told in cancellations)
+
+
+def _all_of(error: BaseException) -> Iterator[BaseException]:
+    """The error and those that it came from: a timeout comes from a cancellation."""
+    seen: set[int] = set()
+    found: list[BaseException | None] = [error]
+    while found:
+        if (one := found.pop()) is not None and id(one) not in seen:
+            seen.add(id(one))
+            yield one
+            found += [one.__cause__, one.__context__]
+
+
+def _waited(traceback: TracebackType | None) -> bool:
+    waits = False
+    while traceback is not None:
+        frame = traceback.tb_frame
+        name = frame.f_code.co_name
+        if (frame.f_globals.get("__name__"), name) in _WAITS:
+            waits = True
+        elif waits and name in _NOT_BEGUN:
+            waits = False
+        traceback = traceback.tb_next
+    return waits
