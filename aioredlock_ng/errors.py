@@ -82,7 +82,14 @@ class AcquireTimeout(LockNotAcquired, TimeoutError):
 
 
 class QuorumUnreachable(LockNotAcquired):
-    """Too few nodes could be asked, or too many refused for reasons of their own, for any quorum to be possible."""
+    """Too few nodes could be asked, or too many refused for reasons of their own, for any quorum to be possible.
+
+    Attributes:
+        retry_after: Seconds until a quorum may grant again, as far as known: what is left of
+            quarantines, 0.0 where enough nodes could now; None where it is not known.
+    """
+
+    retry_after: float | None = None
 
 
 class LockLost(_Asked):

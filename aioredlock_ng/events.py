@@ -34,6 +34,8 @@ __all__ = [
     "NodeSuspect",
     "NodeTrusted",
     "NodeUp",
+    "QuorumLost",
+    "QuorumRegained",
     "RenewalFailed",
     "TaskFailed",
     "WaiterWoken",
@@ -281,6 +283,45 @@ class AllNodesForgot:
     left: float
 
 
+@dataclass(frozen=True, slots=True)
+class QuorumLost:
+    """No quorum of nodes can grant locks any more, or none could when the manager was opened.
+
+    Told once; `QuorumRegained` follows. Leases go on until their deadlines.
+
+    Attributes:
+        able: How many nodes are connected and may grant.
+        needed: How many a quorum is.
+        nodes: How many there are.
+        back_in: Seconds until a quorum may grant again, where quarantines alone are in the way;
+            None where it is not known.
+        reasons: "address: state (reason)" of each of the other nodes.
+    """
+
+    able: int
+    needed: int
+    nodes: int
+    back_in: float | None
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumRegained:
+    """A quorum of nodes is connected and may grant again.
+
+    Attributes:
+        able: How many nodes are.
+        needed: How many a quorum is.
+        nodes: How many there are.
+        after: Seconds since `QuorumLost`.
+    """
+
+    able: int
+    needed: int
+    nodes: int
+    after: float
+
+
 Event = (
     LockAcquired
     | AcquireFailed
@@ -302,6 +343,8 @@ Event = (
     | NodeTrusted
     | TaskFailed
     | AllNodesForgot
+    | QuorumLost
+    | QuorumRegained
 )
 
 EventSink = Callable[[Event], None]

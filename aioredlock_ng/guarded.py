@@ -39,6 +39,7 @@ class LockOptions(TypedDict, total=False):
     max_hold: float | None
     on_lost: OnLost
     owner: str | None
+    fail_fast: bool
 
 
 class Guard(Protocol):

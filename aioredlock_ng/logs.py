@@ -17,6 +17,8 @@ from aioredlock_ng.events import (
     NodeSuspect,
     NodeTrusted,
     NodeUp,
+    QuorumLost,
+    QuorumRegained,
     TaskFailed,
 )
 
@@ -56,6 +58,20 @@ def log_event(event: Event) -> None:
             )
         case NodeTrusted():
             _log.info("node %s may grant locks again", event.node)
+        case QuorumLost():
+            back = "" if event.back_in is None else f", a quorum may be back in {event.back_in:.1f} s"
+            _log.warning(
+                "no quorum: %d of %d nodes can grant locks, %d are needed%s: %s",
+                event.able,
+                event.nodes,
+                event.needed,
+                back,
+                "; ".join(event.reasons),
+            )
+        case QuorumRegained():
+            able, nodes, needed = event.able, event.nodes, event.needed
+            words = "a quorum is back: %d of %d nodes can grant locks, %d are needed; after %.1f s"
+            _log.info(words, able, nodes, needed, event.after)
         case NodeUp():
             _log.info("node %s is up (%s)", event.node, event.server)
         case TaskFailed():

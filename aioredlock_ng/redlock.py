@@ -210,6 +210,7 @@ class Redlock:
         try:
             await engine.open()
             self._refuse_twins()
+            engine.availability.begin()
         except BaseException:
             await self.aclose()
             raise
@@ -253,6 +254,7 @@ class Redlock:
         max_hold: float | None = None,
         on_lost: OnLost = "cancel",
         owner: str | None = None,
+        fail_fast: bool = False,
     ) -> Lock:
         """Describe a lock; no I/O happens, and this works before `open`.
 
@@ -268,6 +270,8 @@ class Redlock:
                 `lease.lost`, `lease.check()`, `lease.wait_lost()`.
             owner: The label of its leases, as a request's or a job's id: one printable line of at most 200 bytes. None: the
                 manager's. A manager with `owner=False` writes none.
+            fail_fast: While it is known that no quorum of nodes can grant, make one attempt instead
+                of waiting for `blocking_timeout`. It waits for other holders as without.
 
         Raises:
             ConfigurationError: An argument is unusable.
@@ -291,13 +295,15 @@ class Redlock:
             max_hold = positive_seconds("max_hold", max_hold)
         if not isinstance(auto_extend, bool):
             raise ConfigurationError(f"auto_extend must be True or False, not {type(auto_extend).__name__}")
+        if not isinstance(fail_fast, bool):
+            raise ConfigurationError(f"fail_fast must be True or False, not {type(fail_fast).__name__}")
         if on_lost not in ("cancel", "flag"):
             raise ConfigurationError(f"on_lost must be 'cancel' or 'flag', got {on_lost!r}")
         if owner is not None:
             owner = checked_label(owner)
         life = self._life if ttl is None else self._life_of(self._options.check_ttl(ttl))
         resource = name if type(name) is str and not more else resource_name(names)
-        spec = LockSpec(self._kind, resource, names, keys, slots, life, auto_extend, max_hold, owner)
+        spec = LockSpec(self._kind, resource, names, keys, slots, life, auto_extend, max_hold, owner, fail_fast)
         return Lock(self, spec, blocking_timeout, on_lost)
 
     def guard(self, template: str, **options: Unpack[LockOptions]) -> Guard:
@@ -423,6 +429,33 @@ class Redlock:
         if self._engine is not None:
             return self._engine.states()
         return tuple(NodeState(given.address, "down", "this Redlock is not open") for given in self._given)
+
+    @property
+    def ready(self) -> bool:
+        """True while a quorum of nodes is connected and may grant locks. No I/O, from any thread.
+
+        False before `open` and after `aclose`. For health checks; see `wait_ready`.
+        """
+        return self._engine is not None and self._engine.ready
+
+    async def wait_ready(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Wait until a quorum of nodes is connected and may grant locks.
+
+        Args:
+            timeout: Seconds to wait at most; None: for ever; 0: raise at once unless it is so.
+
+        Raises:
+            QuorumUnreachable: It is not so after `timeout`; names each node that cannot, and why.
+            ConfigurationError: `timeout` is unusable.
+            RedlockClosed: Not open, closed meanwhile, or called from another loop or a forked process.
+
+        Safety: cancelled, nothing has changed.
+        """
+        if timeout is not None:
+            timeout = positive_seconds("timeout", timeout, zero=True)
+        engine = self.engine()
+        engine.usable()
+        await engine.availability.wait(timeout)
 
     @property
     def leases(self) -> tuple[Lease, ...]:

@@ -10,10 +10,10 @@ Run it with as many processes as you like:
 import asyncio
 from typing import Annotated
 
-from fastapi import Depends, FastAPI, HTTPException
+from fastapi import Depends, FastAPI, HTTPException, Response
 
-from aioredlock_ng import Lease
-from aioredlock_ng.integrations.fastapi import lock_for, redlock_lifespan
+from aioredlock_ng import Lease, Redlock
+from aioredlock_ng.integrations.fastapi import get_redlock, lock_for, redlock_lifespan
 
 # Stands for your database: who has which seat. Looking and writing are two steps, and others come in between.
 seats: dict[str, str] = {}
@@ -32,6 +32,12 @@ def create_app() -> FastAPI:
         await asyncio.sleep(0.02)  # the payment
         seats[seat] = buyer
         return {"seat": seat, "buyer": buyer, "fence": lease.fence}
+
+    @app.get("/healthz")
+    async def healthz(redlock: Annotated[Redlock, Depends(get_redlock)], response: Response) -> dict[str, bool]:
+        """Answer the readiness probe: can a majority of the nodes grant? Asks no node."""
+        response.status_code = 200 if redlock.ready else 503
+        return {"ready": redlock.ready}
 
     return app
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import TYPE_CHECKING
 
-__all__ = ["Verdict", "is_decided", "quorum_of", "verdict"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Verdict", "is_decided", "quorum_back_in", "quorum_of", "verdict"]
 
 
 class Verdict(Enum):
@@ -40,3 +44,14 @@ def verdict(n: int, quorum: int, yes: int, no: int) -> Verdict:
 def is_decided(n: int, quorum: int, yes: int, no: int) -> bool:
     """True when `verdict` is no longer OPEN; the question that is asked for every answer of every node."""
     return yes >= quorum or n - no < quorum
+
+
+def quorum_back_in(waits: Iterable[float | None], quorum: int) -> float | None:
+    """Return the seconds until a quorum of nodes may grant, as far as known; None where it is not.
+
+    Args:
+        waits: Per node: seconds until it may grant, 0.0 for now, None for unknown.
+        quorum: How many are needed.
+    """
+    known = sorted(wait for wait in waits if wait is not None)
+    return known[quorum - 1] if len(known) >= quorum else None

@@ -379,7 +379,7 @@ class Acquisition:
         reachable = counted.reachable and not trouble
         if counted.hopeless:
             self.give_up(self._error(QuorumUnreachable, "waiting does not cure what the nodes refuse"))
-        elif self._blocking_timeout == 0:
+        elif self._blocking_timeout == 0 or (self._spec.fail_fast and not reachable and context.no_quorum()):
             if reachable:
                 held = keys_held(attempt.replies, self.keys, len(context.fleet.nodes), counted.failed)
                 self.held = held or self.keys

@@ -9,8 +9,9 @@ from aioredlock_ng._core.fencing import FenceClock
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.labels import Labels
     from aioredlock_ng._engine.notes import Notes
     from aioredlock_ng._engine.wheel import Wheel
@@ -75,6 +76,8 @@ class Context:
         quarantine: Why a node is in quarantine: the server's refusal of the marker, or that the set is new; "" where it
             may have forgotten locks.
         quarantined: Whether a node is known to be in quarantine.
+        no_quorum: Whether it is known that no quorum can grant.
+        back_in: See `Availability.back_in`.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -94,5 +97,7 @@ class Context:
     doubt: Callable[[], None]
     quarantine: Callable[[int], str]
     quarantined: Callable[[int], bool]
+    no_quorum: Callable[[], bool]
+    back_in: Callable[[Sequence[Reply]], float | None]
     fences: FenceClock = field(default_factory=FenceClock)
     counters: Counters = field(default_factory=Counters)

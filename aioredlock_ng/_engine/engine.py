@@ -13,6 +13,7 @@ from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.votes import GRANTED, acquire_vote
 from aioredlock_ng._engine.acquire import Acquisition
+from aioredlock_ng._engine.availability import Availability
 from aioredlock_ng._engine.cleanup import Releases, outlast_cancellation
 from aioredlock_ng._engine.context import Context, Expiring
 from aioredlock_ng._engine.extender import CLOSED, Extender
@@ -100,11 +101,14 @@ class Engine:
             doubt=self._doubt,
             quarantine=lambda index: self.guard.words(index) if self.guard is not None else "",
             quarantined=lambda index: self.guard is not None and self.guard.left(index) is not None,
+            no_quorum=lambda: self.availability.lost,
+            back_in=lambda replies: self.availability.back_in(replies),
         )
         self.guard: Guard | None = None
         if options.recovery_guard is not None:
             strict = options.recovery_guard == "strict"
-            self.guard = Guard(self.context, run_id, strict=strict, trusted=self._trusted)
+            self.guard = Guard(self.context, run_id, strict=strict, trusted=self._trusted, judged=self._nodes_changed)
+        self.availability = Availability(self.context, self.guard, self.states)
         self.lines = Lines(self.context, run_id[:8])
         self._twins = Twins(self.context)
         self._releases = Releases(self.context)
@@ -171,6 +175,8 @@ class Engine:
             RedlockClosed: See `usable`.
         """
         self.usable()
+        if spec.fail_fast and self.availability.lost:
+            blocking_timeout = 0.0
         acquisition = Acquisition(self.context, self.lines, self._releases, self.extender, spec, blocking_timeout)
         if blocking_timeout == 0:
             self._past_the_lines.add(acquisition)
@@ -258,6 +264,7 @@ class Engine:
                 self.extender.release(holding)
         self.extender.close()
         self.lines.close()
+        self.availability.stop(RedlockClosed("the Redlock was closed while this waited for a quorum"))
         within = self.context.options.close_timeout
         self._twins.stop()
         if self.guard is not None:
@@ -292,9 +299,16 @@ class Engine:
         """See `NodeListener.invalidated`."""
         if not self._closed:
             if self.guard is not None and (keys is None or MARKER_KEY in keys):
-                self.guard.hint()
+                self.guard.hint(index if keys is None else None)
+            if keys is None:
+                self._nodes_changed()
             self.lines.changed(index, keys)
             self.extender.watcher.changed(index, keys)
+
+    @property
+    def ready(self) -> bool:
+        """True while a quorum of nodes is connected and may grant."""
+        return self.availability.ready and not self._closed
 
     def _doubt(self) -> None:
         if self.guard is not None:
@@ -332,6 +346,10 @@ class Engine:
     def emit(self, event: Event) -> None:
         """See `NodeListener.emit`."""
         self.context.emit(event)
+
+    def _nodes_changed(self) -> None:
+        if not self._closed:
+            self.availability.update()
 
 
 def _nothing() -> None:

@@ -51,12 +51,22 @@ class Guard:
         run_id: Stands for the run_id of each node's own process in what is sent to all.
         strict: Let a new set wait the guard time too.
         trusted: Called with the index of a node that may vote from now on.
+        judged: Called when the markers were read.
     """
 
-    def __init__(self, context: Context, run_id: bytes, *, strict: bool, trusted: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        run_id: bytes,
+        *,
+        strict: bool,
+        trusted: Callable[[int], None],
+        judged: Callable[[], None],
+    ) -> None:
         self._context = context
         self._strict = strict
         self._trusted = trusted
+        self._judged = judged
         self._guard_ms = self._known_ms = context.options.guard_ms
         self._vouch = b"%b:%d" % (run_id, self._guard_ms)
         self._readings: list[Reading | None] = [None] * len(context.fleet.nodes)
@@ -65,6 +75,7 @@ class Guard:
         self._void = False
         self._refusals = [""] * len(context.fleet.nodes)
         self._quarantined: set[int] = set()
+        self._unread = set(range(len(context.fleet.nodes)))
         self._task: asyncio.Task[None] | None = None
         # Before all nodes were tried once, a new set would look like one of which some do not answer.
         self._stopped = True
@@ -76,8 +87,10 @@ class Guard:
         if (self._task is None or self._task.done()) and not self._stopped:
             self._task = supervised(self._run, "recovery guard", self._context.emit)
 
-    def hint(self) -> None:
-        """A node is new, or a marker changed: look now."""
+    def hint(self, new: int | None = None) -> None:
+        """A marker changed, or node `new` is connected again: look now."""
+        if new is not None:
+            self._unread.add(new)
         self._hint.set()
         self.doubt()
 
@@ -138,6 +151,14 @@ class Guard:
         reading = self._readings[index]
         return None if reading is None or reading.trust is Trust.TRUSTED else reading.left(self._context.clock())
 
+    def admits(self, index: int) -> bool:
+        """True unless its marker as last read, or its refusal to show it, forbids it to vote."""
+        return not self._refusals[index] and self.left(index) is None
+
+    def has_read(self, index: int) -> bool:
+        """True where its marker was read on the connection that it has now."""
+        return index not in self._unread
+
     def stop(self) -> None:
         """For good. The task has no more to do than to see that it was cancelled."""
         self._stopped = True
@@ -165,9 +186,12 @@ class Guard:
                     continue
                 lefts = [left for index in range(len(steps)) if (left := self.left(index)) is not None]
                 self._say()
+                self._judged()
                 self._asleep.set()
-                # One that refuses to show its marker tells nobody when it does so no longer.
-                if not lefts and not any(self._refusals) and not self._hint.is_set():
+                # One that refuses to show its marker tells nobody when it does so no longer; nor
+                # does one that was too slow to show it.
+                slow = any(self._context.fleet.nodes[index].ready for index in self._unread)
+                if not lefts and not any(self._refusals) and not slow and not self._hint.is_set():
                     return
                 await self._sleep(min([LOOK_EVERY, *filter(None, lefts)]))
         finally:
@@ -220,6 +244,7 @@ class Guard:
         now = self._context.clock()
         if after is not None:
             self._known_ms = max(self._known_ms, after.guard_ms)
+            self._unread.discard(index)
         memory = remembered(self._memories[index], before, after, now, self._known_ms)
         self._memories[index], self._readings[index] = memory, after
         if after is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aioredlock_ng._core.votes import Outcome, acquire_vote
 from aioredlock_ng._engine.guard import flush_advice
+from aioredlock_ng.errors import QuorumUnreachable
 
 if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Vote
@@ -31,7 +32,10 @@ def not_acquired(
             elif (advice := flush_advice()) and advice not in why:
                 why = f"{why} ({advice})"
     told = f": {'; '.join(map(str, votes))}" if votes else ""
-    return kind(f"{_failed(resource)}{why}{told}", resource=resource, votes=tuple(votes), elapsed=elapsed)
+    error = kind(f"{_failed(resource)}{why}{told}", resource=resource, votes=tuple(votes), elapsed=elapsed)
+    if isinstance(error, QuorumUnreachable):
+        error.retry_after = context.back_in(() if attempt is None else attempt.replies)
+    return error
 
 
 def name_owner(error: LockHeld | AcquireTimeout, owner: str) -> None:

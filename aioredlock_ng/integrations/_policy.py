@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aioredlock_ng import ConfigurationError, LockLost, QuorumUnreachable, Redlock
@@ -23,6 +24,9 @@ UNAVAILABLE: Final = 503
 _HELD: Final = (409, 423)
 """Conflict, and Locked, which says exactly that and cannot be mistaken for a conflict of the application's own."""
 
+_LONGEST: Final = 3600
+"""Seconds that a client is told to wait at most: an operator may have mended the nodes by then."""
+
 
 def checked_manager(call: str, redlock: object) -> Redlock | None:
     """What a user gave as the app's manager; None stays None.
@@ -43,6 +47,7 @@ class Answer(NamedTuple):
 
     status: int
     detail: str
+    headers: dict[str, str]
 
 
 class Policy:
@@ -50,9 +55,10 @@ class Policy:
 
     Args:
         templates: Names of the locks, which are taken together.
-        options: Times among the arguments of `Redlock.lock`.
+        options: Arguments of `Redlock.lock`: times, and `fail_fast`.
         held_status: 409 or 423, when another holds the lock.
-        retry_after: Whole seconds for the Retry-After header.
+        retry_after: Whole seconds for the Retry-After header; more where it is known that no quorum
+            of nodes can grant for longer.
 
     Raises:
         ConfigurationError: An argument is unusable.
@@ -65,12 +71,14 @@ class Policy:
             raise ConfigurationError(f"held_status must be 409 or 423, got {held_status!r}")
         if type(retry_after) is not int or retry_after < 0:
             raise ConfigurationError(f"retry_after must be whole seconds, 0 or more, got {retry_after!r}")
+        if not isinstance(options.get("fail_fast", False), bool):
+            raise ConfigurationError(f"fail_fast must be True or False, not {type(options['fail_fast']).__name__}")
         for name, value in options.items():
-            if value is not None:
+            if value is not None and name != "fail_fast":
                 positive_seconds(name, value, zero=name == "blocking_timeout")
         self.templates = tuple(Template(text) for text in templates)
         self.held_status = held_status
-        self.headers = {"Retry-After": str(retry_after)}
+        self._retry_after = retry_after
         self._options = options
 
     @property
@@ -103,7 +111,11 @@ class Policy:
     def answer(self, error: LockNotAcquired | LockLost) -> Answer:
         """What to answer for an error of the lock."""
         if isinstance(error, LockLost):
-            return Answer(UNAVAILABLE, "the lock was lost; what was done is uncertain")
+            return self._answer(UNAVAILABLE, "the lock was lost; what was done is uncertain")
         if isinstance(error, QuorumUnreachable):
-            return Answer(UNAVAILABLE, "locks are not available; try again")
-        return Answer(self.held_status, "locked by another request; try again")
+            return self._answer(UNAVAILABLE, "locks are not available; try again", error.retry_after)
+        return self._answer(self.held_status, "locked by another request; try again")
+
+    def _answer(self, status: int, detail: str, after: float | None = None) -> Answer:
+        seconds = max(self._retry_after, ceil(min(after or 0.0, _LONGEST)))
+        return Answer(status, detail, {"Retry-After": str(seconds)})

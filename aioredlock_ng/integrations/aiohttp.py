@@ -84,6 +84,7 @@ def locked(
     max_hold: float | None = None,
     held_status: int = 423,
     retry_after: int = 1,
+    fail_fast: bool = True,
 ) -> Callable[[H], H]:
     """Hold a lock named by the request's values while a handler runs; `lease_of(request)` is the lease.
 
@@ -101,7 +102,10 @@ def locked(
         blocking_timeout: Seconds to wait while another holds it; 0: one attempt; None: for ever.
         max_hold: Seconds after which the lock counts as lost though it could be renewed; None: never.
         held_status: 409 or 423, when another holds it.
-        retry_after: Whole seconds for the Retry-After header of 409, 423 and 503.
+        retry_after: Whole seconds for the Retry-After header of 409, 423 and 503; 503 says more where
+            quarantined nodes are in the way for longer, an hour at most.
+        fail_fast: While it is known that no quorum of nodes can grant, answer 503 after one attempt
+            instead of waiting for `blocking_timeout`.
 
     Raises:
         ConfigurationError: An argument is unusable. What depends on the route is found by `check_locks`, when the app starts.
@@ -109,7 +113,7 @@ def locked(
     Safety: as `async with redlock.lock(...)`: however the handler ends, a client that went away included, the lock is released.
         A handler that is cancelled while it waits for a thread leaves the lock to expire.
     """
-    options = {"ttl": ttl, "blocking_timeout": blocking_timeout, "max_hold": max_hold}
+    options = {"ttl": ttl, "blocking_timeout": blocking_timeout, "max_hold": max_hold, "fail_fast": fail_fast}
     locks = _Locks(
         Policy((template, *more), options, held_status, retry_after),
         {} if path is None else path,
@@ -231,8 +235,7 @@ class _Locks:
         return redlock
 
     def _unavailable(self, error: LockNotAcquired | LockLost) -> LockUnavailable:
-        status, detail = self._policy.answer(error)
-        return LockUnavailable(status, detail, self._policy.headers)
+        return LockUnavailable(*self._policy.answer(error))
 
     def _values(self, request: web.Request) -> dict[str, object]:
         values: dict[str, object] = {}

@@ -143,8 +143,7 @@ class LockDependency:
             raise self._unavailable(error) from error
 
     def _unavailable(self, error: LockNotAcquired | LockLost) -> LockUnavailable:
-        status, detail = self._policy.answer(error)
-        return LockUnavailable(status, detail, dict(self._policy.headers))
+        return LockUnavailable(*self._policy.answer(error))
 
     def _parameters_of(self, endpoint: Callable[..., Any]) -> Parameters:
         if (found := self._parameters.get(endpoint)) is None:
@@ -175,6 +174,7 @@ def lock_for(
     max_hold: float | None = None,
     held_status: int = 423,
     retry_after: int = 1,
+    fail_fast: bool = True,
     **declared: Any,
 ) -> LockDependency:
     """A dependency that holds a lock named by the request's values, and is the `Lease`.
@@ -196,7 +196,10 @@ def lock_for(
         blocking_timeout: Seconds to wait while another holds it; 0: one attempt; None: for ever.
         max_hold: Seconds after which the lock counts as lost though it could be renewed; None: never.
         held_status: 409 or 423, when another holds it.
-        retry_after: Whole seconds for the Retry-After header of 409, 423 and 503.
+        retry_after: Whole seconds for the Retry-After header of 409, 423 and 503; 503 says more where
+            quarantined nodes are in the way for longer, an hour at most.
+        fail_fast: While it is known that no quorum of nodes can grant, answer 503 after one attempt
+            instead of waiting for `blocking_timeout`.
         declared: Where other values come from, as a dependency's parameters say it: `order=Order` for the body's model
             that the endpoint calls `order`, `user=Depends(current_user)`, `tenant=Annotated[str, Header()]`.
 
@@ -207,7 +210,7 @@ def lock_for(
         cancelled request whose `def` endpoint works on in its thread holds the lock, renewed, until
         the thread has ended. Any other thread that it waited for leaves the lock to expire.
     """
-    options = {"ttl": ttl, "blocking_timeout": blocking_timeout, "max_hold": max_hold}
+    options = {"ttl": ttl, "blocking_timeout": blocking_timeout, "max_hold": max_hold, "fail_fast": fail_fast}
     return LockDependency(Policy((template, *more), options, held_status, retry_after), declared)
 
 

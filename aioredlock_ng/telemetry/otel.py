@@ -23,10 +23,12 @@ from aioredlock_ng.events import (
     NodeSuspect,
     NodeTrusted,
     NodeUp,
+    QuorumLost,
     RenewalFailed,
     WaiterWoken,
 )
 from aioredlock_ng.telemetry._buckets import HOLDS, ROUNDS, WAITS
+from aioredlock_ng.telemetry._kinds import Kinds
 from aioredlock_ng.telemetry._states import NodeStates
 
 try:
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from aioredlock_ng.events import Event
     from aioredlock_ng.telemetry._states import NodeEvent
 
+    _OfALock = LockAcquired | AcquireFailed | AcquireCancelled | LeaseReleased | LeaseAbandoned | LeaseLost | LossFound
+
 __all__ = ["OpenTelemetrySink"]
 
 _PREFIX = "aioredlock_ng."
@@ -58,6 +62,12 @@ class OpenTelemetrySink:
     Args:
         tracer_provider: Who makes spans; None: the global one, also if that is set later.
         meter_provider: Who makes metrics; None: the global one, also if that is set later.
+        kind: From a lock's name to its kind, for the attribute `aioredlock_ng.kind` of spans and
+            metrics: `lambda name: name.partition(":")[0]`. A hundred kinds are told apart, the rest
+            is "other". It must be quick, and always say the same of a name. None: no such attribute.
+
+    Raises:
+        ConfigurationError: `kind` is not callable.
     """
 
     def __init__(
@@ -65,7 +75,9 @@ class OpenTelemetrySink:
         *,
         tracer_provider: trace.TracerProvider | None = None,
         meter_provider: metrics.MeterProvider | None = None,
+        kind: Callable[[str], str] | None = None,
     ) -> None:
+        self._kinds = Kinds(kind)
         self._tracer = trace.get_tracer("aioredlock_ng", __version__, tracer_provider)
         meter = metrics.get_meter("aioredlock_ng", __version__, meter_provider)
         self._nodes = NodeStates()
@@ -91,6 +103,7 @@ class OpenTelemetrySink:
         self._outages = counter("node.outages", "{outage}", "Connections lost, and nodes that could not be connected.")
         self._quarantines = counter("node.quarantines", "{quarantine}", "Times a node may have forgotten locks.")
         self._memory_losses = counter("memory_losses", "{loss}", "Times all nodes lost their memory: locks of before are void.")
+        self._quorum_losses = counter("quorum.losses", "{loss}", "Times no quorum of nodes could grant any more.")
         self._state = meter.create_up_down_counter(_PREFIX + "node.state", "{node}", "1 for the state that a node is in.")
 
         self._takers: dict[type[Event], Callable[[Any], None]] = {
@@ -100,7 +113,7 @@ class OpenTelemetrySink:
             LeaseReleased: self._ended,
             LeaseAbandoned: self._ended,
             LeaseLost: self._lose,
-            LossFound: lambda _: self._lost.add(1, {_PREFIX + "cause": "gone"}),
+            LossFound: lambda event: self._lost.add(1, {_PREFIX + "cause": "gone", **self._kind(event)}),
             LeasesRenewed: self._renew,
             RenewalFailed: lambda _: self._unrenewed.add(1),
             LockHandedOn: lambda _: self._handoffs.add(1),
@@ -112,6 +125,7 @@ class OpenTelemetrySink:
             NodeQuarantined: self._node,
             NodeTrusted: self._node,
             AllNodesForgot: lambda _: self._memory_losses.add(1),
+            QuorumLost: lambda _: self._quorum_losses.add(1),
         }
 
     def __call__(self, event: Event) -> None:
@@ -120,21 +134,30 @@ class OpenTelemetrySink:
         if take is not None:
             take(event)
 
+    def _kind(self, event: _OfALock) -> dict[str, str]:
+        return {_PREFIX + "kind": self._kinds.of(event.resource)} if self._kinds.wanted else {}
+
     def _acquired(self, event: LockAcquired) -> None:
-        self._wait.record(event.waited)
-        self._held.add(1)
+        kind = self._kind(event)
+        self._wait.record(event.waited, kind)
+        self._held.add(1, kind)
         about: dict[str, str | int] = {_PREFIX + "token_prefix": event.token_prefix}
         if event.fence is not None:
             about[_PREFIX + "fence"] = event.fence
         self._span(event, "acquired", about, event.votes)
 
     def _failed(self, event: AcquireFailed) -> None:
-        self._failures.add(1, {"error.type": event.error})
+        self._failures.add(1, {"error.type": event.error, **self._kind(event)})
+        if event.error == "LockHeld" and event.attempts:
+            # As its caller wanted it: to be told instead of waiting. Without an attempt it is a
+            # task that would wait for itself, and that is a mistake.
+            self._span(event, "held", {}, event.votes)
+            return
         status = trace.Status(trace.StatusCode.ERROR, event.reason)
         self._span(event, "failed", {"error.type": event.error}, event.votes, status)
 
     def _cancelled(self, event: AcquireCancelled) -> None:
-        self._cancellations.add(1)
+        self._cancellations.add(1, self._kind(event))
         self._span(event, "cancelled", {}, ())
 
     def _span(
@@ -150,6 +173,7 @@ class OpenTelemetrySink:
         about[_PREFIX + "resource"] = event.resource
         about[_PREFIX + "outcome"] = outcome
         about[_PREFIX + "attempts"] = event.attempts
+        about |= self._kind(event)
         span = self._tracer.start_span("lock acquire", attributes=about, start_time=now - int(event.waited * 1e9))
         if span.is_recording():
             for vote in votes:
@@ -164,11 +188,12 @@ class OpenTelemetrySink:
         span.end(now)
 
     def _ended(self, event: LeaseReleased | LeaseAbandoned | LeaseLost) -> None:
-        self._hold.record(event.held_for)
-        self._held.add(-1)
+        kind = self._kind(event)
+        self._hold.record(event.held_for, kind)
+        self._held.add(-1, kind)
 
     def _lose(self, event: LeaseLost) -> None:
-        self._lost.add(1, {_PREFIX + "cause": event.cause})
+        self._lost.add(1, {_PREFIX + "cause": event.cause, **self._kind(event)})
         self._ended(event)
 
     def _renew(self, event: LeasesRenewed) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from aioredlock_ng.errors import ConfigurationError
 from aioredlock_ng.events import (
@@ -22,10 +22,12 @@ from aioredlock_ng.events import (
     NodeSuspect,
     NodeTrusted,
     NodeUp,
+    QuorumLost,
     RenewalFailed,
     WaiterWoken,
 )
 from aioredlock_ng.telemetry._buckets import HOLDS, ROUNDS, WAITS
+from aioredlock_ng.telemetry._kinds import Kinds
 from aioredlock_ng.telemetry._states import STATES, NodeStates
 
 try:
@@ -54,6 +56,17 @@ _CAUSES = ("told", "local", "expiry", "look")
 _LOSSES = ("gone", "unrenewed", "expired", "max_hold", "closed")
 
 
+class _Counted(NamedTuple):
+    """What is counted of the locks of one kind; of all of them where there are no kinds."""
+
+    wait: Histogram
+    failures: dict[str, Counter]
+    cancellations: Counter
+    hold: Histogram
+    lost: dict[str, Counter]
+    held: Gauge
+
+
 class PrometheusSink(Collector):
     """Counts events: `Redlock(nodes, sinks=[PrometheusSink()])`; docs/telemetry.md has the table of its metrics.
 
@@ -63,26 +76,38 @@ class PrometheusSink(Collector):
 
     Args:
         registry: Where its metrics are registered.
+        kind: From a lock's name to its kind, for the label `kind`: `lambda name: name.partition(":")[0]`.
+            A hundred kinds are told apart, the rest is "other". It must be quick, and always say
+            the same of a name. None: no such label.
 
     Raises:
-        ConfigurationError: `registry` is none, or has metrics of these names already.
+        ConfigurationError: `registry` is none, or has metrics of these names already; `kind` is not callable.
     """
 
-    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+    def __init__(self, registry: CollectorRegistry = REGISTRY, *, kind: Callable[[str], str] | None = None) -> None:
         if not callable(getattr(registry, "register", None)):
-            kind = type(registry).__name__
-            raise ConfigurationError(f"registry must be a prometheus_client.CollectorRegistry, not {kind}")
+            given = type(registry).__name__
+            raise ConfigurationError(f"registry must be a prometheus_client.CollectorRegistry, not {given}")
         self._metrics: list[Counter | Gauge | Histogram] = []
         self._nodes = NodeStates()
 
-        self._wait = self._histogram("acquire_wait_seconds", "From the call to the lease.", WAITS)
-        failures = self._counter("acquire_failures", "Callers that were given an error instead of a lease.", "error")
-        self._failures = {error: failures.labels(error) for error in _ERRORS}
-        self._cancellations = self._counter("acquire_cancellations", "Callers that were cancelled while they waited.")
-        self._hold = self._histogram("lease_hold_seconds", "From the beginning of a lease to its end, however it ends.", HOLDS)
-        lost = self._counter("leases_lost", "Leases that ended without being released, or were gone when they were.", "cause")
-        self._lost = {cause: lost.labels(cause) for cause in _LOSSES}
-        self._held = self._gauge("leases_held", "Leases held now.", "livesum")
+        self._kinds = Kinds(kind)
+        label = ("kind",) if self._kinds.wanted else ()
+        self._wait = self._histogram("acquire_wait_seconds", "From the call to the lease.", WAITS, *label)
+        self._failures = self._counter(
+            "acquire_failures", "Callers that were given an error instead of a lease.", "error", *label
+        )
+        self._cancellations = self._counter("acquire_cancellations", "Callers that were cancelled while they waited.", *label)
+        self._hold = self._histogram(
+            "lease_hold_seconds", "From the beginning of a lease to its end, however it ends.", HOLDS, *label
+        )
+        self._lost = self._counter(
+            "leases_lost", "Leases that ended without being released, or were gone when they were.", "cause", *label
+        )
+        self._held = self._gauge("leases_held", "Leases held now.", "livesum", *label)
+        self._counted: dict[str, _Counted] = {}
+        if not label:
+            self._of("")
         self._round = self._histogram(
             "renewal_round_seconds", "One question that renewed leases, to the deciding answer.", ROUNDS
         )
@@ -96,18 +121,19 @@ class PrometheusSink(Collector):
         self._outages = self._counter("node_outages", "Connections lost, and nodes that could not be connected.", "node")
         self._quarantines = self._counter("node_quarantines", "Times a node may have forgotten locks.", "node")
         self._memory_losses = self._counter("memory_losses", "Times all nodes lost their memory: locks of before are void.")
+        self._quorum_losses = self._counter("quorum_losses", "Times no quorum of nodes could grant any more.")
         self._state = self._gauge(
             "node_state", "1 for the state that a node is in, 0 for the others.", "livemax", "node", "state"
         )
 
         self._takers: dict[type[Event], Callable[[Any], None]] = {
             LockAcquired: self._acquired,
-            AcquireFailed: lambda event: self._failures[event.error].inc(),
-            AcquireCancelled: lambda _: self._cancellations.inc(),
+            AcquireFailed: lambda event: self._of(event.resource).failures[event.error].inc(),
+            AcquireCancelled: lambda event: self._of(event.resource).cancellations.inc(),
             LeaseReleased: self._ended,
             LeaseAbandoned: self._ended,
             LeaseLost: self._lose,
-            LossFound: lambda _: self._lost["gone"].inc(),
+            LossFound: lambda event: self._of(event.resource).lost["gone"].inc(),
             LeasesRenewed: self._renew,
             RenewalFailed: lambda _: self._unrenewed.inc(),
             LockHandedOn: lambda _: self._handoffs.inc(),
@@ -119,6 +145,7 @@ class PrometheusSink(Collector):
             NodeQuarantined: self._node,
             NodeTrusted: self._node,
             AllNodesForgot: lambda _: self._memory_losses.inc(),
+            QuorumLost: lambda _: self._quorum_losses.inc(),
         }
         try:
             registry.register(self)
@@ -144,16 +171,33 @@ class PrometheusSink(Collector):
         for metric in self._metrics:
             yield from metric.describe()
 
+    def _of(self, resource: str) -> _Counted:
+        kind = self._kinds.of(resource)
+        if (counted := self._counted.get(kind)) is None:
+            label = {"kind": kind} if self._kinds.wanted else {}
+            # All of them at once: a counter that begins with its first event shows no increase for it.
+            counted = self._counted[kind] = _Counted(
+                wait=self._wait.labels(**label) if label else self._wait,
+                failures={error: self._failures.labels(error=error, **label) for error in _ERRORS},
+                cancellations=self._cancellations.labels(**label) if label else self._cancellations,
+                hold=self._hold.labels(**label) if label else self._hold,
+                lost={cause: self._lost.labels(cause=cause, **label) for cause in _LOSSES},
+                held=self._held.labels(**label) if label else self._held,
+            )
+        return counted
+
     def _acquired(self, event: LockAcquired) -> None:
-        self._wait.observe(event.waited)
-        self._held.inc()
+        counted = self._of(event.resource)
+        counted.wait.observe(event.waited)
+        counted.held.inc()
 
     def _ended(self, event: LeaseReleased | LeaseAbandoned | LeaseLost) -> None:
-        self._hold.observe(event.held_for)
-        self._held.dec()
+        counted = self._of(event.resource)
+        counted.hold.observe(event.held_for)
+        counted.held.dec()
 
     def _lose(self, event: LeaseLost) -> None:
-        self._lost[event.cause].inc()
+        self._of(event.resource).lost[event.cause].inc()
         self._ended(event)
 
     def _renew(self, event: LeasesRenewed) -> None:
@@ -178,8 +222,8 @@ class PrometheusSink(Collector):
     def _gauge(self, name: str, text: str, mode: Any, *labels: str) -> Gauge:
         return self._kept(Gauge(f"aioredlock_ng_{name}", text, labels, registry=None, multiprocess_mode=mode))
 
-    def _histogram(self, name: str, text: str, bounds: tuple[float, ...]) -> Histogram:
-        return self._kept(Histogram(f"aioredlock_ng_{name}", text, registry=None, buckets=bounds))
+    def _histogram(self, name: str, text: str, bounds: tuple[float, ...], *labels: str) -> Histogram:
+        return self._kept(Histogram(f"aioredlock_ng_{name}", text, labels, registry=None, buckets=bounds))
 
     def _kept(self, metric: _M) -> _M:
         self._metrics.append(metric)

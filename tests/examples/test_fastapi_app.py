@@ -53,3 +53,8 @@ async def test_a_busy_lock_is_answered_with_try_again(clients: list[httpx.AsyncC
         answer = await clients[0].post("/seats/12", params={"buyer": "ann"})
     assert (answer.status_code, answer.headers["Retry-After"]) == (423, "1")
     assert fastapi_app.seats == {}
+
+
+async def test_the_readiness_probe_is_answered_by_what_the_process_knows(clients: list[httpx.AsyncClient]) -> None:
+    answer = await clients[0].get("/healthz")
+    assert (answer.status_code, answer.json()) == (200, {"ready": True})

@@ -14,6 +14,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from aioredlock_ng import AcquireTimeout, LockHeld, Outcome, QuorumUnreachable, Redlock, Vote
 from aioredlock_ng.events import AllNodesForgot, LeaseLost, LockAcquired, NodeDown, NodeQuarantined, NodeUp
 from aioredlock_ng.telemetry._buckets import HOLDS, WAITS
+from aioredlock_ng.telemetry.otel import OpenTelemetrySink
 from tests.support.rig import WAY
 from tests.telemetry.doings import NAME, do_everything
 from tests.telemetry.listener import Listener
@@ -109,10 +110,10 @@ async def test_a_failed_acquire_is_an_error_and_says_which(rig: Rig, listener: L
         await process.lock("b", blocking_timeout=0).acquire()
     spans = listener.spans()
     errors = ["LockHeld", "AcquireTimeout", "QuorumUnreachable"]
-    assert [attributes(span)["error.type"] for span in spans] == errors
-    assert {attributes(span)["aioredlock_ng.outcome"] for span in spans} == {"failed"}
-    assert {span.status.status_code for span in spans} == {StatusCode.ERROR}
-    assert "held by another" in (spans[0].status.description or "")
+    assert [attributes(span).get("error.type") for span in spans] == [None, *errors[1:]]
+    assert [attributes(span)["aioredlock_ng.outcome"] for span in spans] == ["held", "failed", "failed"]
+    assert [span.status.status_code for span in spans] == [StatusCode.UNSET, StatusCode.ERROR, StatusCode.ERROR]
+    assert "still held by another" in (spans[1].status.description or "")
     (held, *_) = [dict(event.attributes or {}) for event in spans[0].events]
     assert held["server.address"] == "memory-0"
     assert held["aioredlock_ng.vote"] == "held"
@@ -212,3 +213,41 @@ def test_a_loss_ends_the_hold(listener: Listener) -> None:
     listener.sink(LeaseLost("a", "abc123", "gone", 2.0))
     assert listener.total("leases.held") == 0
     assert listener.points("lease.hold")[0].sum == 2.0
+
+
+@pytest.mark.virtual_time
+async def test_try_acquire_of_a_held_lock_is_no_error_and_a_task_that_would_wait_for_itself_is(
+    rig: Rig, listener: Listener
+) -> None:
+    process = await rig.process(sinks=[listener.sink])
+    async with process.lock("a"):
+        assert await process.lock("a").try_acquire() is None
+        with pytest.raises(LockHeld):
+            await process.lock("a").acquire()
+    _, tried, waited = listener.spans()
+    assert tried.status.status_code is StatusCode.UNSET
+    assert attributes(waited)["error.type"] == "LockHeld"
+    assert waited.status.status_code is StatusCode.ERROR
+
+
+@pytest.mark.virtual_time
+async def test_a_kind_is_on_spans_and_metrics(rig: Rig, listener: Listener) -> None:
+    listener.sink = OpenTelemetrySink(
+        tracer_provider=listener.tracers, meter_provider=listener.meters, kind=lambda name: name.partition(":")[0]
+    )
+    process = await rig.process(sinks=[listener.sink])
+    async with process.lock("order:42"), process.lock("seat:7"):
+        assert listener.total("leases.held", aioredlock_ng__kind="order") == 1
+        assert await process.lock("seat:7").try_acquire() is None
+    assert [attributes(span)["aioredlock_ng.kind"] for span in listener.spans()] == ["order", "seat", "seat"]
+    assert listener.total("acquire.failures", aioredlock_ng__kind="seat") == 1
+    assert listener.total("leases.held", aioredlock_ng__kind="order") == 0
+
+
+@pytest.mark.virtual_time
+async def test_a_lost_quorum_is_counted(rig: Rig, listener: Listener) -> None:
+    process = await rig.process(sinks=[listener.sink])
+    rig.stop(0, 1)
+    await asyncio.sleep(1)
+    await process.redlock.aclose()
+    assert listener.total("quorum.losses") == 1

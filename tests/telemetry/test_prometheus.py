@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aioredlock_ng import LockLost, LockNotAcquired, Redlock, RedlockClosed
+from aioredlock_ng import ConfigurationError, LockLost, LockNotAcquired, Redlock, RedlockClosed
 from aioredlock_ng.events import (
+    AcquireCancelled,
     AcquireFailed,
     AllNodesForgot,
     NodeAnswers,
@@ -214,3 +215,43 @@ async def test_managers_share_a_sink(one_node: NodeSet, three_nodes: NodeSet, re
     ):
         assert exposed(registry).value("leases_held") == 2
     assert exposed(registry).value("leases_held") == 0
+
+
+@pytest.mark.virtual_time
+async def test_a_kind_is_a_label_of_what_is_counted_of_locks(rig: Rig, registry: CollectorRegistry) -> None:
+    sink = PrometheusSink(registry, kind=lambda name: name.partition(":")[0])
+    process = await rig.process(sinks=[sink])
+    async with process.lock("order:42"), process.lock("order:43"), process.lock("seat:7"):
+        assert exposed(registry).value("leases_held", kind="order") == 2
+        assert await process.lock("seat:7").try_acquire() is None
+    seen = exposed(registry)
+    assert seen.value("acquire_wait_seconds_count", kind="order") == 2
+    assert seen.value("acquire_failures_total", kind="seat", error="LockHeld") == 1
+    assert seen.value("lease_hold_seconds_count", kind="seat") == 1
+    assert seen.value("leases_lost_total", kind="seat", cause="gone") == 0
+    assert seen.value("leases_held", kind="order") == 0
+    assert "order:42" not in seen.text
+
+
+def test_a_sink_tells_a_hundred_kinds_apart(registry: CollectorRegistry) -> None:
+    sink = PrometheusSink(registry, kind=lambda name: name)
+    for number in range(250):
+        sink(AcquireCancelled(f"order:{number}", 1.0, 1))
+    seen = exposed(registry)
+    assert seen.value("acquire_cancellations_total", kind="order:99") == 1
+    assert seen.value("acquire_cancellations_total", kind="other") == 150
+
+
+def test_a_kind_is_told_by_a_callable(registry: CollectorRegistry) -> None:
+    with pytest.raises(ConfigurationError, match="kind must be a callable"):
+        PrometheusSink(registry, kind="order")  # type: ignore[arg-type]
+
+
+@pytest.mark.virtual_time
+async def test_a_lost_quorum_is_counted(rig: Rig, registry: CollectorRegistry) -> None:
+    process = await rig.process(sinks=[PrometheusSink(registry)])
+    assert exposed(registry).value("quorum_losses_total") == 0
+    rig.stop(0, 1)
+    await asyncio.sleep(1)
+    await process.redlock.aclose()
+    assert exposed(registry).value("quorum_losses_total") == 1

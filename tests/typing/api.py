@@ -111,6 +111,9 @@ async def leases(lease: Lease) -> None:
 
 async def operators(redlock: Redlock) -> None:
     assert_type(await redlock.locked("orders:42"), bool)
+    assert_type(redlock.ready, bool)
+    assert_type(await redlock.wait_ready(timeout=5), None)
+    assert_type(redlock.lock("orders:42", fail_fast=True), Lock)
     info = await redlock.inspect("orders:42")
     assert_type(info, LockInfo)
     assert_type((info.resource, info.held, info.token), tuple[str, bool, str | None])

@@ -1,0 +1,153 @@
+"""Whether a quorum of nodes is connected and may grant: who waits for it, and telling when it is lost and back.
+
+It asks no node. Whatever may have changed a node's state calls `update`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.quorum import quorum_back_in
+from aioredlock_ng._core.votes import is_quarantined
+from aioredlock_ng.errors import QuorumUnreachable
+from aioredlock_ng.events import QuorumLost, QuorumRegained
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._engine.context import Context
+    from aioredlock_ng._engine.guard import Guard
+    from aioredlock_ng._nodes.port import NodeState
+    from aioredlock_ng.errors import RedlockClosed
+
+__all__ = ["Availability"]
+
+
+class Availability:
+    """The set of nodes as a whole.
+
+    Args:
+        context: The engine's surroundings.
+        guard: What knows about quarantines; None without a recovery guard.
+        states: Health of every node, quarantine included.
+
+    Attributes:
+        ready: True while a quorum is known to be connected and not quarantined.
+        lost: True from `QuorumLost` to `QuorumRegained`.
+    """
+
+    def __init__(self, context: Context, guard: Guard | None, states: Callable[[], Sequence[NodeState]]) -> None:
+        self._context = context
+        self._guard = guard
+        self._states = states
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._lost_at = 0.0
+        # Until all nodes were tried once, a quorum that is not there yet is not lost.
+        self._begun = False
+        self.ready = self.lost = False
+
+    def begin(self) -> None:
+        """All nodes were tried once: from here on a missing quorum is told."""
+        self._begun = True
+        self.update()
+
+    def stop(self, error: RedlockClosed) -> None:
+        """End it, and all who wait."""
+        self._begun = self.ready = False
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_exception(error)
+
+    def update(self) -> None:
+        """A node may have come, gone, or changed its mind."""
+        if not self._begun:
+            return
+        context, guard = self._context, self._guard
+        connected = [index for index, node in enumerate(context.fleet.nodes) if node.ready]
+        # A node that was just connected again has not shown its marker. It counts neither way:
+        # a restart of all nodes would else be told as a quorum that is back and lost once more.
+        able = [index for index in connected if guard is None or guard.admits(index)]
+        sure = sum(guard is None or guard.has_read(index) for index in able)
+        if sure >= context.quorum:
+            self._regained(sure)
+        elif len(able) < context.quorum:
+            self.ready = False
+            if not self.lost:
+                self.lost = True
+                self._lost_at = context.clock()
+                nodes, back_in = len(context.fleet.nodes), self.back_in()
+                context.emit(QuorumLost(len(able), context.quorum, nodes, back_in, self._reasons()))
+
+    def _regained(self, able: int) -> None:
+        if self.ready:
+            return
+        self.ready = True
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+        if self.lost:
+            self.lost = False
+            context = self._context
+            after = context.clock() - self._lost_at
+            context.emit(QuorumRegained(able, context.quorum, len(context.fleet.nodes), after))
+
+    def back_in(self, replies: Sequence[Reply] = ()) -> float | None:
+        """Return the seconds until a quorum may grant, as far as known.
+
+        Args:
+            replies: What each node said to an attempt just now, if there was one.
+        """
+        waits: list[float | None] = []
+        for index, node in enumerate(self._context.fleet.nodes):
+            reply: Reply = replies[index] if replies else None
+            if not node.ready:
+                waits.append(None)
+            elif is_quarantined(reply):
+                waits.append(reply[1] / 1000 if reply[1] >= 0 else None)
+            elif self._guard is None or self._guard.admits(index):
+                waits.append(0.0)
+            else:
+                # A server that refuses to keep its marker never leaves quarantine.
+                refuses = self._guard.refusal(index)
+                waits.append(None if refuses else self._guard.left(index))
+        return quorum_back_in(waits, self._context.quorum)
+
+    async def wait(self, within: float | None) -> None:
+        """Wait until a quorum may grant.
+
+        Raises:
+            QuorumUnreachable: `within` seconds passed first.
+            RedlockClosed: The manager was closed meanwhile.
+
+        Safety: cancelled, nothing has changed.
+        """
+        if self.ready:
+            return
+        asked_at = self._context.clock()
+        waiter: asyncio.Future[None] = self._context.loop.create_future()
+        self._waiting.add(waiter)
+        try:
+            await asyncio.wait([waiter], timeout=within)
+        finally:
+            self._waiting.discard(waiter)
+            waiter.cancel()
+        if not waiter.cancelled():
+            waiter.result()
+            return
+        error = QuorumUnreachable(
+            f"no quorum of {self._context.quorum} nodes can grant locks after {within:g} s:"
+            f" {'; '.join(self._reasons()) or 'they have not shown their markers yet'}",
+            elapsed=self._context.clock() - asked_at,
+        )
+        error.retry_after = self.back_in()
+        raise error
+
+    def _reasons(self) -> tuple[str, ...]:
+        """Why the others cannot."""
+        return tuple(
+            f"{state.address}: {state.state}{f' ({state.reason})' if state.reason else ''}"
+            for state in self._states()
+            if state.state != "up"
+        )

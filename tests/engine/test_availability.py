@@ -1,0 +1,235 @@
+"""Whether a quorum of nodes can grant: its loss and its return are told once each, and callers need not wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioredlock_ng import AcquireTimeout, ConfigurationError, QuorumUnreachable, RedlockClosed
+from aioredlock_ng.events import Event, QuorumLost, QuorumRegained
+
+if TYPE_CHECKING:
+    from tests.support.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+GUARD = 5.0
+"""Seconds of `max_ttl` in these tests; a node waits one more."""
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def of_quorum(heard: list[Event]) -> list[Any]:
+    return [event for event in heard if isinstance(event, QuorumLost | QuorumRegained)]
+
+
+async def test_a_majority_that_is_lost_is_told_once_and_once_when_it_is_back(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "aioredlock_ng")
+    heard: list[Event] = []
+    process = await rig.process(sinks=[heard.append])
+    await asyncio.sleep(1)
+    for index in (2, 1, 0):
+        rig.stop(index)
+        await asyncio.sleep(1)
+        assert process.redlock.ready is (index == 2)
+    for index in (0, 1, 2):
+        rig.start(index)
+        await asyncio.sleep(1)
+        assert process.redlock.ready is (index > 0)
+    lost, back = of_quorum(heard)
+    assert (lost.able, lost.needed, lost.nodes, lost.back_in) == (1, 2, 3, None)
+    assert lost.reasons == ("memory-1: down (not connected)", "memory-2: down (not connected)")
+    assert (back.able, back.needed, back.nodes, back.after) == (2, 2, 3, pytest.approx(3, abs=0.1))
+    told = [(record.levelname, record.message) for record in caplog.records if "quorum" in record.message]
+    down = "memory-1: down (not connected); memory-2: down (not connected)"
+    assert told == [
+        ("WARNING", f"no quorum: 1 of 3 nodes can grant locks, 2 are needed: {down}"),
+        ("INFO", "a quorum is back: 2 of 3 nodes can grant locks, 2 are needed; after 3.0 s"),
+    ]
+
+
+async def test_an_open_without_a_majority_is_told_once(rig: Rig) -> None:
+    heard: list[Event] = []
+    rig.stop(0, 1)
+    process = await rig.process(sinks=[heard.append], recovery_guard=None)
+    assert [type(event) for event in of_quorum(heard)] == [QuorumLost]
+    assert not process.redlock.ready
+    rig.start(0, 1)
+    await process.redlock.wait_ready()
+    assert [type(event) for event in of_quorum(heard)] == [QuorumLost, QuorumRegained]
+
+
+async def test_nodes_that_forgot_are_no_majority_until_their_quarantine_is_over(rig: Rig) -> None:
+    heard: list[Event] = []
+    process = await rig.process(sinks=[heard.append], max_ttl=GUARD, ttl=2.0)
+    await asyncio.sleep(1)
+    rig.stop(0, 1)
+    await asyncio.sleep(1)
+    for index in (0, 1):
+        rig.servers[index].flush()
+    rig.start(0, 1)
+    since = now()
+    await asyncio.sleep(1)
+    assert not process.redlock.ready
+    with pytest.raises(QuorumUnreachable) as error:
+        await process.lock("a", blocking_timeout=0).acquire()
+    assert error.value.retry_after == pytest.approx(GUARD + 1 - (now() - since), abs=0.2)
+    await process.redlock.wait_ready()
+    assert now() - since == pytest.approx(GUARD + 1, abs=0.5)
+    assert await process.lock("a", blocking_timeout=0).acquire()
+    assert [type(event) for event in of_quorum(heard)] == [QuorumLost, QuorumRegained]
+
+
+async def test_what_is_left_of_a_quarantine_is_known_by_the_first_refusal(rig: Rig) -> None:
+    process = await rig.process(max_ttl=GUARD, ttl=2.0)
+    for index in (0, 1):
+        rig.servers[index].flush()
+    await asyncio.sleep(1)
+    with pytest.raises(QuorumUnreachable) as error:
+        await process.lock("a", blocking_timeout=0).acquire()
+    assert error.value.retry_after == pytest.approx(GUARD, abs=0.3)
+
+
+async def test_wait_ready_returns_when_a_majority_is_connected(rig: Rig) -> None:
+    rig.stop(0, 1, 2)
+    process = await rig.process(recovery_guard=None)
+    waiting = [asyncio.create_task(process.redlock.wait_ready(timeout)) for timeout in (None, 60.0)]
+    await asyncio.sleep(10)
+    rig.start(2)
+    await asyncio.sleep(10)
+    assert not any(task.done() for task in waiting)
+    since = now()
+    rig.start(0)
+    await asyncio.gather(*waiting)
+    assert now() - since < 0.1
+    await process.redlock.wait_ready(0)
+
+
+@pytest.mark.parametrize("timeout", [0, 5.0])
+async def test_wait_ready_names_each_node_that_cannot_grant_and_why(rig: Rig, timeout: float) -> None:
+    rig.stop(0)
+    process = await rig.process(max_ttl=60.0)
+    rig.stop(1)
+    since = now()
+    with pytest.raises(QuorumUnreachable) as error:
+        await process.redlock.wait_ready(timeout)
+    assert now() - since == pytest.approx(timeout, abs=0.01)
+    words = str(error.value)
+    assert words.startswith(f"no quorum of 2 nodes can grant locks after {timeout:g} s:")
+    assert "memory-0: down (not connected)" in words
+    assert "memory-1: down (not connected)" in words
+    assert "memory-2: quarantined (" in words
+    assert error.value.retry_after is None
+
+
+async def test_wait_ready_ends_when_the_manager_is_closed(rig: Rig) -> None:
+    rig.stop(0, 1)
+    process = await rig.process()
+    waiting = asyncio.create_task(process.redlock.wait_ready())
+    await asyncio.sleep(1)
+    await process.redlock.aclose()
+    with pytest.raises(RedlockClosed, match="closed while this waited"):
+        await waiting
+    assert not process.redlock.ready
+    with pytest.raises(RedlockClosed, match="not open"):
+        await process.redlock.wait_ready()
+
+
+async def test_wait_ready_that_is_cancelled_changes_nothing(rig: Rig) -> None:
+    rig.stop(0, 1)
+    process = await rig.process(recovery_guard=None)
+    waiting = asyncio.create_task(process.redlock.wait_ready())
+    await asyncio.sleep(1)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert waiting.cancelled()
+    rig.start(0, 1)
+    await process.redlock.wait_ready(1)
+
+
+async def test_wait_ready_refuses_another_event_loop_and_ready_does_not(rig: Rig) -> None:
+    process = await rig.process()
+    await process.redlock.wait_ready(1)
+    found: list[Any] = []
+
+    def elsewhere() -> None:
+        found.append(process.redlock.ready)
+        with pytest.raises(RedlockClosed, match="another event loop"):
+            asyncio.run(process.redlock.wait_ready(1))
+        found.append("refused")
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert found == [True, "refused"]
+
+
+@pytest.mark.parametrize("timeout", [-1, True, "5", float("nan")])
+async def test_wait_ready_refuses_what_is_no_time(rig: Rig, timeout: Any) -> None:
+    process = await rig.process()
+    with pytest.raises(ConfigurationError, match="timeout must be"):
+        await process.redlock.wait_ready(timeout)
+
+
+async def test_a_node_too_slow_to_show_its_marker_is_asked_again(rig: Rig) -> None:
+    process = await rig.process()
+    rig.disconnect(0, 1)
+    await asyncio.sleep(1)
+    rig.hang(0, 1)
+    rig.connect(0, 1)
+    await asyncio.sleep(1)
+    assert not process.redlock.ready
+    rig.resume()
+    await process.redlock.wait_ready(5)
+
+
+async def test_fail_fast_makes_one_attempt_while_no_majority_can_grant(rig: Rig) -> None:
+    process = await rig.process()
+    rig.stop(0, 1)
+    await asyncio.sleep(1)
+    since = now()
+    with pytest.raises(QuorumUnreachable, match="memory-0: failed"):
+        await process.lock("a", blocking_timeout=60, fail_fast=True).acquire()
+    assert now() - since < 0.2
+    with pytest.raises(QuorumUnreachable):
+        await process.lock("a", blocking_timeout=3).acquire()
+    assert now() - since >= 3
+
+
+async def test_fail_fast_ends_a_wait_amid_which_the_majority_is_lost(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(b"a")
+    waiting = asyncio.create_task(process.lock("a", fail_fast=True).acquire())
+    await asyncio.sleep(1)
+    since = now()
+    rig.stop(0, 1)
+    with pytest.raises(QuorumUnreachable):
+        await waiting
+    assert now() - since < 1
+
+
+async def test_fail_fast_waits_for_a_holder_and_through_one_silent_moment(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(b"a")
+    with pytest.raises(AcquireTimeout):
+        await process.lock("a", blocking_timeout=1, fail_fast=True).acquire()
+    rig.vacate(b"a")
+    rig.hang(0, 1)
+    waiting = asyncio.create_task(process.lock("a", blocking_timeout=5, fail_fast=True).acquire())
+    await asyncio.sleep(0.2)
+    rig.resume()
+    assert await waiting
+
+
+async def test_fail_fast_is_true_or_false(rig: Rig) -> None:
+    process = await rig.process()
+    with pytest.raises(ConfigurationError, match="fail_fast must be True or False, not int"):
+        process.lock("a", fail_fast=1)  # type: ignore[arg-type]
