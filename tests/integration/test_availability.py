@@ -1,0 +1,79 @@
+"""The loss of a majority of real nodes, and its return, are each told once, whatever became of the nodes meanwhile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioredlock_ng import QuorumUnreachable, Redlock
+from aioredlock_ng.events import Event, NodeQuarantined, QuorumLost, QuorumRegained
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from tests.support.node_set import NodeSet
+
+pytestmark = pytest.mark.faults
+
+WITHIN = 30.0
+"""Seconds for what takes less than one, or a quarantine of three."""
+
+
+def kinds(heard: list[Event]) -> list[type[Event]]:
+    return [type(event) for event in heard if isinstance(event, QuorumLost | QuorumRegained)]
+
+
+async def test_nodes_that_hang_and_answer_again(three_nodes: NodeSet) -> None:
+    heard: list[Event] = []
+    async with Redlock(three_nodes.urls, sinks=[heard.append], node_timeout=0.3) as redlock:
+        await redlock.wait_ready(WITHIN)
+        three_nodes.pause(0)
+        three_nodes.pause(1)
+        with pytest.raises(QuorumUnreachable):
+            await redlock.lock("a", blocking_timeout=WITHIN, fail_fast=True).acquire()
+        assert not redlock.ready
+        three_nodes.resume(0)
+        await redlock.wait_ready(WITHIN)
+        three_nodes.resume(1)
+        async with redlock.lock("a", blocking_timeout=WITHIN):
+            assert kinds(heard) == [QuorumLost, QuorumRegained]
+
+
+async def test_a_majority_that_comes_back_empty_is_not_back_before_its_quarantine_is_over(three_nodes: NodeSet) -> None:
+    heard: list[Event] = []
+    settings = {"ttl": 1.0, "max_ttl": 2.0, "node_timeout": 0.3}
+    async with Redlock(three_nodes.urls, sinks=[heard.append], **settings) as redlock:  # type: ignore[arg-type]
+        await redlock.wait_ready(WITHIN)
+        three_nodes.crash(0)
+        three_nodes.crash(1)
+        await eventually(lambda: not redlock.ready, within=WITHIN)
+        three_nodes.restart(0)
+        three_nodes.restart(1)
+        await redlock.wait_ready(WITHIN)
+        assert any(isinstance(event, NodeQuarantined) for event in heard)
+        assert kinds(heard) == [QuorumLost, QuorumRegained]
+        async with redlock.lock("a", blocking_timeout=0):
+            pass
+
+
+async def test_one_node_that_goes_and_comes_back_is_no_loss_of_the_majority(three_nodes: NodeSet) -> None:
+    heard: list[Event] = []
+    async with Redlock(three_nodes.urls, sinks=[heard.append]) as redlock:
+        await redlock.wait_ready(WITHIN)
+        three_nodes.crash(2)
+        await eventually(lambda: redlock.nodes[2].state == "down", within=WITHIN)
+        assert redlock.ready
+        three_nodes.restart(2)
+        await eventually(lambda: redlock.nodes[2].state == "quarantined", within=WITHIN)
+        assert redlock.ready
+        assert kinds(heard) == []
+
+
+async def test_wait_ready_names_what_real_nodes_lack(three_nodes: NodeSet) -> None:
+    three_nodes.crash(0)
+    three_nodes.crash(1)
+    async with Redlock(three_nodes.urls) as redlock:
+        with pytest.raises(QuorumUnreachable, match=r"down \(") as error:
+            await redlock.wait_ready(0.5)
+        assert three_nodes.urls[0].removeprefix("redis://") in str(error.value)
+        assert not redlock.ready
