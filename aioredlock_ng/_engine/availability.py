@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.quorum import quorum_back_in
 from aioredlock_ng._core.votes import is_quarantined
-from aioredlock_ng.errors import QuorumUnreachable
+from aioredlock_ng.errors import QuorumUnreachable, RedlockClosed
 from aioredlock_ng.events import QuorumLost, QuorumRegained
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.guard import Guard
     from aioredlock_ng._nodes.port import NodeState
-    from aioredlock_ng.errors import RedlockClosed
 
 __all__ = ["Availability"]
 
@@ -43,6 +42,7 @@ class Availability:
         self._guard = guard
         self._states = states
         self._waiting: set[asyncio.Future[None]] = set()
+        self._stopped = False
         self._lost_at = 0.0
         # Until all nodes were tried once, a quorum that is not there yet is not lost.
         self._begun = False
@@ -53,12 +53,11 @@ class Availability:
         self._begun = True
         self.update()
 
-    def stop(self, error: RedlockClosed) -> None:
+    def stop(self) -> None:
         """End it, and all who wait."""
         self._begun = self.ready = False
-        for waiter in self._waiting:
-            if not waiter.done():
-                waiter.set_exception(error)
+        self._stopped = True
+        self._wake()
 
     def update(self) -> None:
         """A node may have come, gone, or changed its mind."""
@@ -84,14 +83,17 @@ class Availability:
         if self.ready:
             return
         self.ready = True
-        for waiter in self._waiting:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._wake()
         if self.lost:
             self.lost = False
             context = self._context
             after = context.clock() - self._lost_at
             context.emit(QuorumRegained(able, context.quorum, len(context.fleet.nodes), after))
+
+    def _wake(self) -> None:
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def back_in(self, replies: Sequence[Reply] = ()) -> float | None:
         """Return the seconds until a quorum may grant, as far as known.
@@ -133,8 +135,9 @@ class Availability:
         finally:
             self._waiting.discard(waiter)
             waiter.cancel()
+        if self._stopped:
+            raise RedlockClosed("the Redlock was closed while this waited for a quorum")
         if not waiter.cancelled():
-            waiter.result()
             return
         error = QuorumUnreachable(
             f"no quorum of {self._context.quorum} nodes can grant locks after {within:g} s:"

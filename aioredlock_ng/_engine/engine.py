@@ -264,7 +264,7 @@ class Engine:
                 self.extender.release(holding)
         self.extender.close()
         self.lines.close()
-        self.availability.stop(RedlockClosed("the Redlock was closed while this waited for a quorum"))
+        self.availability.stop()
         within = self.context.options.close_timeout
         self._twins.stop()
         if self.guard is not None:
