@@ -9,14 +9,12 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.quorum import quorum_back_in
-from aioredlock_ng._core.votes import is_quarantined
 from aioredlock_ng.errors import QuorumUnreachable, RedlockClosed
 from aioredlock_ng.events import QuorumLost, QuorumRegained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.guard import Guard
     from aioredlock_ng._nodes.port import NodeState
@@ -95,19 +93,12 @@ class Availability:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def back_in(self, replies: Sequence[Reply] = ()) -> float | None:
-        """Return the seconds until a quorum may grant, as far as known.
-
-        Args:
-            replies: What each node said to an attempt just now, if there was one.
-        """
+    def back_in(self) -> float | None:
+        """Return the seconds until a quorum may grant, as far as known; None where it is not."""
         waits: list[float | None] = []
         for index, node in enumerate(self._context.fleet.nodes):
-            reply: Reply = replies[index] if replies else None
             if not node.ready:
                 waits.append(None)
-            elif is_quarantined(reply):
-                waits.append(reply[1] / 1000 if reply[1] >= 0 else None)
             elif self._guard is None or self._guard.admits(index):
                 waits.append(0.0)
             else:

@@ -9,9 +9,8 @@ from aioredlock_ng._core.fencing import FenceClock
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.labels import Labels
     from aioredlock_ng._engine.notes import Notes
     from aioredlock_ng._engine.wheel import Wheel
@@ -98,6 +97,6 @@ class Context:
     quarantine: Callable[[int], str]
     quarantined: Callable[[int], bool]
     no_quorum: Callable[[], bool]
-    back_in: Callable[[Sequence[Reply]], float | None]
+    back_in: Callable[[], float | None]
     fences: FenceClock = field(default_factory=FenceClock)
     counters: Counters = field(default_factory=Counters)

@@ -102,7 +102,7 @@ class Engine:
             quarantine=lambda index: self.guard.words(index) if self.guard is not None else "",
             quarantined=lambda index: self.guard is not None and self.guard.left(index) is not None,
             no_quorum=lambda: self.availability.lost,
-            back_in=lambda replies: self.availability.back_in(replies),
+            back_in=lambda: self.availability.back_in(),
         )
         self.guard: Guard | None = None
         if options.recovery_guard is not None:

@@ -34,7 +34,7 @@ def not_acquired(
     told = f": {'; '.join(map(str, votes))}" if votes else ""
     error = kind(f"{_failed(resource)}{why}{told}", resource=resource, votes=tuple(votes), elapsed=elapsed)
     if isinstance(error, QuorumUnreachable):
-        error.retry_after = context.back_in(() if attempt is None else attempt.replies)
+        error.retry_after = context.back_in()
     return error
 
 

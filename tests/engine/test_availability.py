@@ -88,7 +88,7 @@ async def test_nodes_that_forgot_are_no_majority_until_their_quarantine_is_over(
     assert [type(event) for event in of_quorum(heard)] == [QuorumLost, QuorumRegained]
 
 
-async def test_what_is_left_of_a_quarantine_is_known_by_the_first_refusal(rig: Rig) -> None:
+async def test_an_error_says_when_the_quarantine_of_flushed_nodes_is_over(rig: Rig) -> None:
     process = await rig.process(max_ttl=GUARD, ttl=2.0)
     for index in (0, 1):
         rig.servers[index].flush()
@@ -204,10 +204,22 @@ async def test_fail_fast_makes_one_attempt_while_no_majority_can_grant(rig: Rig)
     assert now() - since >= 3
 
 
+async def test_fail_fast_does_not_stand_in_line_behind_a_holder_of_this_process_without_a_majority(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await process.lock("a", ttl=30).acquire()
+    rig.stop(0, 1)
+    await asyncio.sleep(1)
+    since = now()
+    with pytest.raises(QuorumUnreachable):
+        await process.lock("a", blocking_timeout=20, fail_fast=True).acquire()
+    assert now() - since < 0.2
+    assert lease.valid
+
+
 async def test_fail_fast_ends_a_wait_amid_which_the_majority_is_lost(rig: Rig) -> None:
     process = await rig.process()
     rig.occupy(b"a")
-    waiting = asyncio.create_task(process.lock("a", fail_fast=True).acquire())
+    waiting = asyncio.create_task(process.lock("a", blocking_timeout=50, fail_fast=True).acquire())
     await asyncio.sleep(1)
     since = now()
     rig.stop(0, 1)
