@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable  # noqa: TC003 -- the documentation resolves the signature
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from aioredlock_ng.errors import ConfigurationError
@@ -40,7 +41,7 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from prometheus_client.metrics_core import Metric
 

@@ -39,6 +39,13 @@ CONFIG = of("ConfigMap")["data"]["valkey.conf"]
 USERS = of("Secret", "redlock-users")["stringData"]["users.acl"].splitlines()
 
 
+def test_the_probes_of_programs_that_take_locks_never_restart_them_for_want_of_a_majority() -> None:
+    (source,) = re.findall(r"```yaml\n(readinessProbe.*?)```", PAGE, re.DOTALL)
+    probes = yaml.safe_load(source)
+    assert probes["readinessProbe"]["httpGet"]["path"] == "/healthz"
+    assert "httpGet" not in probes["livenessProbe"]
+
+
 def test_five_pods_each_with_a_disk_and_a_machine_of_its_own() -> None:
     assert SET["replicas"] == 5
     assert [claim["metadata"]["name"] for claim in SET["volumeClaimTemplates"]] == ["data"]
