@@ -103,8 +103,7 @@ class Availability:
                 waits.append(0.0)
             else:
                 # A server that refuses to keep its marker never leaves quarantine.
-                refuses = self._guard.refusal(index)
-                waits.append(None if refuses else self._guard.left(index))
+                waits.append(None if self._guard.refuses(index) else self._guard.left(index))
         return quorum_back_in(waits, self._context.quorum)
 
     async def wait(self, within: float | None) -> None:

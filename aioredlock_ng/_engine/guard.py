@@ -151,9 +151,13 @@ class Guard:
         reading = self._readings[index]
         return None if reading is None or reading.trust is Trust.TRUSTED else reading.left(self._context.clock())
 
+    def refuses(self, index: int) -> bool:
+        """True while a node refuses to show or to keep its marker: nobody knows for how long."""
+        return bool(self._refusals[index])
+
     def admits(self, index: int) -> bool:
         """True unless its marker as last read, or its refusal to show it, forbids it to vote."""
-        return not self._refusals[index] and self.left(index) is None
+        return not self.refuses(index) and self.left(index) is None
 
     def has_read(self, index: int) -> bool:
         """True where its marker was read on the connection that it has now."""
