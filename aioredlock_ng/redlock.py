@@ -394,7 +394,7 @@ class Redlock:
 
             def ask(command: Command) -> Awaitable[list[Look]]:
                 # Nor is who stands in line to begin with what is being taken away.
-                engine.lines.doubt(key)
+                engine.doubt(key)
                 return self._look(name, command, read=look_of if command.script is self._kind.inspect else deletion_of)
 
             deleted = await force_release(engine.context, ask, self._kind, key, slot_of(key), token, any_key=any_key)

@@ -74,6 +74,7 @@ class Acquisition:
         "_blocking_timeout",
         "_context",
         "_covers",
+        "_doubted",
         "_extender",
         "_fence",
         "_limit",
@@ -114,6 +115,7 @@ class Acquisition:
         self._before: Round | None = None
         self._second: Round | None = None
         self._fence = self._proposed_us = self._covers = self.attempts = 0
+        self._doubted = False
         self._limit: asyncio.TimerHandle | None = None
         self._waker: Waker | None = None
         self._look: Look | None = None
@@ -207,6 +209,11 @@ class Acquisition:
         if keys is None or any(key in self.held or is_held_by(reply, key, self.keys) for key in keys):
             self._waking().changed((index,), told=True)
 
+    def doubt(self) -> None:
+        """See `Contender.doubt`."""
+        self._covers = 0
+        self._doubted = True
+
     def turn_over(self) -> None:
         """See `Contender.turn_over`."""
         if self._waker is not None:
@@ -238,6 +245,7 @@ class Acquisition:
         context.counters.attempts += 1
         self.attempts += 1
         self._covers = 0
+        self._doubted = False
         if len(self.keys) > 1:
             self.held = self.keys
             self._lines.asks(self)
@@ -307,6 +315,9 @@ class Acquisition:
                 fence = self._fence if spec.kind.fencing else None
                 holding = Holding(spec, attempt.token, attempt.started, attempt, attempt.replies, fence, self._covers)
                 self.take(holding)
+                if self._doubted:
+                    # Without this its holder would not learn for `validity.WATCH_AFTER` that nothing is left of it.
+                    self._extender.watch(holding)
                 self.round = self._second = None
                 self._lines.granted(self, holding, now)
                 return

@@ -310,6 +310,12 @@ class Engine:
         """True while a quorum of nodes is connected and may grant."""
         return self.availability.ready and not self._closed
 
+    def doubt(self, key: bytes) -> None:
+        """Say that this process is about to delete the key by force: its servers notify everybody but us (NOLOOP)."""
+        self.lines.doubt(key)
+        for holding in self.lines.holders((key,)):
+            self.extender.watch(holding)
+
     def _doubt(self) -> None:
         if self.guard is not None:
             self.guard.doubt()

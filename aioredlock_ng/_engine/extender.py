@@ -73,6 +73,11 @@ class Extender:
         at = holding.since + holding.spec.life.watch_after
         holding.slot = self._wheel.add(holding, at if holding.spec.max_hold is None else min(holding.deadline, at))
 
+    def watch(self, holding: Holding) -> None:
+        """Verify it now and notice each change from now on, as later for any lease."""
+        if holding.phase is Phase.HELD and not holding.watched:
+            self.watcher.watch([holding])
+
     def pass_on(self, holding: Holding) -> bool:
         """Give it up to the next in line with its grant; False where the nodes must be asked: then `release` does."""
         now = self._context.clock()

@@ -75,6 +75,9 @@ class Contender(Protocol):
     def give_up(self, error: BaseException | None) -> None:
         """End it."""
 
+    def doubt(self) -> None:
+        """Pass nothing on of what its attempt under way may be granted: its keys may be deleted before that is known."""
+
     def refuse_deadlock(self, holders: Sequence[Holding]) -> None:
         """These holdings of this process stand in its way; raises `LockHeld` if it would wait for itself for ever."""
 
@@ -307,9 +310,11 @@ class Lines:
                 line.contender.changed(index, keys)
 
     def doubt(self, key: bytes) -> None:
-        """Who has this may not have it much longer: nothing of it is passed on."""
+        """This process is about to delete the key by force: neither its lease nor a grant under way is passed on."""
         for line in self._register.busy((key,)):
             self._doubt(line)
+            if line.contender is not None:
+                line.contender.doubt()
 
     def _doubt(self, line: Line) -> None:
         if line.holder is not None:

@@ -135,6 +135,9 @@ class _Onlooker:
         """Node `index` says that the key changed."""
         self.changes.set()
 
+    def doubt(self) -> None:
+        """It is granted nothing."""
+
     def turn_over(self) -> None:
         """It is told of every change as it is."""
 

@@ -464,6 +464,60 @@ async def test_nor_before_all_nodes_have_said_that_it_is_deleted(rig: Rig) -> No
         await (await waiting).release()
 
 
+async def taken_while_it_is_confirmed(
+    rig: Rig, process: Process, by_token: bool
+) -> tuple[Lease, asyncio.Future[Lease], asyncio.Future[int]]:
+    """A lease, the waiter behind it, and a forced release that began during the second fence round of the lease."""
+    first = await process.lock("a").acquire()
+    asked = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(0)
+    waiting = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(0)
+    for server in rig.servers:
+        server.counters[COUNTERS] = 2**52
+    releasing = asyncio.ensure_future(first.release())
+    await asyncio.sleep(1.5 * WAY)
+    token = (rig.values(b"a")[0] or b"").decode() if by_token else None
+    forcing = asyncio.ensure_future(process.redlock.force_release("a", token=token))
+    await releasing
+    lease = await asked
+    assert process.redlock.stats().second_rounds == 1
+    assert not forcing.done()
+    return lease, waiting, forcing
+
+
+@pytest.mark.parametrize("by_token", [False, True])
+async def test_a_grant_taken_by_force_while_its_fence_is_confirmed_is_not_passed_on(rig: Rig, by_token: bool) -> None:
+    process, rival = await rig.process(), await rig.process()
+    lease, waiting, forcing = await taken_while_it_is_confirmed(rig, process, by_token)
+    theirs = asyncio.ensure_future(rival.lock("a").acquire())
+    await asyncio.sleep(WAY)
+    assert rig.values(b"a")[0] != lease.token.encode(), "deleted, and the rival has it"
+    assert not await lease.release()
+    assert passed_on(process) == 0
+    own = await theirs
+    assert not waiting.done()
+    await own.release()
+    await (await waiting).release()
+    assert await forcing == 3
+
+
+async def test_the_holder_of_a_grant_taken_by_force_before_it_was_read_is_notified_at_once(rig: Rig) -> None:
+    process = await rig.process()
+    lease, waiting, forcing = await taken_while_it_is_confirmed(rig, process, by_token=False)
+    await asyncio.wait_for(lease.wait_lost(), 3 * WAY)
+    await (await waiting).release()
+    assert await forcing == 3
+
+
+async def test_a_young_lease_that_its_own_process_takes_by_force_is_lost_at_once(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await process.lock("a").acquire()
+    assert await process.redlock.force_release("a") == 3
+    await asyncio.wait_for(lease.wait_lost(), 3 * WAY)
+    assert rig.clean
+
+
 async def test_the_body_that_it_was_taken_from_is_told(rig: Rig) -> None:
     process = await rig.process()
     told: list[bool] = []
