@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.votes import Refusal, held_for, is_granted, is_held, is_permanent, is_quarantined
+from aioredlock_ng._core.votes import GRANTED, Refusal, held_for, is_granted, is_held, is_permanent, is_quarantined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from aioredlock_ng._core.votes import Reply
 
-__all__ = ["Tally", "tally"]
+__all__ = ["Tally", "tally", "with_second_round"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +58,26 @@ def tally(replies: Sequence[Reply], quorum: int, quarantine: Callable[[int], str
         reachable=failed <= n - quorum and bool(held or granted),
         hopeless=permanent > n - quorum,
     )
+
+
+def with_second_round(replies: Sequence[Reply], answers: Sequence[Reply], fence: int, *, expired: bool) -> list[Reply]:
+    """Return the latest answer of each node after a second fence round without a quorum.
+
+    A node that granted and then did not answer is as unreachable as one that never answered. Counted as granted, it would
+    turn "another holds it" into "no quorum could be asked".
+
+    Args:
+        replies: The answers to the acquire.
+        answers: The answers to the second round; None where a node was not asked or has not answered.
+        fence: What the second round proposed.
+        expired: True if the node timeout decided the second round. Else a silent node had no need to answer.
+    """
+    latest: list[Reply] = []
+    for reply, answer in zip(replies, answers, strict=True):
+        if not (reply is None or is_granted(reply)) or (answer is None and not expired):
+            latest.append(reply)
+        elif type(answer) is list:
+            latest.append([GRANTED, fence])
+        else:
+            latest.append(answer)
+    return latest

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
-from aioredlock_ng._core.tally import tally
+from aioredlock_ng._core.tally import tally, with_second_round
 from aioredlock_ng._core.validity import deadline_of
 from aioredlock_ng._core.votes import (
     GRANTED,
@@ -239,9 +239,10 @@ class Acquisition:
         context, spec = self._context, self._spec
         if self.round is not None:
             self._before = self.round
-            self.round.on_late = None
+            self._hear_no_more()
             if self._waker is not None:
                 self._waker.asked()
+        self._second = None
         context.counters.attempts += 1
         self.attempts += 1
         self._covers = 0
@@ -298,14 +299,14 @@ class Acquisition:
         else:
             future.set_exception(error)
 
-    def _decided(self, attempt: Round, trouble: str = "") -> None:
+    def _decided(self, attempt: Round, second: Round | None = None) -> None:
         context, spec = self._context, self._spec
         if self.future.cancelled():
             # The caller was cancelled earlier in this tick, and has not come round to `give_up` yet.
             self._undo(attempt)
             self.give_up(None)
             return
-        life = spec.life
+        life, trouble = spec.life, ""
         if attempt.won:
             now = context.clock()
             if deadline_of(attempt.started, life.ttl, life.drift) - now >= life.least_validity:
@@ -323,6 +324,8 @@ class Acquisition:
                 return
             trouble = "granted so late that too little of the ttl was left"
         self._undo(attempt)
+        if second is not None and not trouble:
+            self._without_fence(attempt, second)
         self._refused(attempt, trouble)
 
     def heir(self, holding: Holding, now: float) -> Holding | None:
@@ -359,16 +362,28 @@ class Acquisition:
         attempt = self.round
         if self._second is not second or attempt is None:
             return
-        votes = zip(attempt.replies, second.replies, strict=True)
-        said_no = any(is_granted(reply) and type(answer) is list for reply, answer in votes)
         for index, reply in enumerate(attempt.replies):
             if is_granted(reply):
                 acknowledged = second.replies[index] == GRANTED
                 attempt.replies[index] = GRANTED if acknowledged else [1, self._fence]
         attempt.unfenced = 0
         attempt.yes = second.yes
-        # Where nobody who had granted said no, a quorum was there and is not now, and no holder stands in the way.
-        self._decided(attempt, "" if said_no else "granted, but no quorum answered to its fence")
+        self._decided(attempt, second)
+
+    def _without_fence(self, attempt: Round, second: Round) -> None:
+        """Judge the nodes by their latest answers, which may still come: all that granted are released on by now."""
+
+        def count() -> None:
+            attempt.replies[:] = with_second_round(attempt.replies, second.replies, self._fence, expired=second.expired)
+
+        def count_late() -> None:
+            count()
+            if attempt.on_late is not None:
+                attempt.on_late()
+
+        count()
+        attempt.expired |= second.expired
+        second.on_late = count_late
 
     def _undo(self, attempt: Round) -> None:
         """Release what nodes granted, those that have not answered included.
@@ -396,11 +411,12 @@ class Acquisition:
                 self.held = held or self.keys
                 self.give_up(self._refusal(LockHeld, "held by another", self._lines.holders(self.keys)))
             else:
-                self.give_up(self._error(QuorumUnreachable, trouble or "no quorum could be asked"))
+                unfenced = "granted, but no quorum answered to its fence" if self._second is not None else ""
+                self.give_up(self._error(QuorumUnreachable, trouble or unfenced or "no quorum could be asked"))
         elif not reachable:
             self.unreachable = True
             context.counters.unreachable += 1
-            if trouble or any(map(is_permanent, attempt.replies)):
+            if trouble or self._second is not None or any(map(is_permanent, attempt.replies)):
                 # It may be by its own names or ttl.
                 self._lines.lets_others_ask(self)
             self._waking().unreachable()
@@ -477,11 +493,16 @@ class Acquisition:
             self._waker.stop()
             # They know each other: without this, the collector would have to find them.
             self._waker = None
-        if self.round is not None:
-            self.round.on_late = None
+        self._hear_no_more()
         if self._limit is not None:
             self._limit.cancel()
             self._limit = None
+
+
+    def _hear_no_more(self) -> None:
+        for round_ in (self.round, self._second):
+            if round_ is not None:
+                round_.on_late = None
 
 
 def _is_news(reply: Reply) -> bool:

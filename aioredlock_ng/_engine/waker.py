@@ -189,8 +189,7 @@ class Waker:
         if self._look_again:
             self._wake((), told=False)
         elif self._asker.round is not None:
-            # An answer that comes after the decision may be the one that makes a free quorum.
-            self._asker.round.on_late = self._look
+            self._asker.round.on_late = self._late
             self._look()
 
     def unreachable(self) -> None:
@@ -198,10 +197,16 @@ class Waker:
         self._failures += 1
         self._ask_in(unreachable_delay(self._failures, self._context.draw()), lead_first=False)
 
-    def _look(self, *, told: bool = True) -> None:
+    def _late(self) -> None:
+        """Recompute the alarm: an answer after the refusal may be the one that makes a free quorum, or tell when one is."""
+        # A delay of milliseconds before the next attempt is not cut short: no `_until` then.
+        if self._gone or self._until:
+            self._look(told=bool(self._gone), late=True)
+
+    def _look(self, *, told: bool = True, late: bool = False) -> None:
         """Wake up when a quorum may be free: nodes that said "gone", and those whose grant was taken back."""
-        asker, gone = self._asker, self._gone
-        if self._timer is None or asker.round is None or not gone:
+        asker, gone = self._asker, self._gone or ()
+        if self._timer is None or asker.round is None or not (gone or late):
             return
         free = self._free()
         if asker.lead in gone or len(free) >= self._context.quorum:

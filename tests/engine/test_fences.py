@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioredlock_ng import LockHeld, QuorumUnreachable
+from aioredlock_ng import AcquireTimeout, LockHeld, QuorumUnreachable
 from aioredlock_ng._core.fencing import SLOTS, STEP, FenceClock, following, slot_of
 from tests.support.rig import WAY
 
@@ -113,13 +113,39 @@ async def test_a_second_round_without_answers_leaves_no_key(rig: Rig, hung: tupl
     assert rig.clean
 
 
-async def test_a_node_that_never_granted_says_no_for_nobody(rig: Rig) -> None:
+async def held_beside_a_second_round(rig: Rig, blocking_timeout: float | None) -> asyncio.Future[Lease]:
+    """One node says held, one acknowledges the fence, one hangs after its grant: a well majority, and a holder."""
     rig.ways[2] = 2 * WAY
     rig.occupy(b"a", on=[2])
-    acquiring = await in_the_second_round(rig)
+    acquiring = await in_the_second_round(rig, blocking_timeout)
     rig.hang(0)
-    with pytest.raises(QuorumUnreachable):
+    return acquiring
+
+
+async def test_a_node_that_said_held_makes_a_second_round_without_quorum_a_held_lock(rig: Rig) -> None:
+    with pytest.raises(LockHeld) as caught:
+        await (await held_beside_a_second_round(rig, 0.0))
+    assert [vote.outcome for vote in caught.value.votes] == ["unknown", "granted", "held"]
+    assert caught.value.votes[0].detail == "no answer in time"
+
+
+async def test_a_waiter_whose_second_round_finds_a_holder_waits_as_for_any_holder(rig: Rig) -> None:
+    acquiring = await held_beside_a_second_round(rig, 1.0)
+    stats = rig.processes[0].redlock.stats
+    await asyncio.sleep(0.5)
+    assert stats().unreachable == 0
+    assert stats().attempts == 1, "it sleeps until a node notifies"
+    with pytest.raises(AcquireTimeout):
         await acquiring
+
+
+async def test_a_waiter_wakes_when_the_node_that_hung_in_its_second_round_answers(rig: Rig) -> None:
+    acquiring = await held_beside_a_second_round(rig, None)
+    await asyncio.sleep(0.5)
+    rig.resume(0)
+    async with asyncio.timeout(0.02):
+        lease = await acquiring
+    await lease.release()
 
 
 @pytest.mark.parametrize("rig", [5], indirect=True)
