@@ -421,7 +421,9 @@ class Acquisition:
                 self._lines.lets_others_ask(self)
             self._waking().unreachable()
         else:
-            self._wait(attempt, counted.held, attempt.replies, counted.failed, split=counted.granted > 0)
+            contested = counted.contested(context.quorum, self._spec.life.ttl, context.patience)
+            split = counted.granted > 0
+            self._wait(attempt, counted.held, attempt.replies, counted.failed, split=split, contested=contested)
 
     def _wait(
         self,
@@ -431,13 +433,26 @@ class Acquisition:
         failed: int = 0,
         *,
         split: bool = False,
+        contested: bool = False,
     ) -> None:
         self.unreachable = False
         waker = self._waking()
         held = keys_held(replies, self.keys, len(self._context.fleet.nodes), failed)
         self.held = held or self.keys
-        self._lines.refused(self, held, attempt.started, woken=waker.woken, split=split)
+        self._lines.refused(self, held, attempt.started, woken=waker.woken, contested=contested)
         waker.held(remaining, failed, split=split)
+
+    def look_again(self, free: Sequence[int]) -> None:
+        """See `Asker.look_again`."""
+        attempt, keys = self.round, self.keys
+        if attempt is None or len(keys) == 1 or self.lead is not None:
+            return
+        context = self._context
+        replies = [GRANTED if index in free else reply for index, reply in enumerate(attempt.replies)]
+        failed = tally(replies, context.quorum, context.quarantine).failed
+        held = keys_held(replies, keys, len(context.fleet.nodes), failed)
+        self.held = held or keys
+        self._lines.refused_otherwise(self, held)
 
     def _waking(self) -> Waker:
         if self._waker is None:
@@ -497,7 +512,6 @@ class Acquisition:
         if self._limit is not None:
             self._limit.cancel()
             self._limit = None
-
 
     def _hear_no_more(self) -> None:
         for round_ in (self.round, self._second):

@@ -150,10 +150,10 @@ class Lines:
         if line is not None and line.contender is contender:
             self._register.claim(line, line.keys)
 
-    def refused(self, contender: Contender, held: tuple[bytes, ...], asked: float, *, woken: bool, split: bool) -> None:
+    def refused(self, contender: Contender, held: tuple[bytes, ...], asked: float, *, woken: bool, contested: bool) -> None:
         """Who contends found `held` in the hands of another process, by what it asked at that instant.
 
-        `woken`: after a wake-up; `split`: some nodes granted all.
+        `woken`: after a wake-up; `contested`: rivals of the same moment split the votes.
 
         For the other names it wants, those behind it need not wait: it may sleep for long. Where rivals only split the votes it
         will not, and those behind would split them more.
@@ -174,10 +174,20 @@ class Lines:
             return
         if len(held) == len(line.keys):
             self._register.claim(line, held)
-        elif not (self._keep(line, line.keys) if split and not held else self._pass_over(line, held)):
+        elif not (self._keep(line, line.keys) if contested and not held else self._pass_over(line, held)):
             self._register.claim(line, held)
             # Not at once: what asks now may be refused in this very call.
             self._context.loop.call_soon(self._leave_over, line, [key for key in line.keys if key not in held])
+
+    def refused_otherwise(self, contender: Contender, held: tuple[bytes, ...]) -> None:
+        """News changed which names the contender was refused for: those behind it may ask for the others."""
+        line = self._lines.get(contender.keys)
+        if line is None or line.contender is not contender or line.holder is not None or self._keeps_for(line):
+            return
+        over = [key for key in line.claims if key not in held]
+        if over:
+            self._register.claim(line, held)
+            self._context.loop.call_soon(self._leave_over, line, over)
 
     def lets_others_ask(self, contender: Contender) -> None:
         """Who contends cannot succeed for now, and those behind it might."""

@@ -77,6 +77,9 @@ class Asker(Protocol):
     def attempt(self, *, lead_first: bool, first: Sequence[int] = ()) -> None:
         """Ask again: the lead first, or those at `first`, or all at once."""
 
+    def look_again(self, free: Sequence[int]) -> None:
+        """Find out which names are held, now that these nodes are free or another has answered."""
+
     def still_waiting(self) -> None:
         """It has waited for so long that people may want to know."""
 
@@ -213,6 +216,7 @@ class Waker:
             self._gone = None
             self._wake(free, told=told)
         else:
+            asker.look_again(free)
             self._wait_less(asker.round.replies, free)
 
     def _wait_less(self, replies: Sequence[Reply], free: Sequence[int]) -> None:

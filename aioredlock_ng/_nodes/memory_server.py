@@ -59,8 +59,9 @@ class MemoryServer:
         self._past: list[bytes] = []
         self.counters: dict[bytes, int] = {}
         self._keys: dict[bytes, tuple[bytes, float]] = {}
-        self._trackers: dict[bytes, set[Connection]] = {}
-        self._nodes: set[Connection] = set()
+        # In order of arrival: the order of a set of objects differs between processes, and a seed would repeat nothing.
+        self._trackers: dict[bytes, dict[Connection, None]] = {}
+        self._nodes: dict[Connection, None] = {}
 
     def get(self, key: bytes) -> bytes | None:
         """The value of a key that has not expired."""
@@ -136,13 +137,13 @@ class MemoryServer:
 
     def attach(self, node: Connection) -> None:
         """A connection was made."""
-        self._nodes.add(node)
+        self._nodes[node] = None
 
     def detach(self, node: Connection) -> None:
         """A connection was lost; its tracking with it."""
-        self._nodes.discard(node)
+        self._nodes.pop(node, None)
         for trackers in self._trackers.values():
-            trackers.discard(node)
+            trackers.pop(node, None)
 
     def _tell(self, key: bytes, by: Connection | None) -> None:
         for node in self._trackers.pop(key, ()):
@@ -281,7 +282,7 @@ class MemoryServer:
         return int((self._clock() + self.skew) * 1000)
 
     def _track(self, key: bytes, by: Connection) -> None:
-        self._trackers.setdefault(key, set()).add(by)
+        self._trackers.setdefault(key, {})[by] = None
 
     def _extend(self, command: Command, by: Connection) -> Reply:
         ttl, *tokens = command.args
