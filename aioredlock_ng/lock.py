@@ -197,7 +197,11 @@ class Lock:
         return Lease(engine, holding)
 
     async def try_acquire(self) -> Lease | None:
-        """One attempt, whatever `blocking_timeout` says; None when another holds it.
+        """Attempt it without waiting, whatever `blocking_timeout` says; None when another holds it.
+
+        Rivals that try in the same instant may split the votes, so that none of them has a majority. Each then tries once
+        more, at a moment drawn at random within five eighths of `node_timeout`. Rarely they split the votes again, and
+        all get None. Where one of them must get it, use a `blocking_timeout` of a second.
 
         Raises:
             QuorumUnreachable: Too few nodes could be asked.

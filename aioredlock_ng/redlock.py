@@ -262,7 +262,8 @@ class Redlock:
             name: The resource, 1 to 65,536 bytes.
             more: Further resources to take together: all or nothing; at most 1,000 in all.
             ttl: Seconds that it lives without renewal, at most `max_ttl`; None: the manager's.
-            blocking_timeout: Seconds that `acquire` waits at most; None: for ever; 0: one attempt.
+            blocking_timeout: Seconds that `acquire` waits at most; None: for ever; 0: one attempt without
+                waiting, and a second one where rivals of the same instant split the votes; see `Lock.try_acquire`.
             auto_extend: Renew in the background until released.
             max_hold: Seconds after which the lease is lost even though it could be renewed; None: never.
             on_lost: "cancel": the task inside `async with` is cancelled on loss, also within

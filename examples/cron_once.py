@@ -26,7 +26,7 @@ LATE = 15.0
 async def once(redlock: Redlock, job: str, slot: datetime, do: Callable[[], Awaitable[None]]) -> bool:
     """Do the run of `job` that is due at `slot`, unless another host does it or did; True when it was done here."""
     try:
-        # All hosts come in the same instant: with no time to wait, the votes may be split so that nobody gets it.
+        # All hosts come in the same instant. Without time to wait they may split the votes twice, and no host gets it.
         async with redlock.lock(f"cron:{job}:{slot:%Y-%m-%dT%H:%M:%S}", blocking_timeout=1) as lease:
             # Under the lock: nobody begins later than this, however long it took to get here.
             if not in_time(slot):

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["WAKE_CAP", "quorum_free_in", "reconnect_delay", "split_delay", "unreachable_delay", "wake_delay"]
+__all__ = [
+    "WAKE_CAP",
+    "quorum_free_in",
+    "reconnect_delay",
+    "second_try_delay",
+    "split_delay",
+    "unreachable_delay",
+    "wake_delay",
+]
 
 SPLIT_BASE = 0.001
 """First window after a split vote: a few loopback round trips."""
@@ -20,6 +28,21 @@ def split_delay(tries: int, draw: float) -> float:
     """Seconds to stand back after the `tries`-th split vote in a row: full jitter over a doubling window."""
     window = min(SPLIT_CAP, SPLIT_BASE * 2.0 ** min(tries, 16))
     return window * draw
+
+
+def second_try_delay(took: float, node_timeout: float, draw: float) -> float:
+    """Return the seconds before the only second try of an attempt that does not wait, after a split vote.
+
+    The rivals' releases arrive within about a round trip. Then the tries are spread over several round trips, so that one
+    of them comes first. At most five eighths of the node timeout.
+
+    Args:
+        took: Seconds that the first try took.
+        node_timeout: Seconds that a node may take.
+        draw: Uniform in [0, 1).
+    """
+    trip = min(took, node_timeout / 8)
+    return trip + max(4 * trip, node_timeout / 10) * draw
 
 
 WAKE_CAP = 0.001

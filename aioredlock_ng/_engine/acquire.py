@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
+from aioredlock_ng._core.backoff import second_try_delay
 from aioredlock_ng._core.tally import tally, with_second_round
 from aioredlock_ng._core.validity import deadline_of
 from aioredlock_ng._core.votes import (
@@ -403,13 +404,18 @@ class Acquisition:
         context.counters.refused += 1
         counted = tally(attempt.replies, context.quorum, context.quarantine)
         reachable = counted.reachable and not trouble
+        contested = counted.contested(context.quorum, self._spec.life.ttl, context.patience)
         if counted.hopeless:
             self.give_up(self._error(QuorumUnreachable, "waiting does not cure what the nodes refuse"))
         elif self._blocking_timeout == 0 or (self._spec.fail_fast and not reachable and context.no_quorum()):
-            if reachable:
+            others = self._lines.holders(self.keys)
+            if reachable and contested and self.attempts == 1 and not others:
+                delay = second_try_delay(context.clock() - attempt.started, context.options.node_timeout, context.draw())
+                self._limit = context.loop.call_later(delay, self._try_again)
+            elif reachable:
                 held = keys_held(attempt.replies, self.keys, len(context.fleet.nodes), counted.failed)
                 self.held = held or self.keys
-                self.give_up(self._refusal(LockHeld, "held by another", self._lines.holders(self.keys)))
+                self.give_up(self._refusal(LockHeld, "held by another", others))
             else:
                 unfenced = "granted, but no quorum answered to its fence" if self._second is not None else ""
                 self.give_up(self._error(QuorumUnreachable, trouble or unfenced or "no quorum could be asked"))
@@ -421,9 +427,16 @@ class Acquisition:
                 self._lines.lets_others_ask(self)
             self._waking().unreachable()
         else:
-            contested = counted.contested(context.quorum, self._spec.life.ttl, context.patience)
             split = counted.granted > 0
             self._wait(attempt, counted.held, attempt.replies, counted.failed, split=split, contested=contested)
+
+    def _try_again(self) -> None:
+        """Ask once more, for rivals of the same instant: without this none of them would get what is free."""
+        self._limit = None
+        # A caller that was cancelled in this tick is about to give up.
+        if not self.future.cancelled():
+            self._ask(self._context.clock())
+            self._context.fleet.hurry()
 
     def _wait(
         self,

@@ -26,7 +26,14 @@ def run(
         list[str],
         typer.Argument(metavar="NAME...", help="The lock. Several are taken together, all or none.", show_default=False),
     ],
-    no_wait: Annotated[bool, typer.Option("-n", "--no-wait", help="Make one attempt. Do not wait for another holder.")] = False,
+    no_wait: Annotated[
+        bool,
+        typer.Option(
+            "-n",
+            "--no-wait",
+            help="Do not wait for another holder. Hosts of the same instant may all be refused: then use -w 1.",
+        ),
+    ] = False,
     wait: Annotated[
         float | None,
         typer.Option(

@@ -99,7 +99,8 @@ def locked(
             account. Result: str, int, UUID, date or Enum. What it raises as ValueError is answered by 400. Not named: text.
         query: The placeholders that come from the query, and the like for them: `{"size": str}`.
         ttl: Seconds that it lives without renewal; None: the manager's.
-        blocking_timeout: Seconds to wait while another holds it; 0: one attempt; None: for ever.
+        blocking_timeout: Seconds to wait while another holds it; None: for ever; 0: no waiting. Requests of the
+            same instant in several processes may then split the votes twice, and all be refused; a short wait prevents that.
         max_hold: Seconds after which the lock counts as lost though it could be renewed; None: never.
         held_status: 409 or 423, when another holds it.
         retry_after: Whole seconds for the Retry-After header of 409, 423 and 503; 503 says more where

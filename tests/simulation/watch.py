@@ -196,7 +196,8 @@ class Watch:
         allowed = 0.0 if action.how == "try" else action.blocking_timeout
         if allowed is not None:
             if action.how == "try":
-                allowed = 2 * self._plan.node_timeout + 0.02
+                # Two attempts of two rounds each, and what is between them.
+                allowed = 5 * self._plan.node_timeout + 0.02
             self.found("timeout", overrun(action.name, took, allowed, TOLERANCE))
         # Who has little patience may not live to see the answers from far away.
         patient = action.how == "try" or action.blocking_timeout is None or action.blocking_timeout > self._settled
