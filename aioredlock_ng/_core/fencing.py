@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["LATEST_US", "SLOTS", "STEP", "FenceClock", "following", "slot_of"]
 
 LATEST_US = 8 * 10**15
-"""Microseconds since 1970 (in 2223): beyond 2**53 a double, and so Lua, cannot tell a number from the next."""
+"""Microseconds since 1970 (in 2223): beyond 2**53 a double, and so Lua, cannot tell a number from the next.
+
+No clock proposes more, and a node whose counter is above does not count: `votes.is_beyond_clocks`."""
 
 SLOTS = 16_384
 """Counters per node: bounded memory, nothing to clean. Two resources in one slot cost a second round, never safety."""
@@ -45,9 +47,10 @@ class FenceClock:
 
     Attributes:
         offset: Microseconds by which the fences seen elsewhere are ahead of this machine's clock.
+        refused: Nodes that have said a counter beyond all clocks, so that it is logged once.
     """
 
-    __slots__ = ("_fastest", "_last", "_slots", "offset")
+    __slots__ = ("_fastest", "_last", "_slots", "offset", "refused")
 
     def __init__(self) -> None:
         self._last = 0
@@ -55,10 +58,13 @@ class FenceClock:
         self._slots: set[bytes] = set()
         self._fastest: dict[int, int] = {}
         self.offset = 0
+        self.refused: set[int] = set()
 
     def propose(self, now_us: int, slots: Iterable[bytes], above: int = 0) -> int:
         """A fence above `above` and every earlier one of these slots, at `now_us` of the wall clock; a multiple of `STEP`."""
-        fence = max(now_us + self.offset, above + 1)
+        base_us = now_us + self.offset
+        # A clock that is wrong by centuries proposes nothing: second rounds then go by the counters alone.
+        fence = max(base_us if base_us < LATEST_US else 0, above + 1)
         fence += -fence % STEP
         if fence <= self._last:
             if self._slots.isdisjoint(slots):

@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from aioredlock_ng._core.fencing import LATEST_US
 from aioredlock_ng._core.refusals import unquoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "BEYOND_CLOCKS",
     "GRANTED",
     "Dropped",
     "Garbled",
@@ -34,6 +36,7 @@ __all__ = [
     "acquire_vote",
     "counter_of",
     "held_for",
+    "is_beyond_clocks",
     "is_granted",
     "is_held",
     "is_held_by",
@@ -112,6 +115,12 @@ class Vote:
 GRANTED: Final = 1
 """The acquire script's answer when it set every key, and acknowledged the fence where there is one."""
 
+BEYOND_CLOCKS: Final = (
+    "a fence counter of it is beyond any clock, so it cannot confirm fences: delete its key aioredlock_ng:fences"
+    " once it has refused for max_ttl and a second"
+)
+"""The detail of a vote whose counter is above `LATEST_US`, and the reason in the log."""
+
 _PERMANENT: Final = ("WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "ERR unknown command")
 """Refusals that waiting does not cure: a person has to change something."""
 
@@ -129,6 +138,8 @@ def acquire_vote(node: str, reply: Reply, silence: str = "no answer in time") ->
         return Vote(node, Outcome.GRANTED)
     if is_held(reply):
         return Vote(node, Outcome.HELD, remaining=held_for(reply))
+    if is_beyond_clocks(reply):
+        return Vote(node, Outcome.FAILED, detail=BEYOND_CLOCKS)
     if is_quarantined(reply):
         return Vote(node, Outcome.QUARANTINED, detail=_quarantine(reply[1]))
     return no_vote(node, reply, silence)
@@ -153,8 +164,17 @@ def _quarantine(left: int) -> str:
 
 
 def is_granted(reply: Reply) -> bool:
-    """True when the node set every key, whether it acknowledged the fence or not."""
-    return reply == GRANTED or (type(reply) is list and len(reply) == 2 and reply[0] == 1)
+    """True when the node set every key, whether it acknowledged the fence or not.
+
+    A counter beyond all clocks makes it a refusal: a fence above that counter would spread it to every node.
+    """
+    return reply == GRANTED or (type(reply) is list and len(reply) == 2 and reply[0] == 1 and 0 < reply[1] <= LATEST_US)
+
+
+def is_beyond_clocks(reply: Reply) -> bool:
+    """True when the node set every key, but its fence counter is none that this library has written."""
+    # A double above 2**63 comes back negative.
+    return type(reply) is list and len(reply) == 2 and reply[0] == 1 and not 0 < reply[1] <= LATEST_US
 
 
 def counter_of(reply: Reply) -> int:
@@ -208,6 +228,8 @@ def is_permanent(reply: Reply) -> bool:
     """True when asking this node again cannot help until somebody changes its settings or data."""
     if isinstance(reply, Unsent):
         return reply.permanent
+    if is_beyond_clocks(reply):
+        return True
     if not isinstance(reply, Refusal):
         return False
     words = str(reply)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.quorum import is_decided
-from aioredlock_ng._core.votes import GRANTED, Unsent, is_granted, is_quarantined
+from aioredlock_ng._core.votes import BEYOND_CLOCKS, GRANTED, Unsent, is_beyond_clocks, is_granted, is_quarantined
+from aioredlock_ng.events import NodeDegraded
 
 if TYPE_CHECKING:
     import asyncio
@@ -160,7 +161,7 @@ class Round:
         self.replies[index] = reply
         if not self.open:
             if reply != self._full:
-                self._look_at(reply)
+                self._look_at(index, reply)
             if self.on_late is not None:
                 self.on_late()
         elif reply == self._full:
@@ -176,14 +177,20 @@ class Round:
                 self._decide()
         else:
             self._no += 1
-            self._look_at(reply)
+            self._look_at(index, reply)
             if is_decided(self._asked, self._quorum, self.yes, self._no):
                 self._decide()
 
-    def _look_at(self, reply: Reply) -> None:
+    def _look_at(self, index: int, reply: Reply) -> None:
         """Also where the others are enough: a quarantined node would stay so, unseen, where its server tells of no flush."""
-        if self._full == GRANTED and is_quarantined(reply):
-            self._context.doubt()
+        if self._full != GRANTED:
+            return
+        context = self._context
+        if is_quarantined(reply):
+            context.doubt()
+        elif is_beyond_clocks(reply) and index not in context.fences.refused:
+            context.fences.refused.add(index)
+            context.emit(NodeDegraded(context.fleet.nodes[index].address, BEYOND_CLOCKS))
 
     def stands(self) -> bool:
         """See `Sink.stands`."""

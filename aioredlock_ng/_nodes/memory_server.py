@@ -8,6 +8,7 @@ import re
 from hashlib import sha1
 from typing import TYPE_CHECKING, Any, Protocol
 
+from aioredlock_ng._core.fencing import LATEST_US
 from aioredlock_ng._core.guard import Trust, read_marker
 from aioredlock_ng._core.keys import OWN_KEYS
 from aioredlock_ng._core.votes import Refusal
@@ -360,8 +361,9 @@ class MemoryServer:
             return Refusal("NOTALOCK string -1")
         if fenced:
             fence, *slots = map(_bytes, command.args[last:])
-            highest = max(int(fence), *(self.counters.get(slot, 0) + 1 for slot in slots))
-            self.counters.update(dict.fromkeys(slots, highest))
+            counters = {slot: self.counters.get(slot, 0) for slot in slots}
+            highest = max([int(fence), *(counter + 1 for counter in counters.values() if counter <= LATEST_US)])
+            self.counters.update({slot: max(counter, highest) for slot, counter in counters.items()})
         return sum(self.delete(key, by) for key in doomed)
 
 

@@ -8,6 +8,7 @@
 -- Returns  how many keys were deleted; or the error 'NOTALOCK <type or nothing> <remaining ms>' of a key
 --          that it refuses: locks are strings that expire, and other keys may be somebody's data.
 -- Counters rise above the holder's fence: else a holder that hears of one node before the others are asked repairs them.
+-- A counter above 8e15 stays: no fence is above it, and from 2^53 on it could not be raised by one.
 local n, tokens, last = #KEYS, {}, tonumber(ARGV[1]) + 2
 for i = 3, last do tokens[ARGV[i]] = true end
 if ARGV[last + 1] then n = n - 1 end
@@ -32,9 +33,9 @@ if ARGV[last + 1] then
   local fence = tonumber(ARGV[last + 1])
   for i = last + 2, #ARGV do
     local counter = tonumber(redis.call('ZADD', KEYS[n + 1], 'INCR', 0, ARGV[i]))
-    if counter >= fence then fence = counter + 1 end
+    if counter >= fence and counter <= 8e15 then fence = counter + 1 end
   end
-  for i = last + 2, #ARGV do redis.call('ZADD', KEYS[n + 1], string.format('%.0f', fence), ARGV[i]) end
+  for i = last + 2, #ARGV do redis.call('ZADD', KEYS[n + 1], 'GT', string.format('%.0f', fence), ARGV[i]) end
 end
 for i = 1, #doomed do redis.call('DEL', doomed[i]) end
 return #doomed

@@ -266,6 +266,17 @@ class GuardedContract:
         await self.ask(node, marker(b"waiting", was, now))
         assert await self.ask(node, repair(b"one", 5, b"a")) == -1
 
+    async def test_a_forced_release_leaves_a_counter_beyond_all_clocks_and_spreads_it_to_none(self, place: Place) -> None:
+        node, _ = await place.node()
+        await self.trusted(node)
+        for key, beside, beyond in ((b"a", b"b", 2**53), (b"c", b"d", 2**60)):
+            for name, fence in ((key, beyond), (beside, 10)):
+                assert await self.ask(node, acquire(b"one", fence, name, kind=BOTH)) == 1
+            assert await self.ask(node, BOTH.force_releasing((key, beside), (key, beside), 5, (b"one",))) == 2
+            assert await self.ask(node, repair(b"one", 10, key)) == 0
+            assert await self.ask(node, acquire(b"two", 10, key, kind=BOTH)) == [1, beyond]
+            assert await self.ask(node, acquire(b"two", 10, beside, kind=BOTH)) == [1, 11]
+
     async def test_connections_are_not_told_of_each_others_fences(self, place: Place) -> None:
         node, heard = await place.node()
         other, _ = await place.node()

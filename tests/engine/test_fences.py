@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioredlock_ng import AcquireTimeout, LockHeld, QuorumUnreachable
-from aioredlock_ng._core.fencing import SLOTS, STEP, FenceClock, following, slot_of
+from aioredlock_ng._core.fencing import LATEST_US, SLOTS, STEP, FenceClock, following, slot_of
+from aioredlock_ng.events import NodeDegraded
 from tests.support.rig import WAY
 
 if TYPE_CHECKING:
@@ -180,6 +181,74 @@ async def test_several_resources_have_one_fence_above_all_their_counters(rig: Ri
         assert both.fence > of_b  # type: ignore[operator]
     async with process.lock("a") as alone:
         assert alone.fence > both.fence  # type: ignore[operator]
+
+
+BEYOND = [LATEST_US + 1, 2**53, 2**60, 10**18]
+
+
+@pytest.mark.parametrize("counter", BEYOND)
+async def test_a_counter_beyond_all_clocks_does_not_spread_and_stops_nobody(rig: Rig, counter: int) -> None:
+    fast, process = await rig.process(wall_clock=clock(3600)), await rig.process(wall_clock=clock())
+    slot = slot_of(b"a")
+    rig.servers[0].counters[slot] = counter
+    fences = []
+    for one in (fast, process) * 10:
+        async with one.lock("a") as lease:
+            fences.append(lease.fence or 0)
+    assert fences == sorted(set(fences))
+    assert max(fences) < LATEST_US
+    await asyncio.sleep(0.1)
+    assert [server.counters[slot] for server in rig.servers[1:]] == [max(fences)] * 2
+    assert rig.servers[0].counters[slot] == counter
+    assert rig.clean, "released there too, where the key had been set"
+
+
+@pytest.mark.parametrize("counter", BEYOND)
+async def test_counters_beyond_all_clocks_on_a_majority_are_an_error_that_names_the_remedy(rig: Rig, counter: int) -> None:
+    process = await rig.process(wall_clock=clock())
+    for server in rig.servers[:2]:
+        server.counters[slot_of(b"a")] = counter
+    with pytest.raises(QuorumUnreachable, match="delete its key aioredlock_ng:fences") as caught:
+        await process.lock("a").acquire()
+    assert [vote.outcome for vote in caught.value.votes[:2]] == ["failed", "failed"]
+    assert str(counter) not in str(caught.value)
+    await asyncio.sleep(0.1)
+    assert rig.clean
+
+
+async def test_a_node_whose_counter_is_beyond_all_clocks_is_logged_once(rig: Rig) -> None:
+    events: list[Any] = []
+    process = await rig.process(wall_clock=clock(), sinks=[events.append])
+    for name in ("a", "b"):
+        rig.servers[1].counters[slot_of(name.encode())] = 2**60
+    for name in ("a", "b", "a"):
+        async with process.lock(name):
+            await asyncio.sleep(0.01)
+    degraded = [event for event in events if isinstance(event, NodeDegraded)]
+    assert [(event.node, "aioredlock_ng:fences" in event.reason) for event in degraded] == [("memory-1", True)]
+
+
+async def test_a_clock_that_jumps_by_centuries_gets_fences_by_the_counters_alone(rig: Rig) -> None:
+    jumps, usual = [0.0], clock()
+    process, wrong = await rig.process(wall_clock=usual), await rig.process(wall_clock=lambda: usual() + jumps[0])
+    jumps[0], fences = 1e10, []
+    for one in (process, wrong) * 5:
+        async with one.lock("a") as lease:
+            fences.append(lease.fence or 0)
+    assert fences == sorted(set(fences))
+    assert max(fences) < LATEST_US
+
+
+@pytest.mark.parametrize("counter", [5, 2**52, *BEYOND])
+async def test_a_forced_release_raises_a_counter_below_the_bound_and_leaves_one_above_it(rig: Rig, counter: int) -> None:
+    process = await rig.process(wall_clock=clock())
+    rig.occupy(b"a")
+    for server in rig.servers:
+        server.counters[slot_of(b"a")] = counter
+    assert await process.redlock.force_release("a") == 3
+    for server in rig.servers:
+        raised = server.counters[slot_of(b"a")]
+        assert raised == counter if counter > LATEST_US else counter < raised <= LATEST_US
 
 
 async def test_without_fencing_there_is_none_and_no_counter(rig: Rig) -> None:
