@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._scripts import Command
 
-__all__ = ["FIRST_SHARE", "TIMEOUT_WIDTH", "Round"]
+__all__ = ["FIRST_SHARE", "NOT_ASKED", "TIMEOUT_WIDTH", "Round"]
 
 TIMEOUT_WIDTH = 0.005
 """Seconds by which a round's timeout may be late: one timer then serves all rounds of a slot."""
@@ -29,7 +29,8 @@ _STILL_ASKING = 1 << 30
 """Stands for the number of nodes while they are asked: were the round lost to those that are down (they answer at
 once), its release would be queued on the others before the acquire."""
 
-_NOT_ASKED = Unsent("not asked: others were asked first")
+NOT_ASKED = Unsent("not asked: others were asked first")
+"""Stands for the answer of a node until `Round.widen`: it may be free, and notifies nobody of that."""
 
 
 class Round:
@@ -126,7 +127,7 @@ class Round:
     def ask_first(self, first: Sequence[int]) -> None:
         """Ask these nodes, and decide once one grants it or all have said no; the others count as not asked until `widen`."""
         self._wanted, self._quorum = self._quorum, 1
-        self.replies = [_NOT_ASKED] * len(self.replies)
+        self.replies = [NOT_ASKED] * len(self.replies)
         for index in first:
             self.replies[index] = None
         at = self.started + self._context.options.node_timeout * FIRST_SHARE + TIMEOUT_WIDTH
@@ -136,7 +137,7 @@ class Round:
 
     def asked_replies(self) -> list[Reply]:
         """What those said that were asked; None where nothing yet."""
-        return [reply for reply in self.replies if reply is not _NOT_ASKED]
+        return [reply for reply in self.replies if reply is not NOT_ASKED]
 
     def widen(self, on_decided: Callable[[Round], None]) -> None:
         """After the first: ask all others the same, still one attempt. Who was silent may answer later."""
@@ -144,7 +145,7 @@ class Round:
         self._on_decided = on_decided
         at = self.started + self._context.options.node_timeout * FIRST_SHARE + self._context.patience
         self._slot = self._context.timeouts.add(self, at)
-        others = [index for index, reply in enumerate(self.replies) if reply is _NOT_ASKED]
+        others = [index for index, reply in enumerate(self.replies) if reply is NOT_ASKED]
         for index in others:
             self.replies[index] = None
         for index in others:

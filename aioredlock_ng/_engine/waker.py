@@ -11,6 +11,7 @@ from aioredlock_ng._core.backoff import WAKE_CAP, quorum_free_in, split_delay, u
 from aioredlock_ng._core.votes import held_for, is_granted, is_held
 from aioredlock_ng._engine.hints import AwaitedTurn
 from aioredlock_ng._engine.notes import NOTE_AFTER, NOTE_EVERY
+from aioredlock_ng._engine.round import NOT_ASKED
 from aioredlock_ng.events import WaiterWoken
 
 if TYPE_CHECKING:
@@ -226,8 +227,14 @@ class Waker:
         """
         context = self._context
         times = [0.0 for _ in free]
+        # A node that was not asked may be free, and has nothing to notify of: the others come in a moment if they do.
+        unasked = context.clock() - self._held_at + LEAD_POLL
         for index, reply in enumerate(replies):
-            if index not in free and is_held(reply) and (left := held_for(reply)) is not None:
+            if index in free:
+                continue
+            if reply is NOT_ASKED:
+                times.append(unasked)
+            elif is_held(reply) and (left := held_for(reply)) is not None:
                 times.append(left)
         if len(times) < context.quorum:
             return
