@@ -241,6 +241,8 @@ class Acquisition:
         if self.round is not None:
             self._before = self.round
             self._hear_no_more()
+            # The undoing of the new attempt tells those beside; and the rounds would keep this alive.
+            self.round.on_late_grant = None
             if self._waker is not None:
                 self._waker.asked()
         self._second = None
@@ -397,6 +399,12 @@ class Acquisition:
         freed = [i for i, reply in enumerate(attempt.replies) if is_granted(reply) or (unread and reply is None)]
         if freed:
             self._lines.undone(self, freed)
+        if not unread:
+            attempt.on_late_grant = self._given_back
+
+    def _given_back(self, index: int) -> None:
+        """A node had granted what was undone before its answer came: it notifies everybody but this process of the end."""
+        self._lines.undone(self, (index,))
 
     def _refused(self, attempt: Round, trouble: str) -> None:
         """It has failed: by what the nodes said, or by `trouble`, which no holder is to blame for."""

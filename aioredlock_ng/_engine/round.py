@@ -51,6 +51,7 @@ class Round:
         decider: The node whose such grant was the last one needed.
         open: True until decided.
         on_late: Called after each answer from now on; for who lost the round and wonders which nodes are free.
+        on_late_grant: Called with the index of a node that granted it after it was undone.
         expired: True when the node timeout decided it.
         started: See above.
         token: Of an acquire: the attempt's own.
@@ -70,6 +71,7 @@ class Round:
         "decider",
         "expired",
         "on_late",
+        "on_late_grant",
         "open",
         "replies",
         "started",
@@ -100,6 +102,7 @@ class Round:
         self.expired = False
         self.decider: int | None = None
         self.on_late: Callable[[], None] | None = None
+        self.on_late_grant: Callable[[int], None] | None = None
         self.started = started
         self.token = b""
 
@@ -163,6 +166,8 @@ class Round:
         if not self.open:
             if reply != self._full:
                 self._look_at(index, reply)
+            if self.on_late_grant is not None and is_granted(reply):
+                self.on_late_grant(index)
             if self.on_late is not None:
                 self.on_late()
         elif reply == self._full:

@@ -235,6 +235,41 @@ async def test_a_name_that_a_node_says_is_free_is_left_to_those_behind_a_set(rig
     both.cancel()
 
 
+@virtual
+async def test_a_waiter_refused_for_an_attempt_of_its_own_process_wakes_when_that_is_undone(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(b"a", on=[0, 1])
+    rig.occupy(b"c", on=[0])
+    rig.ways[2] = 3 * WAY
+    trying = asyncio.ensure_future(process.lock("a", "b").try_acquire())
+    await asyncio.sleep(WAY)
+    waiting = asyncio.ensure_future(process.lock("b", "c").acquire())
+    assert await trying is None
+    # The third node grants the first attempt after its refusal, refuses the second for that, and notifies only others.
+    async with asyncio.timeout(20 * WAY):
+        lease = await waiting
+    await lease.release()
+
+
+@virtual
+async def test_a_node_that_was_not_asked_completes_the_quorum_once_another_is_freed(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(b"a", on=[0, 1, 2])
+    waiting = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(0.1)
+    rig.servers[0].forget_trackers()
+    rig.vacate(b"a", on=[0])
+    # Two nodes notify, are asked alone, and refuse all the same: another was faster.
+    rig.vacate(b"a", on=[1, 2])
+    rig.occupy(b"a", on=[1, 2])
+    await asyncio.sleep(0.02)
+    assert process.redlock.stats().attempts == 2
+    rig.vacate(b"a", on=[1])
+    async with asyncio.timeout(0.2):
+        lease = await waiting
+    await lease.release()
+
+
 @pytest.mark.parametrize("first", range(0, SEEDS, 50))
 def test_no_waiter_sleeps_beside_a_free_lock(first: int) -> None:
     for seed in range(first, first + 50):
