@@ -227,12 +227,13 @@ class Waker:
         """
         context = self._context
         times = [0.0 for _ in free]
-        # A node that was not asked may be free, and has nothing to notify of: the others come in a moment if they do.
+        # A node that was not asked may be free, and has nothing to notify of: the others come in a moment if they do. After
+        # a lead that was asked alone all are asked soon anyway.
         unasked = context.clock() - self._held_at + LEAD_POLL
         for index, reply in enumerate(replies):
             if index in free:
                 continue
-            if reply is NOT_ASKED:
+            if reply is NOT_ASKED and self._asker.lead is None:
                 times.append(unasked)
             elif is_held(reply) and (left := held_for(reply)) is not None:
                 times.append(left)
