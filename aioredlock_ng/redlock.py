@@ -389,6 +389,7 @@ class Redlock:
         if not isinstance(any_key, bool):
             raise ConfigurationError(f"any_key must be True or False, not {type(any_key).__name__}")
         engine = self.engine()
+        engine.usable()
         # The servers tell everybody but us (NOLOOP): a holder or a waiter of our own must not be the last to know.
         changed: Iterable[int] = range(len(self._nodes))
         try:

@@ -34,7 +34,7 @@ class Tally:
     hopeless: bool
 
     def contested(self, quorum: int, ttl: float, age: float) -> bool:
-        """True if rivals that asked in the same moment may have split the votes, and no quorum has an older key.
+        """True if without rivals that asked in the same moment a quorum would have granted.
 
         A refusal names no token. The key of a rival's attempt is recognised by its life, which has just begun.
 
@@ -43,8 +43,8 @@ class Tally:
             ttl: Seconds that a key of this attempt would have lived; rivals mostly ask for the same.
             age: Seconds that a key of a rival's attempt may be old at most.
         """
-        older = sum(left is None or not ttl - age <= left <= ttl for left in self.held)
-        return self.granted > 0 and older < quorum
+        young = sum(left is not None and ttl - age <= left <= ttl for left in self.held)
+        return self.granted > 0 and self.granted + young >= quorum
 
 
 def tally(replies: Sequence[Reply], quorum: int, quarantine: Callable[[int], str]) -> Tally:

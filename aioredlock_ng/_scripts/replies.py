@@ -121,7 +121,7 @@ def confirm(reply: Any, _call: Call) -> bool:
     """Accept 1, or zero with a counter."""
     if type(reply) is int:
         return reply == 1
-    return _starts(reply, 2, 0) and _is(reply[1], 0)
+    return _starts(reply, 2, 0) and _is(reply[1], -LARGEST - 1)
 
 
 def repair(reply: Any, _call: Call) -> bool:
@@ -206,7 +206,8 @@ def _is_held(reply: Any, keys: int) -> bool:
 def _is_guarded(reply: Any, keys: int) -> bool:
     if _is_held(reply, keys):
         return True
-    return (_starts(reply, 2, 1) and _is(reply[1], 1)) or (_starts(reply, 2, -1) and _is(reply[1], -1))
+    # A counter of 2**63 and more, which is damage, comes as a negative number.
+    return (_starts(reply, 2, 1) and _is(reply[1], -LARGEST - 1)) or (_starts(reply, 2, -1) and _is(reply[1], -1))
 
 
 def _taken(item: Any) -> bool:

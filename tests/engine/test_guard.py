@@ -69,7 +69,7 @@ async def test_a_founding_set_without_one_of_its_nodes_waits_the_guard_time_and_
     reasons = [node.reason for node in process.redlock.nodes][:2]
     said = [*reasons, *caplog.messages, str(error.value)]
     assert reasons == [new] * 2
-    assert sum(new in line for line in caplog.messages) == 2
+    assert sum(new in line for line in caplog.messages if line.startswith("node ")) == 2
     assert not [line for line in said if "forgot" in line or "recovery_guard" in line]
     before = now()
     async with process.lock("a"):
@@ -81,6 +81,8 @@ async def test_a_node_that_forgot_grants_nothing_for_the_guard_time(rig: Rig, ho
     process, other = [await rig.process(max_ttl=GUARD, ttl=4.0) for _ in range(2)]
     rig.hang(2)
     lease = await process.lock("a", auto_extend=False).acquire()
+    # A younger key could be that of a rival, and `try_acquire` would ask again.
+    await asyncio.sleep(0.5)
     rig.resume()
     rig.vacate(b"a", on=[2])
     for server in rig.servers[:1]:
