@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trustme
+from hypothesis import settings
 
 from aioredlock_ng.testing import LocalServer, TLSFiles
 from tests.support import left_out, loops, server_versions, workers
@@ -36,6 +37,10 @@ _VERSION_FIXTURES = {"node_of_each_version": 1, "nodes_of_each_version": 3}
 __all__ = ["pytest_deselected", "pytest_runtest_call", "pytest_testnodedown", "pytest_xdist_auto_num_workers"]
 
 pool_key = pytest.StashKey[Pool]()
+
+# An example's time is the machine's mood: the suite's own timeout bounds a test that hangs.
+settings.register_profile("aioredlock_ng", deadline=None)
+settings.load_profile("aioredlock_ng")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
