@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from unittest.mock import patch
 
 import aioredlock_ng.redlock as redlock_module
-from aioredlock_ng._engine import batch, engine, extender, waiting, watcher, wheel
+from aioredlock_ng._engine import batch, engine, extender, labels, waiting, watcher, wheel
 from aioredlock_ng._nodes import joint as joint_module
 from aioredlock_ng._nodes import memory_server, node
 from aioredlock_ng.events import NodeUp
@@ -79,6 +79,18 @@ class _Jitter:
         return _loop().rng.random()
 
 
+class _Place:
+    """Takes the place of `os` and `socket` in `labels.py`: a label must not name a process of this machine."""
+
+    @staticmethod
+    def getpid() -> int:
+        return 1
+
+    @staticmethod
+    def gethostname() -> str:
+        return "host"
+
+
 def _loop() -> ProcessLoop:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, ProcessLoop)
@@ -107,6 +119,8 @@ def surroundings(*, joint: bool) -> Iterator[None]:
         for module in (batch, engine, extender, waiting, watcher, wheel, memory_server):
             stack.enter_context(patch.object(module, "set", OrderedSet, create=True))
         stack.enter_context(patch.object(node, "random", _Jitter))
+        stack.enter_context(patch.object(labels, "os", _Place))
+        stack.enter_context(patch.object(labels, "socket", _Place))
         stack.enter_context(patch.object(redlock_module, "Connector", SimConnector))
         stack.enter_context(patch.object(redlock_module, "log_event", _hear))
         stack.enter_context(patch.object(extender.Extender, "adopt", observed))

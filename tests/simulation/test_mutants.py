@@ -25,7 +25,7 @@ CAUGHT: Final = {
     "wakeup": (0, {"exclusion", "fences"}),
     "fence": (0, {"fences"}),
     "block": (1300, {"fences"}),
-    "passed-on": (400, {"exclusion"}),
+    "passed-on": (40700, {"exclusion"}),
     "extender": (70, {"told"}),
     "late-grant": (0, {"leftovers"}),
     "unshielded": (100, {"leftovers"}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,9 @@ class MemoryPlace:
 
     async def put(self, key: str, value: str, ttl_ms: int) -> None:
         self.server.set(key.encode(), value.encode(), ttl_ms / 1000)
+
+    async def keep(self, key: str, value: str) -> None:
+        self.server.set(key.encode(), value.encode(), math.inf)
 
 
 @pytest.fixture
