@@ -58,6 +58,7 @@ class Acquisition:
         extender: Who takes a holding over.
         spec: What is wanted.
         blocking_timeout: Seconds for all of it; None for ever, 0.0 one attempt without queueing.
+        alone: Make the first attempt without queueing.
 
     Attributes:
         attempts: How often it has asked the nodes.
@@ -71,6 +72,7 @@ class Acquisition:
     """
 
     __slots__ = (
+        "_alone",
         "_before",
         "_blocking_timeout",
         "_context",
@@ -104,6 +106,8 @@ class Acquisition:
         extender: Extender,
         spec: LockSpec,
         blocking_timeout: float | None,
+        *,
+        alone: bool,
     ) -> None:
         self._context = context
         self._lines = lines
@@ -111,6 +115,7 @@ class Acquisition:
         self._extender = extender
         self._spec = spec
         self._blocking_timeout = blocking_timeout
+        self._alone = alone
         self.called_at = context.clock()
         self.round: Round | None = None
         self._before: Round | None = None
@@ -132,16 +137,19 @@ class Acquisition:
         Raises:
             LockHeld: The task holds it itself through an enclosing `async with` and would wait for itself for ever.
         """
-        if self._blocking_timeout == 0:
-            self._ask(self.called_at)
-            return
-        if self._blocking_timeout is not None:
+        if self._blocking_timeout:
             loop = self._context.loop
             ends_at = loop.time() + self._blocking_timeout
             # In time for the answers: the error must not come later because it names the holder.
             early = min(self._context.options.node_timeout, self._blocking_timeout / 2)
             self._limit = loop.call_at(ends_at - early, self._nearly_time_out, ends_at)
-        self._lines.join(self)
+        if not self._alone:
+            self._lines.join(self)
+            return
+        if self._blocking_timeout is None:
+            # It may have to queue after that attempt, and no task runs then that could be refused.
+            self.refuse_deadlock(self._lines.holders(self.keys))
+        self._ask(self.called_at)
 
     def refuse_deadlock(self, holders: Sequence[Holding]) -> None:
         """See `Contender.refuse_deadlock`."""
@@ -427,6 +435,11 @@ class Acquisition:
             else:
                 unfenced = "granted, but no quorum answered to its fence" if self._second is not None else ""
                 self.give_up(self._error(QuorumUnreachable, trouble or unfenced or "no quorum could be asked"))
+        elif self._alone:
+            # Asked without a quorum in sight, but one answers: it waits as everybody does.
+            self._alone = False
+            self.round = self._second = None
+            self._lines.join(self)
         elif not reachable:
             self.unreachable = True
             context.counters.unreachable += 1

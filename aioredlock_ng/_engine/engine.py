@@ -175,17 +175,17 @@ class Engine:
             RedlockClosed: See `usable`.
         """
         self.usable()
-        if spec.fail_fast and self.availability.lost:
-            blocking_timeout = 0.0
-        acquisition = Acquisition(self.context, self.lines, self._releases, self.extender, spec, blocking_timeout)
-        if blocking_timeout == 0:
-            self._past_the_lines.add(acquisition)
-            acquisition.future.add_done_callback(lambda _: self._past_the_lines.discard(acquisition))
+        # Who fails fast must not wait behind who does not. But another holder is waited for all the same.
+        alone = blocking_timeout == 0 or (spec.fail_fast and self.availability.lost)
+        acquisition = Acquisition(self.context, self.lines, self._releases, self.extender, spec, blocking_timeout, alone=alone)
         try:
             acquisition.start()
         except LockNotAcquired as error:
             self.tell_failed(acquisition, error)
             raise
+        if alone:
+            self._past_the_lines.add(acquisition)
+            acquisition.future.add_done_callback(lambda _: self._past_the_lines.discard(acquisition))
         return acquisition
 
     def cancelled(self, acquisition: Acquisition) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng import AcquireTimeout, ConfigurationError, QuorumUnreachable, RedlockClosed
+from aioredlock_ng import AcquireTimeout, ConfigurationError, LockHeld, QuorumUnreachable, RedlockClosed
 from aioredlock_ng.events import Event, QuorumLost, QuorumRegained
 
 if TYPE_CHECKING:
@@ -239,6 +239,39 @@ async def test_fail_fast_waits_for_a_holder_and_through_one_silent_moment(rig: R
     await asyncio.sleep(0.2)
     rig.resume()
     assert await waiting
+
+
+async def test_fail_fast_waits_for_a_holder_whose_nodes_are_only_just_back(rig: Rig) -> None:
+    holder, process = await rig.process(), await rig.process()
+    lease = await holder.lock("a", ttl=30).acquire()
+    for index in (0, 1):
+        process.nodes[index].disconnect()
+    await asyncio.sleep(1)
+    for index in (0, 1):
+        process.nodes[index].connect()
+    assert not process.redlock.ready
+    waiting = [
+        asyncio.create_task(process.lock("a", blocking_timeout=timeout, fail_fast=True).acquire())
+        for timeout in (None, 5.0, 0.5)
+    ]
+    await asyncio.sleep(1)
+    assert type(waiting[2].exception()) is AcquireTimeout
+    await lease.release()
+    for each in waiting[:2]:
+        await (await each).release()
+    assert process.redlock.stats().waiting == 0
+
+
+async def test_fail_fast_is_refused_at_once_what_its_own_task_holds(rig: Rig) -> None:
+    process = await rig.process()
+    async with process.lock("a"):
+        for index in (0, 1):
+            process.nodes[index].disconnect()
+        await asyncio.sleep(0.5)
+        for index in (0, 1):
+            process.nodes[index].connect()
+        with pytest.raises(LockHeld, match="this very task"):
+            await process.lock("a", fail_fast=True).acquire()
 
 
 async def test_fail_fast_is_true_or_false(rig: Rig) -> None:
