@@ -33,6 +33,9 @@ __all__ = ["Guard", "flush_advice"]
 LOOK_EVERY = 1.0
 """Seconds between looks at markers while nodes are quarantined; changes are told at once where there is tracking."""
 
+AT_ONCE = 10
+"""Times in a row that markers are written without a pause: founding a set takes two, and rivals for it a few more."""
+
 _FORGOT = "a restart, a flush or a failover made it forget"
 _NEW_OR_FORGOT = f"it is new, or {_FORGOT}"
 _EXCESSIVE = f"its marker named a guard time above {LONGEST_MS:,} ms, which no manager writes"
@@ -170,6 +173,7 @@ class Guard:
             self._task.cancel()
 
     async def _run(self) -> None:
+        written = 0
         try:
             while True:
                 self._hint.clear()
@@ -186,8 +190,11 @@ class Guard:
                 for index, words in enumerate(refusals):
                     if words or steps[index] is None:
                         self._refusals[index] = words
-                if any(steps) and await self._write(steps):
+                written = written + 1 if any(steps) else 0
+                if any(steps) and await self._write(steps) and written <= AT_ONCE:
                     continue
+                # A server may not keep what it accepts, or another client may write it anew each time.
+                in_vain = written > AT_ONCE
                 lefts = [left for index in range(len(steps)) if (left := self.left(index)) is not None]
                 self._say()
                 self._judged()
@@ -195,8 +202,12 @@ class Guard:
                 # One that refuses to show its marker tells nobody when it does so no longer; nor
                 # does one that was too slow to show it.
                 slow = any(self._context.fleet.nodes[index].ready for index in self._unread)
-                if not lefts and not any(self._refusals) and not slow and not self._hint.is_set():
+                if not (lefts or any(self._refusals) or slow or in_vain or self._hint.is_set()):
                     return
+                if in_vain:
+                    # Not cut short by hints: such a client's writing is one.
+                    await asyncio.sleep(LOOK_EVERY)
+                    continue
                 await self._sleep(min([LOOK_EVERY, *filter(None, lefts)]))
         finally:
             self._asleep.set()

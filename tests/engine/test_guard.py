@@ -17,6 +17,9 @@ from aioredlock_ng.events import AllNodesForgot, NodeQuarantined, NodeTrusted
 from tests.support.rig import WAY
 
 if TYPE_CHECKING:
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._nodes.memory_server import Connection
+    from aioredlock_ng._scripts import Command
     from aioredlock_ng.events import Event
     from tests.support.rig import Rig
 
@@ -495,6 +498,30 @@ async def test_a_node_whose_answer_cannot_be_read_does_not_stop_the_guard_of_the
     monkeypatch.undo()
     await asyncio.sleep(GUARD + 3)
     assert states(process.redlock) == ["up"] * 3
+
+
+@pytest.mark.parametrize("changes", [False, True], ids=["one marker", "ever another"])
+async def test_a_node_that_keeps_no_marker_is_asked_once_a_second_and_stops_no_other(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, changes: bool
+) -> None:
+    server = rig.servers[0]
+    honest, asked = server._marker, 0
+
+    def forgets(command: Command, by: Connection) -> Reply:
+        nonlocal asked
+        asked += 1
+        _, node_ms, vouch = honest(command, by)
+        # As if another client wrote it each time.
+        by.told([MARKER_KEY])
+        return [b"%d" % asked if changes else b"0", node_ms, vouch]
+
+    monkeypatch.setattr(server, "_marker", forgets)
+    process = await rig.process(max_ttl=GUARD, ttl=3.0)
+    await process.redlock.wait_ready(GUARD + 3)
+    before = asked
+    await asyncio.sleep(10)
+    assert asked - before <= 25
+    assert await process.lock("a").try_acquire()
 
 
 async def test_the_advice_for_test_suites_is_given_where_tests_run(
