@@ -45,6 +45,11 @@ class Work:
         self._running = 0
         self._waiting: list[Callable[[], None]] = []
 
+    @property
+    def over(self) -> bool:
+        """True once it has ended."""
+        return self._over
+
     def enter(self) -> None:
         """Make it the work of the current context."""
         _current.set(self)

@@ -258,7 +258,10 @@ def _work_of(connection: HTTPConnection) -> Work:
     if dependant is not None and not (_is_async(dependant.call) or _yields(dependant.call)):
         # FastAPI calls what stands here, and knows already whether in a thread.
         dependant.call = watched(dependant.call)
-    work: Work = scope.setdefault(_WORK, Work())
+    work: Work | None = scope.get(_WORK)
+    if work is None or work.over:
+        # A middleware that handles a request once more gives the same scope, whose work has ended.
+        work = scope[_WORK] = Work()
     work.enter()
     return work
 

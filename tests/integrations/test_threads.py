@@ -302,3 +302,33 @@ async def test_a_server_that_stops_does_not_wait_for_a_thread_and_leaves_its_loc
     assert held(nodes) == {"job:a"}
     assert await elsewhere.lock("job:a").try_acquire() is None
     assert await elsewhere.lock("job:a", blocking_timeout=PATIENCE).acquire()
+
+
+class _Again:
+    """Handles a request once more that failed, as a middleware that retries does."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await self.app(scope, receive, send)
+        except ConnectionError:
+            await self.app(scope, receive, send)
+
+
+async def test_a_request_that_a_middleware_handles_once_more_runs_its_def_endpoint_again(nodes: NodeSet) -> None:
+    app = FastAPI(lifespan=redlock_lifespan())
+    calls = []
+
+    @app.post("/jobs/{name}", dependencies=[Depends(lock_for("job:{name}"), scope="function")])
+    def endpoint(name: str) -> int:
+        calls.append(name)
+        if len(calls) == 1:
+            raise ConnectionError
+        return len(calls)
+
+    app.add_middleware(_Again)
+    async with fastapi_client(app) as client:
+        answer = await client.post("/jobs/a")
+        assert (answer.status_code, answer.json()) == (200, 2)
