@@ -24,6 +24,9 @@ _SEED = 8
 _WORD = 4
 """Characters below which a secret is replaced only as a word of its own. The letter "a" would be taken out of every word."""
 
+_ALONE = r"(?<!\w)|(?<=\\[abfnrtv])|(?<=\\x[0-9a-fA-F]{2})|(?<=%[0-9a-fA-F]{2})"
+"""Where a word of its own begins. The end of an escape is no part of it: proxies quote the bytes "\\r\\nsecret\\r\\n"."""
+
 _REMEMBERED = 8
 """Secrets learned at run time that are kept: tokens of a credential provider change by the hour."""
 
@@ -86,7 +89,7 @@ def _begin_of(form: str) -> str:
     begin = re.escape(form[:_SEED])
     if len(form) >= _WORD and not form.isalpha():
         return begin
-    return rf"(?<!\w){begin}" + (r"(?!\w)" if len(form) <= _SEED else "")
+    return rf"(?:{_ALONE}){begin}" + (r"(?!\w)" if len(form) <= _SEED else "")
 
 
 def _end_of(form: str, text: str, start: int) -> int:

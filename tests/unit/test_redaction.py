@@ -32,6 +32,13 @@ def test_a_secret_is_hidden_in_every_form(form: str, secret: str) -> None:
     assert Redaction([secret])(f"ERR bad: AUTH user {shown} (or '{shown}')") == f"ERR bad: AUTH user {HIDDEN} (or '{HIDDEN}')"
 
 
+@pytest.mark.parametrize("secret", ["sesame", "correcthorsebatterystaple", "x1"])
+def test_a_secret_that_is_quoted_with_the_line_breaks_of_the_protocol_is_hidden(secret: str) -> None:
+    sent = f"$4\r\nAUTH\r\n${len(secret)}\r\n{secret}\r\n"
+    for shown in (repr(sent), json.dumps(sent), quote(sent), sent.replace("\r", "\\x0D").replace("\n", "\\x0A")):
+        assert secret not in Redaction([secret])(f"ERR unexpected {shown}")
+
+
 def test_a_secret_that_a_server_has_cut_short_is_hidden() -> None:
     token = "abcdefgh" + "0123456789" * 20
     assert Redaction([token])(f"ERR unknown 'AUTH' '{token[:128]}...'") == f"ERR unknown 'AUTH' '{HIDDEN}...'"
