@@ -33,8 +33,9 @@ __all__ = ["Guard", "flush_advice"]
 LOOK_EVERY = 1.0
 """Seconds between looks at markers while nodes are quarantined; changes are told at once where there is tracking."""
 
-AT_ONCE = 10
-"""Times in a row that markers are written without a pause: founding a set takes two, and rivals for it a few more."""
+LOOKS_AT_ONCE, LOOK_PAUSE = 20, 0.1
+"""How many looks follow each other at once, and seconds between those after them. A node may hint without end, or never show
+what was written; all nodes are asked each time."""
 
 _FORGOT = "a restart, a flush or a failover made it forget"
 _NEW_OR_FORGOT = f"it is new, or {_FORGOT}"
@@ -83,6 +84,7 @@ class Guard:
         # Before all nodes were tried once, a new set would look like one of which some do not answer.
         self._stopped = True
         self._hint = asyncio.Event()
+        self._look_at = 0.0
         self._asleep = asyncio.Event()
 
     def doubt(self) -> None:
@@ -173,9 +175,9 @@ class Guard:
             self._task.cancel()
 
     async def _run(self) -> None:
-        written = 0
         try:
             while True:
+                paced = await self._pace()
                 self._hint.clear()
                 refusals = await self._read()
                 now = self._context.clock()
@@ -190,11 +192,11 @@ class Guard:
                 for index, words in enumerate(refusals):
                     if words or steps[index] is None:
                         self._refusals[index] = words
-                written = written + 1 if any(steps) else 0
-                if any(steps) and await self._write(steps) and written <= AT_ONCE:
+                # After many writes in a row the others are judged all the same: a server may not keep
+                # the marker that it accepts, or another client may write it anew each time.
+                in_vain = paced and any(steps)
+                if any(steps) and await self._write(steps) and not in_vain:
                     continue
-                # A server may not keep what it accepts, or another client may write it anew each time.
-                in_vain = written > AT_ONCE
                 lefts = [left for index in range(len(steps)) if (left := self.left(index)) is not None]
                 self._say()
                 self._judged()
@@ -204,13 +206,18 @@ class Guard:
                 slow = any(self._context.fleet.nodes[index].ready for index in self._unread)
                 if not (lefts or any(self._refusals) or slow or in_vain or self._hint.is_set()):
                     return
-                if in_vain:
-                    # Not cut short by hints: such a client's writing is one.
-                    await asyncio.sleep(LOOK_EVERY)
-                    continue
                 await self._sleep(min([LOOK_EVERY, *filter(None, lefts)]))
         finally:
             self._asleep.set()
+
+    async def _pace(self) -> bool:
+        """Wait where there were many looks of late; True if that was so."""
+        now = self._context.clock()
+        self._look_at = max(self._look_at, now - LOOKS_AT_ONCE * LOOK_PAUSE) + LOOK_PAUSE
+        wait = self._look_at - now
+        if wait > 0:
+            await asyncio.sleep(wait)
+        return wait > 0
 
     async def _sleep(self, seconds: float) -> None:
         # The node's clock is rounded to milliseconds.

@@ -12,7 +12,7 @@ import pytest
 
 from aioredlock_ng import QuorumUnreachable
 from aioredlock_ng._core.votes import Outcome
-from aioredlock_ng._scripts.kinds import MARKER_KEY
+from aioredlock_ng._scripts.kinds import MARKER, MARKER_KEY
 from aioredlock_ng.events import AllNodesForgot, NodeQuarantined, NodeTrusted
 from tests.support.rig import WAY
 
@@ -539,3 +539,20 @@ async def test_the_advice_for_test_suites_is_given_where_tests_run(
             assert ("recovery_guard=None" in words) is expected
         caplog.clear()
         await asyncio.sleep(GUARD + 3)
+
+
+@pytest.mark.parametrize("fault", ["it hints without end", "it never keeps its marker"])
+async def test_a_node_cannot_have_all_nodes_asked_for_their_markers_without_end(rig: Rig, fault: str) -> None:
+    process = await rig.process(max_ttl=GUARD, ttl=2.0)
+    asked = process.questions()
+    seconds = 10
+    for _ in range(int(seconds / WAY)):
+        if fault == "it hints without end":
+            process.redlock.engine().invalidated(0, None)
+        else:
+            rig.vacate(MARKER_KEY, on=[0])
+        await asyncio.sleep(WAY)
+    looks = sum(command.script is MARKER for command in asked)
+    looks_at_once, looks_per_second, asked_by_look = 20, 10, 4
+    assert 0 < looks <= asked_by_look * (looks_at_once + looks_per_second * seconds)
+    assert await process.lock("a", blocking_timeout=1).acquire(), "the other two are a quorum"
