@@ -235,6 +235,9 @@ class Channel(asyncio.BufferedProtocol):
                 except TypeError:
                     # The parser cannot put a list into a dict as a key.
                     raise _ProtocolError("a map whose key is no plain value") from None
+                except MemoryError:
+                    # It makes a list as long as the server says that it is to be.
+                    raise _ProtocolError("an answer too large for this machine") from None
                 if reply is _MORE:
                     break
                 kind = reply.__class__

@@ -220,3 +220,23 @@ async def test_a_server_that_knows_no_script_ends_calls_sent_as_one_in_a_few_com
     assert sent == 2 + 2 + 10 + 10
     assert all(isinstance(asker.replies[0], Refusal) and len(asker.replies) == 1 for asker in [*releases, *acquires])
     assert line.refused == [asker.command for asker in releases]
+
+
+async def test_an_answer_too_large_for_the_memory_closes_the_connection_and_is_no_exception() -> None:
+    clock = Clock()
+    line = Line(Outbox(asyncio.get_running_loop(), clock))
+    asker = Asker()
+    line.channel.ask(asker)
+    await asyncio.sleep(0)
+
+    class Parser:
+        def feed(self, *_data: object) -> None:
+            pass
+
+        def gets(self) -> object:
+            raise MemoryError
+
+    line.channel._reader = Parser()
+    line.receive(b"*4294967295\r\n")
+    assert line.closed == ["not the Redis protocol: an answer too large for this machine"]
+    assert isinstance(asker.replies[0], Dropped)
