@@ -24,7 +24,7 @@ def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
 def test_prometheus_accepts_the_rules() -> None:
     done = promtool("check", "rules", FOLDER / "alerts.yml")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 rules found" in done.stdout
+    assert "4 rules found" in done.stdout
 
 
 def test_the_rules_fire_and_stay_silent_as_their_scenarios_say() -> None:

@@ -16,6 +16,7 @@ from aioredlock_ng._core.votes import (
     Outcome,
     acquire_vote,
     counter_of,
+    is_beyond_clocks,
     is_granted,
     is_permanent,
     keys_held,
@@ -181,8 +182,8 @@ def test_every_acquire_reply_that_fits_can_be_counted(replies: list[Any]) -> Non
         keys_held(read, command.keys, 3, counted.failed)
         for reply in read:
             assert str(acquire_vote("node", reply))
-            assert counter_of(reply) >= 0
-            assert not is_permanent(reply)
+            assert counter_of(reply) > 0 or not is_granted(reply) or reply == 1
+            assert is_permanent(reply) is is_beyond_clocks(reply)
 
 
 @given(reply=nearly | anything)
