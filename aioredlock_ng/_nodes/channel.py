@@ -261,11 +261,13 @@ class Channel(asyncio.BufferedProtocol):
     def _one_by_one(self, joint: Joint, reply: list[Reply] | Refusal) -> None:
         """What was asked as one was answered one by one, or not: what a refusal is about is learned by asking alone."""
         replies = reply if type(reply) is list else []
-        if len(replies) > len(joint.sinks):
+        pairs = list(zip(joint.sinks, replies, strict=False))
+        if len(replies) > len(pairs) or not all(sink.command.fits(own) for sink, own in pairs):
+            # Nor is it known then which of the calls behind those were executed.
             joint.deliver(self._index, self._garbled(joint, reply))
             return
-        for sink, own in zip(joint.sinks, replies, strict=False):
-            sink.deliver(self._index, own if sink.command.fits(own) else self._garbled(sink, own))
+        for sink, own in pairs:
+            sink.deliver(self._index, own)
         # A joint without sinks is the load itself. A server that answers NOSCRIPT to that never learns the script.
         if joint.sinks and type(reply) is Refusal and str(reply).startswith("NOSCRIPT"):
             # None of them would ever go as one again: asked alone, they teach the server their own scripts.

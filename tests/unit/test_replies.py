@@ -219,6 +219,21 @@ def test_a_reply_with_more_parts_than_commands_is_garbled_for_all_of_them() -> N
     asyncio.run(told())
 
 
+@pytest.mark.parametrize("reply", [[b"a"], [[b"a"]], [1, b"2"], [2], [0, [0, b"x"]]])
+def test_a_hand_over_whose_reply_is_garbled_in_part_is_garbled_for_both_its_calls(reply: Any) -> None:
+    """A call that is missing in an honest reply was not executed; in such a reply it may have been."""
+
+    async def told() -> None:
+        line = Line()
+        release = MUTEX.releasing((b"a",), b"t", 1.0)
+        askers = line.ask(release, MUTEX.acquiring((b"a",), (b"1",), b"u", b"1000", 0))
+        line.say(encoded(reply))
+        assert [type(asker.heard[0]) for asker in askers] == [Garbled, Garbled]
+        assert line.owed == [release]
+
+    asyncio.run(told())
+
+
 def test_an_answer_that_the_parser_cannot_build_ends_the_connection_and_nothing_else() -> None:
     async def told() -> None:
         line = Line()
