@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from aioredlock_ng._core.keys import as_text
-from aioredlock_ng._core.owners import read_owner
+from aioredlock_ng._core.owners import printable_label, read_owner
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.votes import Outcome, Refusal, Vote, no_vote
 from aioredlock_ng.records import LockInfo, NodeAnswer
@@ -26,6 +27,7 @@ __all__ = [
     "NotALock",
     "Unknown",
     "deletion_of",
+    "holder_label",
     "lock_info",
     "look_of",
     "look_vote",
@@ -128,6 +130,27 @@ def look_of(reply: Reply, place: int = 0) -> Look:
             if _ENDLESS <= left < _LONGEST:
                 return Held(_seconds(left), value, *labels)
     return Unknown(reply)
+
+
+def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | None]:
+    """Return the label of the holder of one key, by the answers to the inspect script so far.
+
+    Only a token on a quorum is a holder's.
+
+    Args:
+        replies: Per node; None where it has not answered.
+        quorum: Nodes needed.
+
+    Returns:
+        True once further answers change nothing, and the label, or None where there is no holder
+        or no label.
+    """
+    found = [look for reply in replies if isinstance(look := look_of(reply), Held) and look.token]
+    token, count = Counter(look.token for look in found).most_common(1)[0] if found else (b"", 0)
+    if count < quorum:
+        return count + sum(reply is None for reply in replies) < quorum, None
+    owners = (read_owner(look.label, as_text(token)) for look in found if look.token == token)
+    return True, next((printable_label(owner.label) for owner in owners if owner is not None and owner.label), None)
 
 
 def deletion_of(reply: Reply) -> Look:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING
-
 from aioredlock_ng._core.keys import OWN_KEYS
 from aioredlock_ng.errors import ConfigurationError
 from aioredlock_ng.records import Owner
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from aioredlock_ng._core.votes import Reply
 
 __all__ = [
     "MAX_LABEL",
     "WAITING_KEYS",
     "checked_label",
     "checked_owner",
-    "holder_label",
     "key_waited_for",
     "label_life",
     "owner_key",
@@ -79,32 +70,9 @@ def read_owner(value: bytes, token: str) -> Owner | None:
     return Owner(label.decode("utf-8", "replace"), int(fence) or None, int(since) / 1000)
 
 
-def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | None]:
-    """The label of the holder of one key, by the inspect script's answers so far; None is a node that has not answered.
-
-    Only a token on a quorum is a holder's.
-
-    Returns:
-        True once further answers change nothing, and the label, or None where there is no holder or no label.
-    """
-    found = [answer for reply in replies if (answer := _token_and_label(reply)) is not None]
-    token, count = Counter(token for token, _ in found).most_common(1)[0] if found else (b"", 0)
-    if count < quorum:
-        return count + sum(reply is None for reply in replies) < quorum, None
-    owners = (read_owner(label, token.decode("utf-8", "replace")) for holder, label in found if holder == token)
-    return True, next((printable_label(owner.label) for owner in owners if owner is not None and owner.label), None)
-
-
 def printable_label(text: str) -> str:
     """Text that others chose, as a label may be: one printable line of bounded length."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[:MAX_LABEL])
-
-
-def _token_and_label(reply: Reply) -> tuple[bytes, bytes] | None:
-    match reply:
-        case [[_, bytes() as token, bytes() as label]] if token:
-            return token, label
-    return None
 
 
 def _is_number(word: bytes) -> bool:

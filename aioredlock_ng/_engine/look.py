@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.owners import holder_label, owner_key
+from aioredlock_ng._core.inspection import holder_label
+from aioredlock_ng._core.owners import owner_key
 
 if TYPE_CHECKING:
     import asyncio

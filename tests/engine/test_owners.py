@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng import AcquireTimeout, ConfigurationError, LockHeld, Redlock
+from aioredlock_ng._core.inspection import holder_label
 from aioredlock_ng._core.owners import (
     MAX_LABEL,
     WAITING_KEYS,
-    holder_label,
     key_waited_for,
     label_life,
     owner_key,
