@@ -38,7 +38,7 @@ __all__ = ["pytest_deselected", "pytest_runtest_call", "pytest_testnodedown", "p
 
 pool_key = pytest.StashKey[Pool]()
 
-# An example's time is the machine's mood: the suite's own timeout bounds a test that hangs.
+# The time of an example depends on the load of the machine. The suite's own timeout ends a test that hangs.
 settings.register_profile("aioredlock_ng", settings(), deadline=None)
 settings.load_profile("aioredlock_ng")
 

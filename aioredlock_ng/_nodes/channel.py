@@ -263,7 +263,7 @@ class Channel(asyncio.BufferedProtocol):
         replies = reply if type(reply) is list else []
         pairs = list(zip(joint.sinks, replies, strict=False))
         if len(replies) > len(pairs) or not all(sink.command.fits(own) for sink, own in pairs):
-            # Nor is it known then which of the calls behind those were executed.
+            # A garbled part leaves unknown which of the calls behind it were executed.
             joint.deliver(self._index, self._garbled(joint, reply))
             return
         for sink, own in pairs:
@@ -363,7 +363,7 @@ class Channel(asyncio.BufferedProtocol):
 
 
 def _asking(sink: Sink) -> Sequence[Sink]:
-    """Name everybody who asked what was sent as one."""
+    """Return the sinks whose calls were sent as one."""
     return sink.sinks if isinstance(sink, Joint) else (sink,)
 
 

@@ -27,7 +27,7 @@ _form = attrgetter("command.form")
 
 
 class _Together(Request):
-    """Several calls in one; answered by their number where each did what it was to do."""
+    """Several calls sent as one. The reply is their number if each of them succeeded."""
 
     __slots__ = ("_calls",)
 
