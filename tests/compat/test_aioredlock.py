@@ -360,6 +360,7 @@ async def test_one_that_is_over_does_not_take_the_later_lock_of_its_identifier_o
     manager = manager_of(one_node.urls, retry_count=1)
     before = await manager.lock("order", lock_timeout=0.5, lock_identifier="worker-7")
     await eventually(lambda: not before.valid)
+    await eventually(lambda: one_node.keys() == [set()])  # the key outlives the lease by the drift
     later = await manager.lock("order", lock_timeout=20, lock_identifier="worker-7")
     with pytest.raises(LockAcquiringError, match="another has it now"):
         await before.release()
