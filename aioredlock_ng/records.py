@@ -237,6 +237,7 @@ class NodeFacts:
         failing: What of its persistence failed the last time, as INFO names it.
         resp3: Whether it speaks RESP3.
         tracking: Whether it tells about changed keys.
+        messages: Whether a message that was published there arrived. None without RESP3.
         granted: Whether it granted a lock on a key of the doctor's own, quarantined or not.
         trust: What its marker says to the recovery guard: "trusted", "waiting", "founding", "foreign" (another server
             process's), "excessive" (it names a guard time above a day and a second), or "none".
@@ -269,6 +270,7 @@ class NodeFacts:
     failing: tuple[str, ...] = ()
     resp3: bool | None = None
     tracking: bool | None = None
+    messages: bool | None = None
     granted: bool | None = None
     trust: str = ""
     ready_in: float | None = None

@@ -189,6 +189,8 @@ class Redlock:
                 f"wall_clock must tell seconds since 1970, from 0 to {LATEST_US / 1e6:g}; it tells {wall_us / 1e6:g}"
             )
         rng = self._rng
+        # Drawn anew, for a Redlock that was made before a fork is opened in both processes.
+        manager_id = secrets.token_hex(8).encode() if rng is None else self._run_id[:16]
         outbox = Outbox(loop, self._clock, self._run_id if self._kind.vouch else b"")
         timeout = self._options.connect_timeout
         tell = Sinks(self._sinks) if self._sinks else None
@@ -206,6 +208,7 @@ class Redlock:
             draw=random.random if rng is None else rng.random,
             new_token=SystemTokens() if rng is None else lambda: b"%032x" % rng.getrandbits(128),
             run_id=self._run_id,
+            manager_id=manager_id,
         )
         try:
             await engine.open()

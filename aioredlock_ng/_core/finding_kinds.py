@@ -192,6 +192,12 @@ _ALL = (
         "Let CLIENT TRACKING through.",
     ),
     Kind(
+        "no-messages",
+        _WARNING,
+        "It passes on no messages between processes: waiting processes look at intervals instead of being notified.",
+        "Let SUBSCRIBE and PUBLISH through.",
+    ),
+    Kind(
         "no-identity",
         _WARNING,
         "The same server listed twice, a replica, a cluster member or an evicting server would not be noticed.",

@@ -16,6 +16,7 @@ __all__ = [
     "TURN_KEYS",
     "KeyFormat",
     "as_text",
+    "message_channel",
     "name_bytes",
     "resource_name",
 ]
@@ -41,6 +42,11 @@ MAX_NAME = 65_536
 
 MAX_NAMES = 1_000
 """Names in one lock. A script can pass on some 8,000 at once; a server serves nobody else meanwhile."""
+
+
+def message_channel(manager_id: bytes) -> bytes:
+    """Return the channel on which a manager receives the messages of other processes."""
+    return OWN_KEYS + manager_id
 
 
 class KeyFormat:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from aioredlock_ng._core.finding_kinds import KINDS
 from aioredlock_ng._core.keys import BARE_FORMAT
-from aioredlock_ng._core.refusals import KEYS, cure_of, missing_right
+from aioredlock_ng._core.refusals import CHANNELS, KEYS, cure_of, missing_right
 from aioredlock_ng._core.server_info import is_too_old, version_of
 from aioredlock_ng.records import Severity
 
@@ -27,6 +27,8 @@ _OPTIONAL: Final = {
     "INFO": "no-identity",
     "SCRIPT LOAD": "no-script-load",
     "CLIENT TRACKING": "no-tracking",
+    "SUBSCRIBE": "no-messages",
+    "PUBLISH": "no-messages",
     "TIME": "clock-unknown",
     "CONFIG GET": "fsync-unknown",
 }
@@ -124,6 +126,8 @@ def _abilities(facts: NodeFacts, options: Options) -> Iterator[Finding]:
         yield KINDS["noloop-defect"].found(facts.address, f"it is {facts.server}")
     if facts.resp3 is False:
         yield KINDS["no-resp3"].found(facts.address, "it refuses RESP3 (HELLO 3)")
+    if facts.messages is False and not any(_OPTIONAL.get(refused.step) == "no-messages" for refused in facts.refusals):
+        yield KINDS["no-messages"].found(facts.address, "a message that was published there did not arrive")
     if facts.server and not facts.run_id:
         yield KINDS["no-identity"].found(facts.address, "its INFO has no run_id")
 
@@ -147,6 +151,8 @@ def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     for refused in facts.refusals:
         right = missing_right(refused.words)
         if refused.step in _OPTIONAL and right not in told - {None}:
+            # One missing right may refuse several steps, SUBSCRIBE and PUBLISH for instance.
+            told.add(right)
             finding = KINDS[_OPTIONAL[refused.step]].found(facts.address, f"{refused.step} is refused: {refused.words}")
             yield finding if right is None else _of_rights(finding, right, refused.words)
 
@@ -162,6 +168,9 @@ def _of_rights(finding: Finding, right: str, words: str, *, own_keys: bool = Fal
             "Grant ~pattern for the locks' keys (docs/acl.md). If the pattern fits your locks but not the doctor's key, give"
             " the doctor a name for it that fits (--probe)."
         )
+    elif right == CHANNELS:
+        what = f"its user has no right to the library's channels: {words}"
+        remedy = "ACL SETUSER <user> &aioredlock_ng:* (docs/acl.md)"
     elif right:
         what, remedy = f"its user has no right to {right}: {words}", f"ACL SETUSER <user> +{right} (docs/acl.md)"
     else:

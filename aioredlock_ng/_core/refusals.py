@@ -5,21 +5,26 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["DISTINCTIVE", "KEYS", "cure_of", "harmless", "is_unknown_command", "missing_right", "unquoted"]
+__all__ = ["CHANNELS", "DISTINCTIVE", "KEYS", "cure_of", "harmless", "is_unknown_command", "missing_right", "unquoted"]
 
 KEYS: Final = "keys"
 """What `missing_right` says where the user may not touch the key."""
+
+CHANNELS: Final = "channels"
+"""What `missing_right` says where the user may not use the channel."""
 
 DISTINCTIVE: Final = (
     r"\b(?:ACL|ASK|BUSY|CLUSTERDOWN|ERR|EXECABORT|LOADING|MASTERDOWN|MISCONF|MOVED|NOAUTH|NOPERM|NOREPLICAS|NOSCRIPT|NOTALOCK|OOM"
     r"|READONLY|WRONGPASS|WRONGTYPE)\b"
     r"|permissions? to run the '|' command\b|access (?:a key|one of the keys|at least one of the keys)|unknown command"
+    r"|access (?:a channel|one of the channels)|publish to the channel mentioned"
     r"|can't run this command or subcommand|ACL failure in script|Error running script|@user_script"
 )
 """Pattern of the words by which refusals are told apart, here and in `votes`; they are no secrets, whatever a password is."""
 
 _NAMED = re.compile(r"permissions? to run the '([^']+)' command")
 _KEYS = re.compile(r"access (?:a key|one of the keys|at least one of the keys)")
+_CHANNELS = re.compile(r"access (?:a channel|one of the channels)|publish to the channel mentioned")
 _PLACE = re.compile(
     r"^(?:ERR Error running script \(call to f_\w+\): @user_script:\d+: )?@user_script: ?\d+: "
     r"|\s*script: (\w+, )?on @user_script:\d+\.$"
@@ -52,13 +57,15 @@ def missing_right(words: str) -> str | None:
     """Which ACL right the words of a refusal say is missing.
 
     Returns:
-        The command's name as in `ACL SETUSER … +name`; `KEYS`; "" for a missing right that is not named (a script's inner
-        command before Redis 7.2); None when rights are not what it is about.
+        The command's name as in `ACL SETUSER … +name`; `KEYS`; `CHANNELS`; "" for a missing right that is not named (a
+        script's inner command before Redis 7.2); None when rights are not what it is about.
     """
     if named := _NAMED.search(words):
         return _WHOLE.get(named[1], named[1])
     if _KEYS.search(words):
         return KEYS
+    if _CHANNELS.search(words):
+        return CHANNELS
     return "" if any(mark in words for mark in _UNNAMED) else None
 
 

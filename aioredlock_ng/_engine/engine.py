@@ -58,6 +58,7 @@ class Engine:
         draw: Uniform in [0, 1).
         new_token: A fresh token per attempt.
         run_id: Stands for the run_id of each node's own process in what is sent to all of them.
+        manager_id: See `NodeListener`. Two processes must not have the same: each would get the other's messages.
 
     Must be created inside the event loop that it is used from.
     """
@@ -74,9 +75,11 @@ class Engine:
         draw: Callable[[], float],
         new_token: Callable[[], bytes],
         run_id: bytes,
+        manager_id: bytes,
     ) -> None:
         loop = asyncio.get_running_loop()
         self._closed = self._forked = False
+        self.manager_id = manager_id
         self._past_the_lines: set[Acquisition] = set()
         self._run_ids: dict[int, str] = {}
         # What nearly every vote is, made once: making five would take longer than all else about an event.
@@ -304,6 +307,9 @@ class Engine:
                 self._nodes_changed()
             self.lines.changed(index, keys)
             self.extender.watcher.changed(index, keys)
+
+    def notified(self, index: int, message: bytes) -> None:
+        """See `NodeListener.notified`. No script publishes messages yet, so nothing is done."""
 
     @property
     def ready(self) -> bool:

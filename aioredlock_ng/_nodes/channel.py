@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._nodes.outbox import Outbox
     from aioredlock_ng._nodes.port import Sink
 
-__all__ = ["Belated", "Channel"]
+__all__ = ["Belated", "Channel", "Subscription"]
 
 MAX_PENDING = 65_536
 """Requests in flight on one connection, about 10 MB: a server that far behind counts as silent."""
@@ -43,6 +43,8 @@ _READONLY = re.compile(r"(ERR Error running script .*|@user_script: ?\d+: )?-?RE
 
 _Push = hiredis.PushNotification
 
+_pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
+
 _PROBE = hiredis.pack_command(("TIME",))
 """What is asked of a suspect server: something that locks need the right for anyway."""
 
@@ -55,6 +57,7 @@ class Channel(asyncio.BufferedProtocol):
         outbox: Shared by the channels of a manager.
         patience: Seconds without an answer after which the server is doubted, and after as many more counts as silent.
         on_push: Called with the keys of an invalidation message (None: all).
+        on_message: Called with each message published on the channel of a confirmed `Subscription`.
         on_close: Called once when the connection is gone, with the reason and the releases whose outcome is unknown.
         on_silent: Called when the server stops (True) and starts again (False) answering.
         on_release_refused: Called with a release that the server refused (BUSY, MISCONF…) and its words: it is still owed.
@@ -67,6 +70,7 @@ class Channel(asyncio.BufferedProtocol):
         outbox: Outbox,
         patience: float,
         on_push: Callable[[list[bytes] | None], None],
+        on_message: Callable[[bytes], None],
         on_close: Callable[[str, list[Request]], None],
         on_silent: Callable[[bool], None],
         on_release_refused: Callable[[Request, str], None],
@@ -76,6 +80,8 @@ class Channel(asyncio.BufferedProtocol):
         self._outbox = outbox
         self._patience = patience
         self._on_push = on_push
+        self._on_message = on_message
+        self._subscribed = b""
         self._on_close = on_close
         self._on_silent = on_silent
         self._on_release_refused = on_release_refused
@@ -318,11 +324,26 @@ class Channel(asyncio.BufferedProtocol):
         return True
 
     def _push(self, message: list[Any]) -> None:
-        if message[:1] != [b"invalidate"]:
-            return
-        keys = message[1] if len(message) == 2 else None
-        # Where the keys cannot be read, any may have changed.
-        self._on_push(keys if type(keys) is list and all(type(key) is bytes for key in keys) else None)
+        match message:
+            case [b"invalidate", *rest]:
+                keys = rest[0] if len(rest) == 1 else None
+                # Where the keys cannot be read, any may have changed.
+                self._on_push(keys if type(keys) is list and all(type(key) is bytes for key in keys) else None)
+            case [b"message", channel, bytes(payload)] if self._subscribed and channel == self._subscribed:
+                self._on_message(payload)
+            case [b"subscribe", *rest]:
+                self._confirm(rest)
+
+    def _confirm(self, confirmed: list[Any]) -> None:
+        """The server confirms a subscription by a push, in the place of the reply."""
+        sink = self._waiting[0] if self._waiting else None
+        # Any other sink would get the reply to the next request.
+        if not isinstance(sink, Subscription) or confirmed != [sink.channel, 1]:
+            raise _ProtocolError("a subscription that nobody asked for")
+        self._waiting.popleft()
+        self._subscribed = sink.channel
+        sink.confirmed = True
+        sink.deliver(self._index, b"OK")
 
     def eof_received(self) -> bool:
         """For the transport: the server closed its side."""
@@ -365,6 +386,35 @@ class Channel(asyncio.BufferedProtocol):
 def _asking(sink: Sink) -> Sequence[Sink]:
     """Return the sinks whose calls were sent as one."""
     return sink.sinks if isinstance(sink, Joint) else (sink,)
+
+
+class Subscription:
+    """A request for the messages of one channel; a `Sink`. RESP3 only.
+
+    A refusal is a reply like any other. The server confirms by a push and by no reply.
+
+    Args:
+        channel: The channel's name.
+        sink: Gets `OK`, the refusal, or the reply that does not fit.
+
+    Attributes:
+        confirmed: True once the server has confirmed.
+    """
+
+    def __init__(self, channel: bytes, sink: Sink) -> None:
+        self.channel = channel
+        self.confirmed = False
+        self.command = Request(_pack(("SUBSCRIBE", channel)))
+        self.started = sink.started
+        self._sink = sink
+
+    def stands(self) -> bool:
+        """See `Sink.stands`."""
+        return self._sink.stands()
+
+    def deliver(self, index: int, reply: Reply) -> None:
+        """See `Sink.deliver`."""
+        self._sink.deliver(index, reply)
 
 
 class Belated:

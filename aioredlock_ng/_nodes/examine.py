@@ -14,7 +14,7 @@ from hiredis import pack_command
 
 from aioredlock_ng._core.fencing import slot_of
 from aioredlock_ng._core.guard import read_marker, vouching
-from aioredlock_ng._core.keys import BARE_FORMAT, OWN_KEYS, PASSED_KEYS, TURN_KEYS
+from aioredlock_ng._core.keys import BARE_FORMAT, OWN_KEYS, PASSED_KEYS, TURN_KEYS, message_channel
 from aioredlock_ng._core.node_findings import is_no_voter
 from aioredlock_ng._core.refusals import harmless, missing_right
 from aioredlock_ng._core.samples import TimeSample, clock_reading, round_trips
@@ -54,6 +54,9 @@ _FEWEST_ROUND_TRIPS = 5
 _TIMES = 5
 _TIMES_WITHIN = 0.1
 """TIMEs asked for one look at the clock, and seconds after which no more are: the quickest answer says most."""
+
+_MESSAGE = b"doctor"
+"""What is published to the doctor's own connection. No manager listens on that channel."""
 
 _SAMPLE = 50
 """Keys looked at to tell whether other data lives beside the locks: few enough for any server."""
@@ -196,9 +199,17 @@ class _Examination:
             self.facts["tracking"] = not self._refused(
                 "CLIENT TRACKING", await self._interview.ask("CLIENT", "TRACKING", "ON", "NOLOOP")
             )
+        channel = message_channel(secrets.token_hex(8).encode())
+        if self.facts["resp3"]:
+            self._refused("SUBSCRIBE", await self._interview.subscribe(channel), bytes)
+        # Without RESP3 too: the other processes may have it.
+        self._refused("PUBLISH", await self._interview.ask("PUBLISH", channel, _MESSAGE), int)
         for script in SCRIPTS:
             if self._refused("SCRIPT LOAD", await self._interview.ask("SCRIPT", "LOAD", script.source), bytes):
                 break
+        if self.facts["resp3"]:
+            # Looked at only now: some servers deliver a message of one's own behind the reply to PUBLISH.
+            self.facts["messages"] = self._interview.messages == [_MESSAGE]
 
     async def _sample_keys(self) -> None:
         """Look for keys that can be no locks, in three round trips.

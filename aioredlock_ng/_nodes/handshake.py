@@ -1,4 +1,4 @@
-"""What is said on every new connection before it may vote: who are you, tell me about changed keys, learn our scripts."""
+"""The first requests on every new connection, before it may vote: identity, tracking, messages, scripts."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hiredis import pack_command
 from aioredlock_ng._core.refusals import is_unknown_command
 from aioredlock_ng._core.server_info import facts_of, info_fields, is_too_old
 from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
+from aioredlock_ng._nodes.channel import Subscription
 from aioredlock_ng._nodes.connect import ConnectFailed
 from aioredlock_ng._scripts import Request
 from aioredlock_ng._scripts.kinds import COMMANDS, SCRIPTS
@@ -40,12 +41,14 @@ class Greeting:
         run_id: Id of the server process, "" where it does not say.
         server: Name and version, "" where it does not say.
         tracking: True when it will tell about changed keys.
+        messages: True if it will deliver messages from other processes.
         lacks: What it refused that the library can do without, in words.
     """
 
     run_id: str
     server: str
     tracking: bool
+    messages: bool
     lacks: tuple[str, ...]
 
 
@@ -71,9 +74,25 @@ class _Answers:
 
 
 async def greet(
-    channel: Channel, wire: Wire, started: float, within: float, by_sentinel: bool, needed: Sequence[str]
+    channel: Channel,
+    wire: Wire,
+    started: float,
+    within: float,
+    by_sentinel: bool,
+    needed: Sequence[str],
+    messages_on: bytes,
 ) -> Greeting:
     """Run the handshake in one write and judge the answers.
+
+    Args:
+        channel: The connection.
+        wire: What it was made of.
+        started: Instant at which connecting began.
+        within: Seconds for all answers together.
+        by_sentinel: See `Connector`.
+        needed: See `kinds.needed`.
+        messages_on: The channel of the messages for this manager. Without RESP3 it is not subscribed to: such a
+            connection could send no other commands.
 
     Raises:
         ConnectFailed: The server must not vote: it cannot be asked, is a replica, part of a cluster, or too old.
@@ -83,10 +102,14 @@ async def greet(
     requests: list[tuple[Any, ...]] = [("INFO",), ("CLIENT", "SETINFO", "LIB-NAME", "aioredlock_ng")]
     if wire.resp3:
         requests.append(("CLIENT", "TRACKING", "ON", "NOLOOP"))
-    requests += [("SCRIPT", "LOAD", script.source) for script in SCRIPTS]
-    packed = [*map(pack_command, requests), *TRIES]
-    answers = _Answers(len(packed), started)
-    for request in packed:
+    loads: list[tuple[Any, ...]] = [("SCRIPT", "LOAD", script.source) for script in SCRIPTS]
+    answers = _Answers(len(requests) + wire.resp3 + len(loads) + len(TRIES), started)
+    subscription = Subscription(messages_on, answers)
+    for request in map(pack_command, requests):
+        channel.ask_raw(request, answers)
+    if wire.resp3:
+        channel.ask(subscription)
+    for request in (*map(pack_command, loads), *TRIES):
         channel.ask_raw(request, answers)
     try:
         async with asyncio.timeout(within):
@@ -124,7 +147,10 @@ async def greet(
     if not tracking:
         why = f"CLIENT TRACKING {_said(answers.replies[2])}" if wire.resp3 else "no RESP3"
         lacks.append(f"no client tracking, waiting is timed: {why}")
-    return Greeting(facts["run_id"], facts["server"], tracking, tuple(lacks))
+    if not subscription.confirmed:
+        why = f"SUBSCRIBE {_said(answers.replies[3])}" if wire.resp3 else "no RESP3"
+        lacks.append(f"no messages from other processes, waiting is timed: {why}")
+    return Greeting(facts["run_id"], facts["server"], tracking, subscription.confirmed, tuple(lacks))
 
 
 def unknown_commands(replies: Sequence[Reply], needed: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hiredis import pack_command
 
 from aioredlock_ng._core.votes import Dropped, Garbled, Unsent
-from aioredlock_ng._nodes.channel import Channel
+from aioredlock_ng._nodes.channel import Channel, Subscription
 from aioredlock_ng._nodes.outbox import Outbox
 from aioredlock_ng._nodes.question import Question
 from aioredlock_ng._scripts import Request
@@ -40,6 +40,7 @@ class Interview:
     Attributes:
         endpoint: Where the connection leads: `address:port` with the name resolved, or the path of a socket.
         redact: See `Wire`.
+        messages: What was published on a channel that was subscribed to.
     """
 
     def __init__(self, wire: Wire, within: float, clock: Callable[[], float]) -> None:
@@ -47,13 +48,20 @@ class Interview:
         self.redact = wire.redact
         self._within = within
         self._clock = clock
+        self.messages: list[bytes] = []
         outbox = Outbox(asyncio.get_running_loop(), clock)
-        self._channel = Channel(0, outbox, within, _ignore, _ignore, _ignore, _ignore, _ignore)
+        self._channel = Channel(0, outbox, within, _ignore, self.messages.append, _ignore, _ignore, _ignore, _ignore)
         self._channel.attach(wire.transport, wire.received, keep=wire, redact=wire.redact)
 
     async def ask(self, *words: Any) -> Reply:
         """Ask a command by its words; see `call`."""
         return await self.call(str(words[0]), Request(pack_command(words)))
+
+    async def subscribe(self, channel: bytes) -> Reply:
+        """Ask for the messages of a channel, over RESP3; `OK` once the server has confirmed. See `call`."""
+        question = Question(Request(b""), self._clock())
+        self._channel.ask(Subscription(channel, question))
+        return await self._answer("SUBSCRIBE", question)
 
     async def call(self, step: str, command: Request) -> Reply:
         """Ask, and wait for the answer.
@@ -65,6 +73,9 @@ class Interview:
         """
         question = Question(command, self._clock())
         self._channel.ask(question)
+        return await self._answer(step, question)
+
+    async def _answer(self, step: str, question: Question) -> Reply:
         try:
             async with asyncio.timeout(self._within):
                 reply = await question.reply

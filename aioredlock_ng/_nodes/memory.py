@@ -12,6 +12,7 @@ import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from aioredlock_ng._core.keys import message_channel
 from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
 from aioredlock_ng._nodes.memory_server import MemoryServer
 from aioredlock_ng._nodes.port import NodeState
@@ -27,6 +28,9 @@ __all__ = ["MemoryNode", "MemoryServer"]
 
 _PUSH: Final = 0
 """Stands for the number of a request among the answers, where nobody asked."""
+
+_MESSAGE: Final = -1
+"""Stands for the number of a request among the answers, for a message of another process."""
 
 
 class MemoryNode:
@@ -64,6 +68,11 @@ class MemoryNode:
     @property
     def tracking(self) -> bool:
         """See `Node.tracking`."""
+        return self._connected
+
+    @property
+    def messages(self) -> bool:
+        """See `Node.messages`."""
         return self._connected
 
     def ask(self, sink: Sink, index: int) -> None:
@@ -114,6 +123,7 @@ class MemoryNode:
             reason=self._refused or ("" if self._connected else "not connected"),
             server="memory",
             tracking=self.tracking,
+            messages=self.messages,
             pending=len(self._waiting),
             owed=len(self._owed),
             connections=self._connections,
@@ -151,6 +161,8 @@ class MemoryNode:
         self._connected = True
         self._connections += 1
         self.server.attach(self)
+        if self._listener is not None:
+            self.server.subscribe(self, message_channel(self._listener.manager_id))
         owed, self._owed = self._owed, {}
         for command in owed.values():
             self.server.execute(command, self)
@@ -158,16 +170,30 @@ class MemoryNode:
 
     def told(self, keys: list[bytes] | None) -> None:
         """The server says that keys changed: behind the answers that it has sent, as on any connection."""
-        loop = asyncio.get_running_loop()
-        if self._answers:
-            self._answers.append((_PUSH, keys))
-            loop.call_at(self._answered_at, self._answer, self._connections)
-        elif self._listener is not None:
-            loop.call_soon(self._pass_on, keys)
+        if not self._behind_answers(_PUSH, keys) and self._listener is not None:
+            asyncio.get_running_loop().call_soon(self._pass_on, keys)
+
+    def notified(self, message: bytes) -> None:
+        """The server delivers a message, behind the answers that it has sent."""
+        if not self._behind_answers(_MESSAGE, message):
+            asyncio.get_running_loop().call_soon(self._pass_on_message, message, self._connections)
+
+    def _behind_answers(self, kind: int, push: Any) -> bool:
+        """Queue a push behind the answers under way; False if there are none."""
+        if not self._answers:
+            return False
+        self._answers.append((kind, push))
+        asyncio.get_running_loop().call_at(self._answered_at, self._answer, self._connections)
+        return True
 
     def _pass_on(self, keys: list[bytes] | None) -> None:
         if self._listener is not None:
             self._listener.invalidated(self._index, keys)
+
+    def _pass_on_message(self, message: bytes, connection: int) -> None:
+        # A connection that was cut delivers nothing more.
+        if self._listener is not None and self._connected and connection == self._connections:
+            self._listener.notified(self._index, message)
 
     def _arrive(self, connection: int) -> None:
         if connection != self._connections or not self._travelling:
@@ -190,6 +216,9 @@ class MemoryNode:
         sequence, reply = self._answers.popleft()
         if sequence == _PUSH:
             self._pass_on(reply)
+            return
+        if sequence == _MESSAGE:
+            self._pass_on_message(reply, connection)
             return
         _, sink, index = self._waiting.pop(sequence)
         if not self._waiting:

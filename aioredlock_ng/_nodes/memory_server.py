@@ -36,6 +36,9 @@ class Connection(Protocol):
     def told(self, keys: list[bytes] | None) -> None:
         """Tracked keys changed."""
 
+    def notified(self, message: bytes) -> None:
+        """A message was published on the channel of this connection."""
+
 
 class MemoryServer:
     """The keys of one server that lives in this process.
@@ -63,6 +66,7 @@ class MemoryServer:
         # In order of arrival: the order of a set of objects differs between processes, and a seed would repeat nothing.
         self._trackers: dict[bytes, dict[Connection, None]] = {}
         self._nodes: dict[Connection, None] = {}
+        self._subscribers: dict[bytes, dict[Connection, None]] = {}
 
     def get(self, key: bytes) -> bytes | None:
         """The value of a key that has not expired."""
@@ -140,11 +144,30 @@ class MemoryServer:
         """A connection was made."""
         self._nodes[node] = None
 
+    def subscribe(self, node: Connection, channel: bytes) -> None:
+        """Deliver the messages of a channel to a connection until that is lost."""
+        self._subscribers.setdefault(channel, {})[node] = None
+
+    def publish(self, channel: bytes, message: bytes) -> int:
+        """Deliver a message, as PUBLISH does, and return how many connections receive it.
+
+        A connection whose own script publishes to it gets the message before the script's answer. Some servers send
+        it right behind: see the contract tests.
+        """
+        subscribers = list(self._subscribers.get(channel, ()))
+        for node in subscribers:
+            node.notified(message)
+        return len(subscribers)
+
     def detach(self, node: Connection) -> None:
-        """A connection was lost; its tracking with it."""
+        """A connection was lost; its tracking and its subscriptions with it."""
         self._nodes.pop(node, None)
         for trackers in self._trackers.values():
             trackers.pop(node, None)
+        for channel, subscribers in list(self._subscribers.items()):
+            subscribers.pop(node, None)
+            if not subscribers:
+                del self._subscribers[channel]
 
     def _tell(self, key: bytes, by: Connection | None) -> None:
         for node in self._trackers.pop(key, ()):

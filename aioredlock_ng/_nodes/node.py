@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.backoff import reconnect_delay
 from aioredlock_ng._core.guard import vouching
+from aioredlock_ng._core.keys import message_channel
 from aioredlock_ng._core.refusals import harmless
 from aioredlock_ng._core.votes import Unsent
 from aioredlock_ng._nodes.background import supervised
@@ -72,7 +73,7 @@ class RedisNode:
         self._unsent: Unsent = Unsent("not connected yet")
         self._refused = ""
         self._state = "connecting"
-        self._greeting = Greeting("", "", False, ())
+        self._greeting = Greeting("", "", False, False, ())
         self._connections = 0
         self._owed: dict[bytes, Request] = {}
         self._refuses_releases = False
@@ -89,6 +90,11 @@ class RedisNode:
     def tracking(self) -> bool:
         """See `Node.tracking`."""
         return self._usable is not None and self._greeting.tracking
+
+    @property
+    def messages(self) -> bool:
+        """See `Node.messages`."""
+        return self._usable is not None and self._greeting.messages
 
     def ask(self, sink: Sink, index: int) -> None:
         """See `Node.ask`. A silent server is sent nothing but releases: what it has not answered yet is the probe."""
@@ -165,6 +171,7 @@ class RedisNode:
             server=self._greeting.server,
             run_id=self._greeting.run_id,
             tracking=self.tracking,
+            messages=self.messages,
             pending=channel.pending if channel is not None else 0,
             owed=len(self._owed),
             connections=self._connections,
@@ -223,6 +230,7 @@ class RedisNode:
             self._outbox,
             self._patience,
             self._pushed,
+            self._notified,
             on_close,
             self._heard,
             self._owe,
@@ -233,7 +241,9 @@ class RedisNode:
         try:
             if self._refused:
                 raise ConnectFailed(self._refused, permanent=True)
-            greeting = await greet(channel, wire, started, left, self._connector.by_sentinel, self._needed)
+            messages_on = message_channel(self._listener.manager_id)
+            by_sentinel = self._connector.by_sentinel
+            greeting = await greet(channel, wire, started, left, by_sentinel, self._needed, messages_on)
             twin = self._listener.identify(self._index, greeting.run_id)
             if twin:
                 raise ConnectFailed(
@@ -369,6 +379,9 @@ class RedisNode:
 
     def _pushed(self, keys: list[bytes] | None) -> None:
         self._listener.invalidated(self._index, keys)
+
+    def _notified(self, message: bytes) -> None:
+        self._listener.notified(self._index, message)
 
 
 class _Release:

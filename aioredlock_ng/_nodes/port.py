@@ -34,10 +34,19 @@ class Sink(Protocol):
 
 
 class NodeListener(Protocol):
-    """Whom a node tells what nobody asked for."""
+    """Whom a node tells what nobody asked for.
+
+    Attributes:
+        manager_id: 16 hexadecimal digits that name this manager to other processes.
+    """
+
+    manager_id: bytes
 
     def invalidated(self, index: int, keys: list[bytes] | None) -> None:
         """Node `index` says that tracked keys changed; None: any key may have, or tracking was lost."""
+
+    def notified(self, index: int, message: bytes) -> None:
+        """Take a message that another process has published for this manager on node `index`; must not raise."""
 
     def identify(self, index: int, run_id: str) -> str:
         """Node `index` is now server process `run_id`; returns the address of another node that is the same, or ""."""
@@ -60,6 +69,7 @@ class NodeState:
         server: Name and version as the server tells, "" before the first connection.
         run_id: The server process's own id, "" where unknown.
         tracking: True when the server tells us about changed keys (client tracking).
+        messages: True if the server delivers messages from other processes (pub/sub).
         pending: Requests sent and not yet answered.
         owed: Releases to be delivered once it is back.
         connections: How many times it was connected.
@@ -71,6 +81,7 @@ class NodeState:
     server: str = ""
     run_id: str = ""
     tracking: bool = False
+    messages: bool = False
     pending: int = 0
     owed: int = 0
     connections: int = 0
@@ -92,6 +103,10 @@ class Node(Protocol):
     @property
     def tracking(self) -> bool:
         """True while it tells about changed keys."""
+
+    @property
+    def messages(self) -> bool:
+        """True while it delivers messages from other processes."""
 
     def ask(self, sink: Sink, index: int) -> None:
         """Send `sink.command`; the answer goes to `sink.deliver(index, reply)`, possibly before this returns."""

@@ -123,6 +123,10 @@ class _BusyEnd(End):
         self._busy.push()
         super().told(keys)
 
+    def notified(self, payload: bytes) -> None:
+        self._busy.push()
+        super().notified(payload)
+
 
 class _Later:
     """Stands for the connection: what the server says leaves once it is done."""

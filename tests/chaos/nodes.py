@@ -130,7 +130,7 @@ class Nodes:
 
     def kill_connections(self, index: int) -> None:
         """CLIENT KILL, all but the one that asks for it."""
-        self._nodes[index].command("CLIENT", "KILL", "TYPE", "normal")
+        self._nodes[index].command("CLIENT", "KILL", "SKIPME", "yes")
 
     def fill(self, index: int) -> None:
         """Leave no memory: from now on every command that needs some is refused (OOM)."""

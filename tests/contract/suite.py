@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
+from aioredlock_ng._core.keys import message_channel
 from aioredlock_ng._core.votes import Refusal, is_held
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import AWAIT_TURN, MUTEX, NOTE, TURN_OVER
@@ -52,10 +54,21 @@ class Listener:
     """Keeps what the node tells unasked."""
 
     def __init__(self) -> None:
+        self.manager_id = secrets.token_hex(8).encode()
+        self.messages: list[bytes] = []
+        self.events: list[object] = []
         self.told: asyncio.Queue[list[bytes] | None] = asyncio.Queue()
 
     def invalidated(self, index: int, keys: list[bytes] | None) -> None:
         self.told.put_nowait(keys)
+
+    def notified(self, index: int, message: bytes) -> None:
+        self.messages.append(message)
+
+    @property
+    def channel(self) -> str:
+        """Where messages for it are published."""
+        return message_channel(self.manager_id).decode()
 
     def identify(self, index: int, run_id: str) -> str:
         return ""
@@ -64,7 +77,7 @@ class Listener:
         pass
 
     def emit(self, event: object) -> None:
-        pass
+        self.events.append(event)
 
     def forget(self) -> None:
         while not self.told.empty():
@@ -90,6 +103,19 @@ class LateSink(Sink):
         super().deliver(index, reply)
 
 
+class MessageSink(Sink):
+    """Notes how many messages had come when the answer came."""
+
+    def __init__(self, heard: Listener) -> None:
+        super().__init__()
+        self.heard = heard
+        self.messages = -1
+
+    def deliver(self, index: int, reply: Any) -> None:
+        self.messages = len(self.heard.messages)
+        super().deliver(index, reply)
+
+
 class Place(Protocol):
     """One server and ways to it."""
 
@@ -107,6 +133,12 @@ class Place(Protocol):
 
     async def keep(self, key: str, value: str) -> None:
         """Overwrite a key by another client, without expiry."""
+
+    async def publish(self, channel: str, message: str) -> int:
+        """Publish a message by another client, and return how many connections receive it."""
+
+    async def cut(self) -> None:
+        """Close all connections of nodes at the server's side."""
 
 
 def acquire(token: bytes, *keys: bytes, ttl: int = TTL) -> Command:
@@ -378,6 +410,46 @@ class NodeContract(GuardedContract, PrecedenceContract):
         await place.delete("a")
         await heard.hears_of(b"a")
 
+    async def test_a_message_reaches_its_manager_and_no_other(self, place: Place) -> None:
+        node, heard = await place.node()
+        other, other_heard = await place.node()
+        assert node.messages
+        assert node.state().messages
+        assert await place.publish(heard.channel, "turn a") == 1
+        assert await place.publish(heard.channel, "head a\r\n\0") == 1
+        assert await place.publish("aioredlock_ng:nobody", "turn a") == 0
+        for node_of_either in (node, other):
+            await ask(node_of_either, acquire(b"one", b"a"))
+        assert heard.messages == [b"turn a", b"head a\r\n\0"]
+        assert other_heard.messages == []
+
+    async def test_a_message_comes_before_the_answer_to_what_was_asked_after_it(self, place: Place) -> None:
+        node, heard = await place.node()
+        for number in range(20):
+            sink = Sink()
+            sink.asks(acquire(b"one", b"%d" % number))
+            assert await place.publish(heard.channel, str(number)) == 1
+            node.ask(sink, 0)
+            assert await sink.reply() == 1
+            assert heard.messages[-1] == b"%d" % number
+
+    async def test_a_message_to_a_manager_that_closed_reaches_nobody(self, place: Place) -> None:
+        node, heard = await place.node()
+        assert await place.publish(heard.channel, "turn a") == 1
+        await node.aclose(1.0)
+        assert await place.publish(heard.channel, "turn a") == 0
+        assert not node.messages
+
+    async def test_after_a_reconnect_messages_arrive_again(self, place: Place) -> None:
+        node, heard = await place.node()
+        await place.cut()
+        async with asyncio.timeout(WITHIN):
+            while node.state().connections < 2 or not node.ready:
+                await heard.told.get()
+        assert await place.publish(heard.channel, "turn a") == 1
+        await ask(node, acquire(b"one", b"a"))
+        assert heard.messages == [b"turn a"]
+
     async def test_after_closing_nothing_is_sent(self, place: Place) -> None:
         node, _ = await place.node()
         assert node.ready
@@ -390,7 +462,8 @@ class NodeContract(GuardedContract, PrecedenceContract):
     async def test_state_names_the_node_and_its_health(self, place: Place) -> None:
         node, _ = await place.node()
         state = node.state()
-        assert (state.address, state.state, state.tracking, state.reason) == (node.address, "up", True, "")
+        assert (state.address, state.state, state.reason) == (node.address, "up", "")
+        assert (state.tracking, state.messages) == (True, True)
         assert state.server
         assert state.pending == 0
 

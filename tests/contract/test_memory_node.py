@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioredlock_ng._nodes.memory import MemoryNode, MemoryServer
-from tests.contract.suite import Listener, NodeContract, Place, acquire, ask, refused
+from tests.contract.suite import Listener, MessageSink, NodeContract, Place, acquire, ask, refused
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._nodes.memory_server import Connection
     from aioredlock_ng._nodes.port import Node
+    from aioredlock_ng._scripts import Command
 
 pytestmark = pytest.mark.virtual_time
 
@@ -42,6 +45,14 @@ class MemoryPlace:
     async def keep(self, key: str, value: str) -> None:
         self.server.set(key.encode(), value.encode(), math.inf)
 
+    async def publish(self, channel: str, message: str) -> int:
+        return self.server.publish(channel.encode(), message.encode())
+
+    async def cut(self) -> None:
+        for node in self.nodes:
+            node.disconnect()
+            node.connect()
+
 
 @pytest.fixture
 async def place() -> AsyncIterator[MemoryPlace]:
@@ -57,6 +68,44 @@ class TestMemoryNode(NodeContract):
         earlier = place.server.run_id
         place.server.restart()
         return earlier
+
+    async def test_a_message_to_the_connection_whose_script_published_it_comes_beside_the_answer(
+        self, place: MemoryPlace, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        node, heard = await place.node()
+        server, execute = place.server, place.server.execute
+
+        def publishing(command: Command, by: Connection) -> Reply:
+            reply = execute(command, by)
+            assert server.publish(heard.channel.encode(), b"turn a") == 1
+            return reply
+
+        monkeypatch.setattr(server, "execute", publishing)
+        sinks = [MessageSink(heard) for _ in range(3)]
+        for number, sink in enumerate(sinks):
+            sink.asks(acquire(b"one", b"%d" % number))
+            node.ask(sink, 0)
+        assert [await sink.reply() for sink in sinks] == [1, 1, 1]
+        assert [sink.messages for sink in sinks] == [1, 2, 3]
+
+    async def test_an_answer_under_way_comes_before_a_message_that_was_published_after_it(self) -> None:
+        way, heard = 0.001, Listener()
+        node = MemoryNode(MemoryServer(), lambda: way)
+        await node.open(0, heard, asyncio.get_running_loop().time, 0.1)
+        sink = MessageSink(heard)
+        sink.asks(acquire(b"one", b"a"))
+        node.ask(sink, 0)
+        await asyncio.sleep(1.5 * way)
+        assert node.server.publish(heard.channel.encode(), b"turn a") == 1
+        await asyncio.sleep(way)
+        assert (sink.messages, heard.messages) == (0, [b"turn a"])
+
+    async def test_a_message_under_way_is_lost_with_its_connection(self, place: MemoryPlace) -> None:
+        node, heard = await place.node()
+        assert await place.publish(heard.channel, "turn a") == 1
+        await place.cut()
+        await ask(node, acquire(b"one", b"a"))
+        assert heard.messages == []
 
     async def test_a_server_that_refuses_sets_nothing(self, place: MemoryPlace) -> None:
         node, _ = await place.node()

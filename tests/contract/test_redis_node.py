@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from hashlib import sha1
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,11 +14,12 @@ from aioredlock_ng._core.votes import is_held
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._nodes.outbox import Outbox
-from aioredlock_ng._scripts import Command
+from aioredlock_ng._scripts import Command, Script
 from aioredlock_ng._scripts.kinds import AWAIT_TURN, MUTEX, SCRIPTS, TURN_OVER
+from aioredlock_ng.events import NodeDegraded
 from tests.contract import guarded
 from tests.contract.guarded import RUN_ID, arguments
-from tests.contract.suite import TTL, Listener, NodeContract, Sink, acquire, ask, refused, release
+from tests.contract.suite import TTL, Listener, MessageSink, NodeContract, Sink, acquire, ask, refused, release
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -53,6 +55,12 @@ class RedisPlace:
     async def keep(self, key: str, value: str) -> None:
         await self.command("SET", key, value)
 
+    async def publish(self, channel: str, message: str) -> int:
+        return int(await self.command("PUBLISH", channel, message))
+
+    async def cut(self) -> None:
+        await self.command("CLIENT", "KILL", "SKIPME", "yes")
+
 
 @pytest.fixture
 async def place(node_of_each_version: NodeSet) -> AsyncIterator[RedisPlace]:
@@ -64,6 +72,41 @@ async def place(node_of_each_version: NodeSet) -> AsyncIterator[RedisPlace]:
 
 
 class TestRedisNode(NodeContract):
+    async def test_a_message_to_the_connection_whose_script_published_it_comes_beside_the_answer(
+        self, place: RedisPlace
+    ) -> None:
+        """Redis 6.2 and 7.0 send it before the answer; Valkey 8 and later send it right behind."""
+        node, heard = await place.node()
+        script = Script("commands", lambda reply, call: True)
+        script.source = b"redis.call('SET', KEYS[1], '1') return redis.call('PUBLISH', ARGV[1], ARGV[2])"
+        script.sha = sha1(script.source, usedforsecurity=False).hexdigest().encode()
+        sinks = [MessageSink(heard) for _ in range(3)]
+        for number, sink in enumerate(sinks):
+            sink.asks(Command(script, (b"a",), (heard.channel.encode(), b"%d" % number)))
+            node.ask(sink, 0)
+        # Three times NOSCRIPT, and then they are sent in full.
+        assert [await sink.reply() for sink in sinks] == [1, 1, 1]
+        assert [sink.messages for sink in sinks] in ([1, 2, 3], [0, 1, 2])
+        await ask(node, Command(MUTEX.inspect, (b"a",)))
+        assert heard.messages == [b"0", b"1", b"2"]
+
+    @pytest.mark.parametrize("missing", [("resetchannels", "allchannels"), ("-subscribe", "+subscribe")])
+    async def test_without_the_right_to_subscribe_a_node_locks_and_says_what_it_lacks(
+        self, place: RedisPlace, missing: tuple[str, str]
+    ) -> None:
+        await place.command("ACL", "SETUSER", "default", missing[0])
+        try:
+            node, heard = await place.node()
+            state = node.state()
+            assert (state.state, state.tracking, state.messages, node.messages) == ("up", True, False, False)
+            (told,) = [event.reason for event in heard.events if isinstance(event, NodeDegraded)]
+            assert told.startswith("no messages from other processes, waiting is timed: SUBSCRIBE refused: NOPERM")
+            assert await ask(node, acquire(b"one", b"a")) == 1
+            assert await ask(node, release(b"one", b"a")) == 1
+        finally:
+            await place.command("ACL", "SETUSER", "default", missing[1])
+        assert await place.publish(heard.channel, "turn a") == 0
+
     @pytest.mark.parametrize("change", [("UNLINK", "a"), ("RENAME", "a", "b"), ("PEXPIRE", "a", "50000")])
     async def test_a_waiter_is_told_of_every_kind_of_change(self, place: RedisPlace, change: tuple[str, ...]) -> None:
         holder, _ = await place.node()

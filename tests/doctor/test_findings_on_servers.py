@@ -64,7 +64,7 @@ class Ward:
 
     def user(self, *rights: str, keys: str = "~*", server: LocalServer | None = None) -> str:
         server = server or self.start()
-        server.command("ACL", "SETUSER", "locks", "on", ">word", keys, *rights)
+        server.command("ACL", "SETUSER", "locks", "on", ">word", keys, "&*", *rights)
         return f"redis://locks:word@{server.address}"
 
 
@@ -170,6 +170,9 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
         case "no-tracking":
             server = ward.start(["--rename-command", "CLIENT", ""])
             return await examine([server.url]), WARNING, "CLIENT TRACKING is refused: .*unknown command"
+        case "no-messages":
+            server = ward.start(["--rename-command", "PUBLISH", ""])
+            return await examine([server.url]), WARNING, "PUBLISH is refused: .*unknown command"
         case "no-identity":
             return await examine([ward.start(["--rename-command", "INFO", ""]).url]), WARNING, "INFO is refused"
         case "no-script-load":
@@ -254,6 +257,7 @@ async def test_a_sound_set_has_nothing_worse_than_being_on_one_machine(start_ser
         assert (facts.address, facts.endpoint, facts.run_id) == (server.address, server.address, info["run_id"])
         assert facts.server.split()[1] in (info.get("valkey_version"), info["redis_version"])
         assert (facts.resp3, facts.tracking, facts.granted, facts.refusals) == (True, True, True, ())
+        assert facts.messages
         assert (facts.aof, facts.fsync, facts.maxmemory_policy, facts.replicas) == (True, "always", "noeviction", 0)
         assert facts.round_trips is not None
         assert facts.clock is not None
@@ -305,7 +309,7 @@ async def test_locks_and_what_doctors_and_the_library_write_are_no_other_data(st
 async def test_without_the_rights_to_look_nothing_is_said_of_other_data(start_server: StartServer, missing: str) -> None:
     server = start_server()
     server.command("SET", "order:42", "paid")
-    server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "+@all", missing)
+    server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "&*", "+@all", missing)
     diagnosis = await examine([f"redis://locks:word@{server.address}"])
     assert not of(diagnosis, "other-keys")
     steps = {refused.step for refused in diagnosis.nodes[0].refusals}

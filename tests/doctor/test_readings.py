@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioredlock_ng._core.refusals import KEYS, cure_of, harmless, missing_right
+from aioredlock_ng._core.refusals import CHANNELS, KEYS, cure_of, harmless, missing_right
 from aioredlock_ng._core.samples import TimeSample, clock_reading, round_trips
 from aioredlock_ng._core.server_info import facts_of, info_fields, server_name, version_of
 
@@ -30,6 +30,14 @@ WORDS = {
     "ERR ACL failure in script: No permissions to access a key script: on @user_script:1.": KEYS,
     f"ERR Error running script (call to f_{SHA}): @user_script:1: @user_script: 1: The user executing the script can't access"
     " at least one of the keys mentioned in the command arguments": KEYS,
+    "NOPERM this user has no permissions to access one of the channels used as arguments": CHANNELS,
+    "NOPERM No permissions to access a channel": CHANNELS,
+    "NOPERM User locks has no permissions to run the 'publish' command": "publish",
+    f"ERR Error running script (call to f_{SHA}): @user_script:1: @user_script: 1: The user executing the script can't publish"
+    " to the channel mentioned in the command": CHANNELS,
+    f"ERR The user executing the script can't publish to the channel mentioned in the command script: {SHA}, on"
+    " @user_script:1.": CHANNELS,
+    "ERR ACL failure in script: No permissions to access a channel script: on @user_script:1.": CHANNELS,
     "OOM command not allowed when used memory > 'maxmemory'.": None,
     "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.": None,
     "ERR unknown command 'CLIENT', with args beginning with: 'TRACKING' 'ON'": None,

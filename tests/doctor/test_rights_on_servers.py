@@ -40,11 +40,13 @@ RIGHTS = {
     "time": ERROR,
     "script|load": INFO,
     "client|tracking": WARNING,
+    "subscribe": WARNING,
+    "publish": WARNING,
     "info": WARNING,
     "config|get": INFO,
 }
 
-KEYS = ["~lock:*", "~aioredlock_ng:*"]
+KEYS = ["~lock:*", "~aioredlock_ng:*", "resetchannels", "&aioredlock_ng:*"]
 ALL = [f"+{right}" for right in RIGHTS]
 
 
@@ -81,13 +83,25 @@ async def test_a_key_outside_the_users_pattern_is_told_with_the_remedy(binary: P
 @pytest.mark.parametrize("binary", VERSIONS)
 async def test_the_librarys_own_keys_outside_the_users_pattern_are_told(binary: Path, start_server: StartServer) -> None:
     server = start_server(binary=binary)
-    server.command("ACL", "SETUSER", "locks", "on", ">word", "~lock:*", "+@all")
+    server.command("ACL", "SETUSER", "locks", "on", ">word", "~lock:*", "&*", "+@all")
     url = f"redis://locks:word@{server.address}"
     finding = the(await examine([url]), "missing-right")
     assert finding.severity is ERROR
     assert "the library's own keys" in finding.what
     assert "~aioredlock_ng:*" in finding.remedy
     assert not of(await examine([url], fencing=False, recovery_guard=None), "missing-right")
+
+
+@pytest.mark.parametrize("binary", VERSIONS)
+async def test_the_librarys_channels_outside_the_users_pattern_are_told(binary: Path, start_server: StartServer) -> None:
+    server = start_server(binary=binary)
+    server.command("ACL", "SETUSER", "locks", "on", ">word", "resetchannels", "&another:*", "~*", "+@all")
+    diagnosis = await examine([f"redis://locks:word@{server.address}"])
+    finding = the(diagnosis, "missing-right")
+    assert finding.severity is WARNING
+    assert "the library's channels" in finding.what
+    assert "&aioredlock_ng:*" in finding.remedy
+    assert diagnosis.nodes[0].messages is False
 
 
 @pytest.mark.parametrize(

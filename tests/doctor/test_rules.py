@@ -33,6 +33,7 @@ SOUND = NodeFacts(
     fsync="always",
     resp3=True,
     tracking=True,
+    messages=True,
     granted=True,
     trust="trusted",
     round_trips=RoundTrips(50, 0.001, 0.002, 0.003),
@@ -129,6 +130,8 @@ ONE_NODE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, Severi
     ("INFO refused", {"refusals": (Refused("INFO", "ERR no"),), "server": ""}, {}, [("no-identity", WARNING)]),
     ("INFO, no right", {"refusals": (Refused("INFO", NOPERM.format("info")),)}, {}, [("missing-right", WARNING)]),
     ("SCRIPT LOAD", {"refusals": (Refused("SCRIPT LOAD", "ERR no"),)}, {}, [("no-script-load", INFO)]),
+    ("messages", {"refusals": (Refused("PUBLISH", "ERR no"),), "messages": False}, {}, [("no-messages", WARNING)]),
+    ("messages that get lost", {"messages": False}, {}, [("no-messages", WARNING)]),
     ("tracking", {"refusals": (Refused("CLIENT TRACKING", "ERR no"),), "tracking": False}, {}, [("no-tracking", WARNING)]),
     ("TIME", {"refusals": (Refused("TIME", "ERR no"),), "clock": None}, {}, [("clock-unknown", INFO)]),
     ("CONFIG", {"refusals": (Refused("CONFIG GET", "ERR no"),), "fsync": ""}, {}, [("fsync-unknown", INFO)]),
@@ -399,6 +402,12 @@ def test_a_missing_right_is_said_with_its_name_and_the_command_that_grants_it() 
     (own,) = diagnosis_of([replace(SOUND, refusals=refusals), *sound_set()[1:]], Options()).findings
     assert own.what == f"its user has no right to the library's own keys: {KEYS_REFUSED}"
     assert own.remedy == "ACL SETUSER <user> ~aioredlock_ng:* (docs/acl.md)"
+    words = "NOPERM No permissions to access a channel"
+    refusals = (Refused("SUBSCRIBE", words), Refused("PUBLISH", words))
+    (channel,) = diagnosis_of([replace(SOUND, refusals=refusals, messages=False), *sound_set()[1:]], Options()).findings
+    assert (channel.code, channel.severity) == ("missing-right", WARNING)
+    assert channel.what == f"its user has no right to the library's channels: {words}"
+    assert channel.remedy == "ACL SETUSER <user> &aioredlock_ng:* (docs/acl.md)"
 
 
 @pytest.mark.parametrize("changes", [{"aof": False, "fsync": ""}, {"fsync": "everysec"}, {"fsync": "no"}, {"replicas": 1}])

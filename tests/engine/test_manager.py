@@ -427,3 +427,14 @@ async def test_the_repr_of_a_manager_has_its_state_and_addresses_and_no_password
     assert repr(process.redlock) == "<Redlock open memory-0, memory-1, memory-2>"
     await process.redlock.aclose()
     assert repr(process.redlock) == "<Redlock closed memory-0, memory-1, memory-2>"
+
+
+@pytest.mark.parametrize("options", [{}, {"fencing": False, "recovery_guard": None}])
+async def test_a_manager_has_another_id_each_time_it_is_opened(options: dict[str, Any]) -> None:
+    """A manager that was made before a fork is opened in both processes."""
+    redlock, ids = Redlock([MemoryNode()], **options), set()
+    for _ in range(3):
+        async with redlock:
+            ids.add(redlock.engine().manager_id)
+    assert len(ids) == 3
+    assert all(re.fullmatch(b"[0-9a-f]{16}", manager_id) for manager_id in ids)

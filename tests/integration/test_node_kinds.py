@@ -152,6 +152,7 @@ async def test_without_the_optional_rights_locks_work_and_the_log_says_what_is_m
     url = f"redis://locks:password@{server.address}"
     async with Redlock([url], node_timeout=1.0) as redlock, Redlock([url], node_timeout=1.0) as other:
         assert not redlock.nodes[0].tracking
+        assert not redlock.nodes[0].messages
         assert redlock.nodes[0].run_id == ""
         await serves(redlock, server, "lock:order")
         async with redlock.lock("lock:order", ttl=30):
@@ -160,6 +161,7 @@ async def test_without_the_optional_rights_locks_work_and_the_log_says_what_is_m
         assert await (await asyncio.wait_for(waiting, 5)).release()
     assert "INFO refused" in caplog.text
     assert "no client tracking" in caplog.text
+    assert "no messages from other processes" in caplog.text
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
@@ -387,7 +389,7 @@ async def test_locks_go_on_after_a_sentinels_failover(sentinel_set: SentinelSet,
                 await eventually(lambda: failed_over(sentinel, sentinel_set.name, promoted), 45, every=0.1)
                 # The Sentinel does the same to the old primary, but only eight seconds later.
                 sentinel_set.primary.command("REPLICAOF", *map(str, promoted))
-                sentinel_set.primary.command("CLIENT", "KILL", "TYPE", "normal")
+                sentinel_set.primary.command("CLIENT", "KILL", "TYPE", "pubsub")
             else:
                 await asyncio.to_thread(sentinel_set.failover)
             lease = await asyncio.wait_for(redlock.lock("order").acquire(), 15)

@@ -89,7 +89,7 @@ async def test_a_missing_right_is_told_as_the_servers_word_and_not_as_a_missing_
     binary: Path, lacking: str, start_server: StartServer
 ) -> None:
     server = start_server(binary=binary)
-    server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "+@all", lacking)
+    server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "&*", "+@all", lacking)
     async with Redlock([f"redis://locks:word@{server.address}"], node_timeout=1.0) as redlock:
         assert redlock.nodes[0].state in ("up", "quarantined")
         assert "does not know" not in redlock.nodes[0].reason

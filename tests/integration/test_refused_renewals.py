@@ -33,7 +33,7 @@ class Warned:
 
 def restricted(server: LocalServer) -> str:
     trust(server)
-    server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "+@all")
+    server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "&*", "+@all")
     return f"redis://locks:word@{server.address}"
 
 

@@ -175,11 +175,11 @@ async def test_what_was_missed_while_connections_were_cut_wakes_a_waiter(
                 await asyncio.to_thread(server.restart)
             else:
                 # Cut and freed in one go: nobody is connected who could be told.
-                script = "redis.call('CLIENT', 'KILL', 'TYPE', 'normal') redis.call('DEL', 'order')"
+                script = "redis.call('CLIENT', 'KILL', 'TYPE', 'pubsub') redis.call('DEL', 'order')"
                 try:
                     await asyncio.to_thread(server.command, "EVAL", script, "0")
                 except (OSError, RuntimeError):
-                    await asyncio.to_thread(server.command, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+                    await asyncio.to_thread(server.command, "CLIENT", "KILL", "SKIPME", "yes")
                     await asyncio.to_thread(server.command, "DEL", "order")
         await served(waiting)
 
@@ -187,7 +187,7 @@ async def test_what_was_missed_while_connections_were_cut_wakes_a_waiter(
 async def untracked(start_server: Callable[..., LocalServer], count: int) -> tuple[list[LocalServer], list[str]]:
     servers = [start_server() for _ in range(count)]
     for server in servers:
-        server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "+@all", "-client|tracking")
+        server.command("ACL", "SETUSER", "locks", "on", ">word", "~*", "&*", "+@all", "-client|tracking")
     return servers, [f"redis://locks:word@{server.address}" for server in servers]
 
 

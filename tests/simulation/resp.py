@@ -6,7 +6,7 @@ from typing import Any
 
 from aioredlock_ng._core.votes import Refusal
 
-__all__ = ["encode", "invalidation"]
+__all__ = ["encode", "invalidation", "message", "subscribed"]
 
 
 def encode(reply: Any) -> bytes:
@@ -25,3 +25,13 @@ def invalidation(keys: list[bytes] | None) -> bytes:
     """The push message that tracked keys changed; None: all of them."""
     what = b"_\r\n" if keys is None else encode(keys)
     return b">2\r\n$10\r\ninvalidate\r\n" + what
+
+
+def message(channel: bytes, payload: bytes) -> bytes:
+    """The push that delivers a published message."""
+    return b">3\r\n" + b"".join(map(encode, (b"message", channel, payload)))
+
+
+def subscribed(channel: bytes) -> bytes:
+    """The push that confirms the first subscription of a connection."""
+    return b">3\r\n" + b"".join(map(encode, (b"subscribe", channel, 1)))

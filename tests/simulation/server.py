@@ -12,7 +12,7 @@ from aioredlock_ng._core.keys import OWN_KEYS
 from aioredlock_ng._nodes.memory_server import MemoryServer
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import COMMANDS, MARKER_KEY, SCRIPTS
-from tests.simulation.resp import encode, invalidation
+from tests.simulation.resp import encode, invalidation, message, subscribed
 from tests.simulation.world import ProcessLoop
 
 if TYPE_CHECKING:
@@ -168,6 +168,9 @@ class Server:
             return encode([b"0", b"0"])
         if name == b"HELLO":
             return b"%0\r\n"
+        if name == b"SUBSCRIBE":
+            end.subscribe(words[1])
+            return subscribed(words[1])
         assert name == b"CLIENT", f"unknown command {words!r}"
         return _OK
 
@@ -233,6 +236,7 @@ class End:
         self.owner = connection.link.loop.name
         self._reader = hiredis.Reader()
         self._answers: list[bytes] | None = None
+        self._channel = b""
         server.memory.attach(self)
 
     def received(self, data: bytes) -> None:
@@ -257,16 +261,29 @@ class End:
 
     def told(self, keys: list[bytes] | None) -> None:
         """Tracked keys changed."""
-        if self._answers is not None:
-            self._answers.append(invalidation(keys))
-        elif self._connection is not None:
-            self._connection.answer(invalidation(keys))
+        self._push(invalidation(keys))
+
+    def notified(self, payload: bytes) -> None:
+        """A message was published on the channel of this connection."""
+        self._push(message(self._channel, payload))
+
+    def subscribe(self, channel: bytes) -> None:
+        """The process asks for the messages of its channel."""
+        self._channel = channel
+        self._server.memory.subscribe(self, channel)
 
     def connect(self) -> None:
         """Of `memory_server.Connection`: processes connect by themselves."""
 
     def disconnect(self) -> None:
         """See `connect`."""
+
+    def _push(self, data: bytes) -> None:
+        """Send what nobody asked for, behind the answers so far."""
+        if self._answers is not None:
+            self._answers.append(data)
+        elif self._connection is not None:
+            self._connection.answer(data)
 
     def _end(self) -> None:
         self._connection = None

@@ -97,6 +97,9 @@ class Liar:
             parser.feed(data)
             while (reply := parser.gets()) is not False:
                 if type(reply) is hiredis.PushNotification:
+                    # It stands in the place of the reply.
+                    if reply[0] == b"subscribe":
+                        names.popleft()
                     sink.write(encoded(reply).replace(b"*", b">", 1))
                     continue
                 said = self.reply(names.popleft(), reply)

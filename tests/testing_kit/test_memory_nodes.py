@@ -55,6 +55,14 @@ class MemoryPlace:
     async def keep(self, key: str, value: str) -> None:
         self.server.set(key.encode(), value.encode(), math.inf)
 
+    async def publish(self, channel: str, message: str) -> int:
+        return self.server.publish(channel.encode(), message.encode())
+
+    async def cut(self) -> None:
+        for node in self.opened:
+            node.disconnect()
+            node.connect()
+
 
 @pytest.fixture
 async def place() -> AsyncIterator[MemoryPlace]:

@@ -8,10 +8,11 @@ from typing import Any, cast
 import pytest
 
 from aioredlock_ng._core.votes import Dropped, Refusal
-from aioredlock_ng._nodes.channel import Channel
+from aioredlock_ng._nodes.channel import Channel, Subscription
 from aioredlock_ng._nodes.outbox import Outbox
 from aioredlock_ng._scripts import Command, Request
 from aioredlock_ng._scripts.kinds import MUTEX
+from tests.simulation.resp import message, subscribed
 
 PATIENCE = 0.2
 QUESTION = b"*1\r\n$4\r\nTIME\r\n"
@@ -56,6 +57,7 @@ class Line:
     def __init__(self, outbox: Outbox) -> None:
         self.transport = Transport()
         self.silences: list[bool] = []
+        self.messages: list[bytes] = []
         self.closed: list[str] = []
         self.garbled: list[str] = []
         self.refused: list[Request] = []
@@ -64,6 +66,7 @@ class Line:
             outbox,
             PATIENCE,
             on_push=lambda keys: None,
+            on_message=self.messages.append,
             on_close=lambda reason, releases: self.closed.append(reason),
             on_silent=self.silences.append,
             on_garbled=self.garbled.append,
@@ -240,3 +243,93 @@ async def test_an_answer_too_large_for_the_memory_closes_the_connection_and_is_n
     line.receive(b"*4294967295\r\n")
     assert line.closed == ["not the Redis protocol: an answer too large for this machine"]
     assert isinstance(asker.replies[0], Dropped)
+
+
+OWN = b"aioredlock_ng:0123456789abcdef"
+
+
+def subscribing(line: Line) -> tuple[Subscription, Asker]:
+    asker = Asker()
+    subscription = Subscription(OWN, asker)
+    line.channel.ask(subscription)
+    return subscription, asker
+
+
+async def test_a_confirmed_subscription_takes_no_answer_away_from_other_requests() -> None:
+    line = Line(Outbox(asyncio.get_running_loop(), Clock()))
+    before, after = Asker(), Asker()
+    line.channel.ask(before)
+    subscription, asker = subscribing(line)
+    line.channel.ask(after)
+    await asyncio.sleep(0)
+    asked = b"*2\r\n$9\r\nSUBSCRIBE\r\n$30\r\n" + OWN + b"\r\n"
+    assert line.take_written() == [QUESTION + asked + QUESTION]
+    line.receive(b"+one\r\n" + subscribed(OWN) + b"+two\r\n")
+    assert (before.replies, asker.replies, after.replies) == ([b"one"], [b"OK"], [b"two"])
+    assert subscription.confirmed
+    assert line.closed == []
+
+
+async def test_a_refused_subscription_gets_the_refusal_and_no_messages() -> None:
+    line = Line(Outbox(asyncio.get_running_loop(), Clock()))
+    subscription, asker = subscribing(line)
+    line.receive(b"-NOPERM No permissions to access a channel\r\n" + message(OWN, b"turn a"))
+    assert [str(reply) for reply in asker.replies] == ["NOPERM No permissions to access a channel"]
+    assert (subscription.confirmed, line.messages, line.closed) == (False, [], [])
+
+
+@pytest.mark.parametrize("asked", [False, True])
+@pytest.mark.parametrize("early", [False, True])
+async def test_a_confirmation_out_of_its_place_ends_the_connection(early: bool, asked: bool) -> None:
+    line = Line(Outbox(asyncio.get_running_loop(), Clock()))
+    other = Asker()
+    line.channel.ask(other)
+    if asked:
+        subscribing(line)
+    line.receive(subscribed(OWN) if early else b"+one\r\n" + subscribed(OWN) * 2)
+    assert line.closed == ["not the Redis protocol: a subscription that nobody asked for"]
+    assert len(other.replies) == 1
+
+
+@pytest.mark.parametrize("confirmation", [subscribed(b"another"), subscribed(OWN).replace(b":1\r\n", b":2\r\n")])
+async def test_a_confirmation_of_another_subscription_ends_the_connection(confirmation: bytes) -> None:
+    line = Line(Outbox(asyncio.get_running_loop(), Clock()))
+    subscription, asker = subscribing(line)
+    line.receive(confirmation)
+    assert line.closed == ["not the Redis protocol: a subscription that nobody asked for"]
+    assert isinstance(asker.replies[0], Dropped)
+    assert not subscription.confirmed
+
+
+async def test_messages_and_answers_keep_their_order() -> None:
+    line = Line(Outbox(asyncio.get_running_loop(), Clock()))
+    subscribing(line)
+    line.receive(subscribed(OWN))
+    askers = [Asker(), Asker()]
+    seen: list[int] = []
+    for asker in askers:
+        line.channel.ask(asker)
+    line.receive(message(OWN, b"1") + b"+one\r\n")
+    seen.append(len(line.messages))
+    line.receive(message(OWN, b"2") + message(OWN, b"3") + b"+two\r\n")
+    seen.append(len(line.messages))
+    assert (seen, line.messages) == ([1, 3], [b"1", b"2", b"3"])
+    assert [asker.replies for asker in askers] == [[b"one"], [b"two"]]
+
+
+@pytest.mark.parametrize(
+    "push",
+    [
+        message(b"another", b"turn a"),
+        message(OWN, b"turn a").replace(b">3", b">4") + b":1\r\n",
+        message(OWN, b"turn a").replace(b"$6\r\nturn a", b":6"),
+        b">1\r\n$7\r\nmessage\r\n",
+        b">0\r\n",
+        b">2\r\n$7\r\nmessage\r\n*0\r\n",
+    ],
+)
+async def test_a_push_that_is_no_message_of_the_own_channel_is_ignored(push: bytes) -> None:
+    line = Line(Outbox(asyncio.get_running_loop(), Clock()))
+    subscribing(line)
+    line.receive(subscribed(OWN) + push + message(OWN, b"head a"))
+    assert (line.messages, line.closed) == ([b"head a"], [])

@@ -115,11 +115,13 @@ class Line:
         self.owed: list[Any] = []
         self.closed: list[str] = []
         self.pushed: list[Any] = []
+        self.messages: list[bytes] = []
         self.channel = Channel(
             0,
             outbox,
             1.0,
             self.pushed.append,
+            self.messages.append,
             lambda reason, _releases: self.closed.append(reason),
             lambda _silent: None,
             lambda command, _words: self.owed.append(command),
