@@ -104,16 +104,18 @@ class Driver:
 
     def _read(self) -> None:
         assert self._process.stdout is not None
-        for text in self._process.stdout:
-            self._lines.put(text)
+        with self._process.stdout as lines:
+            for text in lines:
+                self._lines.put(text)
         self._process.wait()
         self._lines.put("")
 
     def _drain(self) -> None:
         assert self._process.stderr is not None
-        for text in self._process.stderr:
-            self._errors.append(text)
-            del self._errors[:-50]
+        with self._process.stderr as lines:
+            for text in lines:
+                self._errors.append(text)
+                del self._errors[:-50]
 
     def __enter__(self) -> Self:
         return self
