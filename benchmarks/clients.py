@@ -27,12 +27,14 @@ class Client:
         driver: The file in `drivers/`.
         requirements: Installed from PyPI into an environment of its own; empty: runs in the caller's.
         note: What a reader of its figures must know.
+        source: The tree of the library that it imports, where it runs in the caller's environment.
     """
 
     name: str
     driver: str
     requirements: tuple[str, ...] = ()
     note: str = ""
+    source: Path = ROOT
 
     def command(self) -> list[str]:
         """Return the command line of the driver, without its task; creates the environment when it is missing.
@@ -47,7 +49,7 @@ class Client:
         """Return the environment variables of the driver: the checkout is importable only where it is what runs."""
         variables = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
         if not self.requirements:
-            variables["PYTHONPATH"] = str(ROOT)
+            variables["PYTHONPATH"] = str(self.source)
         return variables
 
 

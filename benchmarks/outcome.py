@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
     from .clients import Client
 
-__all__ = ["Bar", "Outcome", "Settings", "at_least", "at_most", "median", "paired_ratio"]
+__all__ = ["Bar", "Grid", "Outcome", "Settings", "at_least", "at_most", "median", "paired_ratio"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +24,16 @@ class Settings:
         quick: Short windows: figures for tuning, not for claims.
         clients: Who takes part.
         say: Tells the user what is going on.
+        cases: The cases of `crowd` that run; empty: all.
+        libraries: Further source trees of the library that `crowd` measures.
     """
 
     rounds: int
     quick: bool
     clients: Sequence[Client]
     say: Callable[[str], None]
+    cases: Sequence[str] = ()
+    libraries: Sequence[Path] = ()
 
     def seconds(self, full: float, quick: float) -> float:
         """Return the length of a window: `full`, or `quick` in a quick run."""
@@ -75,6 +80,21 @@ def at_most(text: str, value: float | None, limit: float) -> Bar:
 
 
 @dataclass(slots=True)
+class Grid:
+    """One table.
+
+    Attributes:
+        title: Its title.
+        columns: Its head.
+        rows: Its cells, ready to print.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Outcome:
     """One scenario's results.
 
@@ -86,6 +106,7 @@ class Outcome:
         medians: What the table and the bars were made from.
         bars: The promises.
         notes: What a reader must know.
+        further: Tables with other columns, printed after the first.
     """
 
     title: str
@@ -95,6 +116,12 @@ class Outcome:
     medians: list[dict[str, Any]] = field(default_factory=list)
     bars: list[Bar] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    further: list[Grid] = field(default_factory=list)
+
+    @property
+    def grids(self) -> list[Grid]:
+        """Every table of it that has rows, in order."""
+        return [grid for grid in (Grid(self.title, self.columns, self.rows), *self.further) if grid.rows]
 
 
 def median(values: Iterable[float | None]) -> float | None:

@@ -38,6 +38,8 @@ class Line:
         self.running = True
         self.recording = False
         self.turns = [0] * waiters
+        # When each that still waits has asked; 0 while it does not wait.
+        self.since = [0.0] * waiters
         self.taken = 0
         self.same = 0
         self.errors = 0
@@ -63,10 +65,11 @@ class Line:
         acquire, release, key, hold = self.client.acquire, self.client.release, self.key, self.hold
         while self.running:
             arrival = self.arrived = self.arrived + 1
-            asked = clock()
+            self.since[index] = asked = clock()
             try:
                 handle = await acquire(key)
                 got = clock()
+                self.since[index] = 0.0
                 if register is not None:
                     register.enter(who)
                 self.took(index, arrival, asked, got)
@@ -110,9 +113,14 @@ class Line:
         await asyncio.sleep(self.phase.get("warmup", 0.3))
         opened, cpu = time.perf_counter(), _cpu_seconds()
         self.recording = True
+        self.opens()
         await asyncio.sleep(self.phase["seconds"])
         self.recording = self.running = False
-        seconds, cpu = time.perf_counter() - opened, _cpu_seconds() - cpu
+        self.closes()
+        closed = time.perf_counter()
+        seconds, cpu = closed - opened, _cpu_seconds() - cpu
+        # A waiter that is never served would otherwise be in no figure.
+        waiting = max((closed - since for since in self.since if since), default=0.0)
         _, stuck = await asyncio.wait(tasks, timeout=self.phase.get("grace", _GRACE_SECONDS))
         for task in stuck:
             task.cancel()
@@ -135,7 +143,14 @@ class Line:
             "stuck": len(stuck),
             "delay": _summary(self.delays),
             "wait": _summary(self.waits),
+            "waiting": waiting,
         }
+
+    def opens(self) -> None:
+        """Hook: the window opens."""
+
+    def closes(self) -> None:
+        """Hook: the window closes."""
 
 
 def _summary(values: array[float]) -> dict[str, float] | None:

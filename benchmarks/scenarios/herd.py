@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aioredlock_ng.testing.nodes import LocalNodes
 from benchmarks.clients import Client
@@ -12,7 +12,10 @@ from benchmarks.process import Driver
 
 from .handover import calls
 
-__all__ = ["run"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["measured", "run"]
 
 _WAITERS: Final = 1000
 _DRIVER: Final = Client("ours", "herd_ours.py")
@@ -33,31 +36,10 @@ def run(settings: Settings) -> Outcome:
         ),
     )
     settings.say(f"herd: {_WAITERS:,} waiters for {seconds:.0f} s")
-    with LocalNodes(5) as nodes:
-        task = {"urls": nodes.urls, "ttl": 10.0, "same": "herd", "waiters": _WAITERS}
-        command, variables = _DRIVER.command(), _DRIVER.variables()
-        with Driver(command, variables, task | {"holds": True}) as holder:
-            holder.ready()
-            with Driver(command, variables, task | {"holds": False}) as crowd:
-                weighed = crowd.ready()
-                time.sleep(0.5)
-                sent, began = calls(nodes), time.monotonic()
-                time.sleep(seconds)
-                rate = (calls(nodes) - sent) / (time.monotonic() - began)
-                # One is the holder's, one is ours that asks.
-                connections = max(int(node.info()["connected_clients"]) for node in nodes) - 2
-                crowd.begin()
-                holder.begin()
-                served = crowd.line(30.0)
-    traced, resident = weighed["traced_bytes"] / _WAITERS / 1024, weighed["resident_bytes"] / _WAITERS / 1024
-    summary: dict[str, Any] = {
-        "waiting": weighed["waiting"],
-        "commands_per_second": rate,
-        "traced_kib": traced,
-        "resident_kib": resident,
-        "connections": connections,
-        "served": served["served"],
-    }
+    found = measured(_DRIVER, seconds, calls)
+    weighed, served = found.pop("weighed"), found.pop("served_by")
+    summary, rate, traced, resident = found, found["commands_per_second"], found["traced_kib"], found["resident_kib"]
+    connections = found["connections"]
     outcome.raw.append({"weighed": weighed, "served": served} | summary)
     outcome.medians.append(summary)
     outcome.rows.append(
@@ -78,3 +60,40 @@ def run(settings: Settings) -> Outcome:
     outcome.bars.append(at_most(f"{where}: connections per node", float(connections), 1))
     outcome.bars.append(at_least(f"{where}: served in the end", float(served["served"]), _WAITERS + 1))
     return outcome
+
+
+def measured(driver: Client, seconds: float, count: Callable[[LocalNodes], int]) -> dict[str, Any]:
+    """Let one process hold and another wait a thousand times.
+
+    Args:
+        driver: Whose both are.
+        seconds: How long.
+        count: Returns how many commands the nodes have had.
+    """
+    with LocalNodes(5) as nodes:
+        task = {"urls": nodes.urls, "ttl": 10.0, "same": "herd", "waiters": _WAITERS}
+        command, variables = driver.command(), driver.variables()
+        with Driver(command, variables, task | {"holds": True}) as holder:
+            holder.ready()
+            with Driver(command, variables, task | {"holds": False}) as crowd:
+                weighed = crowd.ready()
+                time.sleep(0.5)
+                sent, began = count(nodes), time.monotonic()
+                time.sleep(seconds)
+                rate = (count(nodes) - sent) / (time.monotonic() - began)
+                # One is the holder's, one is ours that asks.
+                connections = max(int(node.info()["connected_clients"]) for node in nodes) - 2
+                crowd.begin()
+                holder.begin()
+                served = crowd.line(30.0)
+    traced, resident = weighed["traced_bytes"] / _WAITERS / 1024, weighed["resident_bytes"] / _WAITERS / 1024
+    return {
+        "weighed": weighed,
+        "served_by": served,
+        "waiting": weighed["waiting"],
+        "commands_per_second": rate,
+        "traced_kib": traced,
+        "resident_kib": resident,
+        "connections": connections,
+        "served": served["served"],
+    }
