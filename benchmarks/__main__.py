@@ -11,6 +11,7 @@ from rich.console import Console
 
 from . import report
 from .clients import ALL, named
+from .crowd.cases import CASES
 from .machine import describe
 from .outcome import Outcome, Settings
 from .scenarios import SCENARIOS
@@ -30,14 +31,15 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else 132)
     clients = named(asked.clients or (list(_QUICK_CLIENTS) if asked.quick else [client.name for client in ALL]))
     # Environments are made beforehand, so that no pip runs beside a measurement.
-    for client in clients:
-        client.command()
+    if set(asked.only or SCENARIOS) != {"crowd"}:
+        for client in clients:
+            client.command()
     started = time.time()
     outcomes: dict[str, Outcome] = {}
     machine = describe()
     for name in asked.only or SCENARIOS:
         with console.status(name) as status:
-            settings = Settings(asked.rounds, asked.quick, clients, status.update)
+            settings = Settings(asked.rounds, asked.quick, clients, status.update, asked.cases, asked.library)
             outcomes[name] = SCENARIOS[name](settings)
         report.print_outcome(console, outcomes[name])
     bars = [bar for outcome in outcomes.values() for bar in outcome.bars]
@@ -54,7 +56,9 @@ def main() -> int:
     stem = "quick" if asked.quick else "bench"
     document = asked.out / f"{stem}.json"
     report.write_json(document, about, outcomes)
-    for path in (document, *report.draw_plots(document)):
+    tables = document.with_suffix(".md")
+    report.write_tables(tables, outcomes)
+    for path in (document, tables, *report.draw_plots(document)):
         console.print(f"written: {path}")
     if asked.rounds < _CLAIM_ROUNDS or asked.quick:
         console.print(f"figures for tuning: a claim takes a full run of {_CLAIM_ROUNDS} rounds or more")
@@ -65,6 +69,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="short windows, three clients: for tuning, not for claims")
     parser.add_argument("--only", nargs="+", choices=list(SCENARIOS), metavar="SCENARIO", help=", ".join(SCENARIOS))
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=(), metavar="CASE", help=f"of crowd: {', '.join(CASES)}")
+    parser.add_argument(
+        "--library", action="append", type=Path, default=[], metavar="PATH", help="a further tree of the library, for crowd"
+    )
     parser.add_argument("--clients", nargs="+", choices=[client.name for client in ALL], metavar="CLIENT", help="who runs")
     parser.add_argument("--rounds", type=int, default=_CLAIM_ROUNDS, help="how often everybody takes a turn (5)")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder for JSON and plots")

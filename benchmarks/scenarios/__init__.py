@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from . import contention, cycle, faults, fences, handover, herd, imports, leases, memory, storm, told, wakeup
+from . import contention, crowd, cycle, faults, fences, handover, herd, imports, leases, memory, storm, told, wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +23,7 @@ SCENARIOS: Final[dict[str, Callable[[Settings], Outcome]]] = {
     "leases": leases.run,
     "handover": handover.run,
     "contention": contention.run,
+    "crowd": crowd.run,
     "herd": herd.run,
     "wakeup": wakeup.run,
     "told": told.run,

@@ -1,0 +1,1 @@
+"""Cases, figures and summary of the scenario `crowd`; `scenarios/crowd.py` measures."""

@@ -1,0 +1,138 @@
+"""The cases of `crowd` by name, with their durations and bars; nothing here measures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["BARS", "CASES", "OTHERS", "SHAPES", "Limit", "Shape", "chosen"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A crowd on one lock.
+
+    Attributes:
+        processes: How many.
+        waiters: Tasks of each.
+        hold: Seconds that each keeps the lock.
+        seconds: How long it is watched.
+        quick: The same in a quick run.
+        base: The case of one process alone that its rate is compared with.
+        hung: Whether one node is stopped throughout.
+        alone: An `asyncio.Lock` in place of the library.
+    """
+
+    processes: int
+    waiters: int
+    hold: float
+    seconds: float
+    quick: float
+    base: str = ""
+    hung: bool = False
+    alone: bool = False
+
+    @property
+    def text(self) -> str:
+        """It in words."""
+        return f"{self.processes} x {self.waiters}, {self.hold * 1e3:g} ms"
+
+
+SHAPES: Final = {
+    "1x1": Shape(1, 1, 0.002, 1.0, 0.5),
+    "2x1": Shape(2, 1, 0.002, 1.5, 0.6, "1x1"),
+    "10x1": Shape(10, 1, 0.002, 2.5, 0.8, "1x1"),
+    "40x1": Shape(40, 1, 0.002, 6.0, 1.5, "1x1"),
+    "1x1-20ms": Shape(1, 1, 0.02, 1.0, 0.5),
+    "40x1-20ms": Shape(40, 1, 0.02, 9.0, 1.5, "1x1-20ms"),
+    "1x1-0ms": Shape(1, 1, 0.0, 1.0, 0.5),
+    "20x5": Shape(20, 5, 0.0, 5.0, 1.2, "1x1-0ms"),
+    "4x25": Shape(4, 25, 0.0, 4.0, 1.0, "1x1-0ms"),
+    "1x100": Shape(1, 100, 0.0, 1.2, 0.6, "1x1-0ms"),
+    "asyncio-5ms": Shape(1, 100, 0.005, 1.5, 0.6, alone=True),
+    "1x100-5ms": Shape(1, 100, 0.005, 1.5, 0.6, "asyncio-5ms"),
+    "hung": Shape(40, 1, 0.002, 6.0, 1.5, "1x1", hung=True),
+}
+"""Crowds. A share means something over several rounds only, so large crowds have long windows."""
+
+OTHERS: Final = ("killed", "handover", "woken", "herd")
+"""Cases that are no mere crowd."""
+
+CASES: Final = (*SHAPES, *OTHERS)
+"""All, in the order in which they run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What a figure must reach or must not pass.
+
+    Attributes:
+        figure: Its key in the summary.
+        text: Its name for readers.
+        limit: The bar.
+        least: Whether it must be reached.
+    """
+
+    figure: str
+    text: str
+    limit: float
+    least: bool = False
+
+
+_CROWD: Final = (
+    Limit("ratio", "rate / that of one process alone", 0.7, least=True),
+    Limit("attempts", "attempts per acquisition", 2.3),
+    Limit("commands", "commands per node and acquisition", 6.0),
+    Limit("pushes", "pushes per node and acquisition", 5.0),
+    Limit("share_least", "share of the slowest process", 0.9, least=True),
+    Limit("wait_rounds", "longest wait in rounds of all processes", 2.0),
+)
+_SLACK: Final = 1.2
+
+BARS: Final[dict[str, tuple[Limit, ...]]] = {
+    "40x1": _CROWD,
+    "20x5": (
+        Limit("rate", "hand-overs per second", 10_000.0, least=True),
+        Limit("share_least", "share of the slowest process", 0.8, least=True),
+        Limit("wait", "longest wait, s", 1.0),
+    ),
+    "4x25": (
+        Limit("rate", "hand-overs per second", 20_000.0, least=True),
+        Limit("share_least", "share of the slowest process", 0.9, least=True),
+    ),
+    "1x100": (Limit("rate", "hand-overs per second", 25_000.0, least=True),),
+    "1x100-5ms": (
+        Limit("ratio", "rate / that of an asyncio.Lock", 0.9, least=True),
+        Limit("handoff_ms", "hand-off p50, ms", 0.15),
+    ),
+    "hung": tuple(
+        Limit(bar.figure, bar.text, round(bar.limit * (2 - _SLACK if bar.least else _SLACK), 2), bar.least) for bar in _CROWD
+    ),
+    "killed": (
+        Limit("killed_gap", "nobody had the lock after three of twelve were killed, s", 0.05),
+        Limit("stopped_gap", "nobody had the lock after one was stopped, s", 0.2),
+        Limit("stopped_gaps", "gaps above 0.05 s after one was stopped", 1.0),
+    ),
+    "handover": (Limit("ratio", "hand-over / two round trips of the floor", 1.3),),
+    "woken": (
+        Limit("redis_py_over", "after redis-py's release: p50 / (1.5 round trips of the floor + 0.3 ms)", 1.0),
+        Limit("deleted_over", "after DEL: p50 / (1.5 round trips of the floor + 0.3 ms)", 1.0),
+        Limit("expiry_ms", "after the expiry of a killed holder's key: p50, ms", 120.0),
+    ),
+    "herd": (
+        Limit("commands_per_second", "commands per second while nothing changes", 3.0),
+        Limit("traced_kib", "KiB per waiter", 2.0),
+        Limit("connections", "connections per node", 1.0),
+    ),
+}
+"""The bars by case; those of a hung node have a fifth of slack."""
+
+
+def chosen(names: Iterable[str]) -> list[str]:
+    """Return these cases and their bases, in order; all cases if there are no names."""
+    wanted = set(names) or set(CASES)
+    wanted |= {SHAPES[name].base for name in wanted if name in SHAPES}
+    return [name for name in CASES if name in wanted]

@@ -1,0 +1,150 @@
+"""Figures of a crowd from the reports of its processes; pure functions."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["Figures", "Hold", "Process", "crowd", "gaps", "longest_gap", "switches", "wire_only"]
+
+Hold = tuple[float, float]
+"""When a process got the lock, and when it began to give it back."""
+
+
+class Process(TypedDict):
+    """What one process says of its window.
+
+    Attributes:
+        seconds: Its length.
+        acquired: Acquisitions within.
+        acquired_in_all: Those before and after it too.
+        longest_wait: Seconds; a wait that the window's end cuts off counts too.
+        leases: Leases granted, by the library's own count.
+        attempts: Attempts, by the same.
+        replies: Replies read, each of which answers one command.
+        pushes: Messages that nobody asked for.
+        handoff: Seconds from a release to the next acquisition in the process, p50, if any.
+        errors: Acquisitions and releases that failed.
+    """
+
+    seconds: float
+    acquired: int
+    acquired_in_all: int
+    longest_wait: float
+    leases: int
+    attempts: int
+    replies: int
+    pushes: int
+    handoff: float | None
+    errors: int
+
+
+class Figures(TypedDict):
+    """What a crowd did.
+
+    Attributes:
+        rate: Acquisitions per second of all processes.
+        attempts: Attempts per acquisition.
+        commands: Commands per acquisition and node that answers.
+        pushes: Pushes per acquisition and node that answers.
+        share_least: The slowest process's part of its fair share.
+        share_most: The fastest one's.
+        wait: The longest wait in seconds.
+        wait_rounds: The same in rounds, in which every waiter could have had one turn.
+        handoff: Seconds, p50; None with several processes, which do not see all hand-overs.
+        errors: Acquisitions and releases that failed.
+    """
+
+    rate: float
+    attempts: float | None
+    commands: float | None
+    pushes: float | None
+    share_least: float
+    share_most: float
+    wait: float
+    wait_rounds: float
+    handoff: float | None
+    errors: int
+
+
+# A script cannot call these, so that each call came over the wire.
+_WIRE_ONLY = {"eval", "evalsha", "eval_ro", "evalsha_ro", "fcall", "fcall_ro", "subscribe", "unsubscribe", "hello", "multi"}
+
+
+def wire_only(commandstats: str) -> int:
+    """Return how many commands surely came over the wire, by a server's `INFO commandstats`.
+
+    A server counts calls of scripts too, so its count of `get` or `publish` says nothing.
+    """
+    total = 0
+    for line in commandstats.splitlines():
+        name, found, rest = line.partition(":calls=")
+        name = name.removeprefix("cmdstat_")
+        if found and (name in _WIRE_ONLY or name.startswith("client|")):
+            total += int(rest.partition(",")[0])
+    return total
+
+
+def crowd(processes: Sequence[Process], waiters: int, nodes: int, served: int) -> Figures:
+    """Return the figures of a crowd.
+
+    Args:
+        processes: What each saw.
+        waiters: Tasks of each.
+        nodes: How many nodes answered.
+        served: Commands on the wire for all acquisitions, by the servers' count. It misses
+            commands that scripts call too. The processes' count misses commands without a
+            reply. The larger one stands.
+    """
+    acquired = [process["acquired"] for process in processes]
+    total, in_all = sum(acquired), sum(process["acquired_in_all"] for process in processes)
+    leases = sum(process["leases"] for process in processes)
+    rate = sum(process["acquired"] / process["seconds"] for process in processes)
+    wait = max(process["longest_wait"] for process in processes)
+    fair = total / len(processes)
+    return {
+        "rate": rate,
+        "attempts": sum(process["attempts"] for process in processes) / leases if leases else None,
+        "commands": max(sum(process["replies"] for process in processes) / total, served / in_all) / nodes if total else None,
+        "pushes": sum(process["pushes"] for process in processes) / total / nodes if total else None,
+        "share_least": min(acquired) / fair if total else 0.0,
+        "share_most": max(acquired) / fair if total else 0.0,
+        "wait": wait,
+        "wait_rounds": wait * rate / (len(processes) * waiters),
+        "handoff": processes[0]["handoff"] if len(processes) == 1 else None,
+        "errors": sum(process["errors"] for process in processes),
+    }
+
+
+def gaps(holds: Iterable[Hold], since: float, until: float) -> list[float]:
+    """Return the lengths of the stretches without a holder between two times, in order."""
+    found = []
+    free = since
+    for got, left in sorted(holds):
+        if got >= until:
+            break
+        if got > free:
+            found.append(got - free)
+        free = max(free, left)
+    if until > free:
+        found.append(until - free)
+    return found
+
+
+def longest_gap(holds: Iterable[Hold], since: float, until: float) -> float:
+    """Return the longest of `gaps`; 0 if somebody had it all the time."""
+    return max(gaps(holds, since, until), default=0.0)
+
+
+def switches(traces: Mapping[int, Iterable[Hold]], since: float) -> list[float]:
+    """Return the seconds from each release to an acquisition by another process.
+
+    Args:
+        traces: The holds of each process.
+        since: What was got earlier does not count.
+    """
+    merged = sorted((got, left, process) for process, holds in traces.items() for got, left in holds)
+    return [after[0] - before[1] for before, after in pairwise(merged) if before[2] != after[2] and before[0] >= since]

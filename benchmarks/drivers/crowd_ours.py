@@ -1,0 +1,225 @@
+"""Many processes that want one lock: forks them, lets all begin at once, and leaves none behind.
+
+The task: `urls`, `processes`, `coroutines` (waiters of each), `ttl`, `phase` (see `line.py`), maybe
+`trace` (a folder) and `alone` (an `asyncio.Lock` in place of the library, for one process).
+Every process prints one line when it is ready and one with its figures. A line on stdin lets all
+begin. The end of stdin kills the remaining processes.
+With `trace`, a process records its holds in a file that is named by its process id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import json
+import mmap
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import hiredis
+from line import Line
+
+# Sixteen bytes each; a sparse file.
+_TRACED_HOLDS = 1 << 18
+_DIE_WITH_PARENT = 1
+
+
+class Counted(hiredis.Reader):
+    """A reader that counts replies and pushes of the whole process; each command has one reply."""
+
+    replies = 0
+    pushes = 0
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._none_yet = options.get("notEnoughData", False)
+
+    def gets(self, *args: Any) -> Any:
+        reply = super().gets(*args)
+        if reply is not self._none_yet:
+            if type(reply) is hiredis.PushNotification:
+                Counted.pushes += 1
+            else:
+                Counted.replies += 1
+        return reply
+
+
+class Trace:
+    """When this process got and left the lock, in a mapped file: SIGKILL takes none of it away."""
+
+    def __init__(self, folder: str) -> None:
+        with (Path(folder) / str(os.getpid())).open("w+b") as file:
+            file.truncate(16 * _TRACED_HOLDS)
+            self._times = memoryview(mmap.mmap(file.fileno(), 0)).cast("d")
+        self._next = 0
+
+    def got(self) -> None:
+        self._times[self._next] = time.perf_counter()
+
+    def leaves(self) -> None:
+        self._times[self._next + 1] = time.perf_counter()
+        # A full file keeps its last entry to itself.
+        self._next = min(self._next + 2, len(self._times) - 2)
+
+
+class Client:
+    """`acquire` and `release` of one open manager."""
+
+    def __init__(self, redlock: Any) -> None:
+        self._redlock = redlock
+
+    def acquire(self, key: str) -> Any:
+        return self._redlock.lock(key).acquire()
+
+    def release(self, lease: Any) -> Any:
+        return lease.release()
+
+    def counted(self) -> dict[str, int]:
+        """What this process has done so far."""
+        stats = self._redlock.stats()
+        return {
+            "leases": stats.acquired,
+            "attempts": stats.attempts,
+            "replies": Counted.replies,
+            "pushes": Counted.pushes,
+        }
+
+    async def close(self) -> None:
+        await self._redlock.aclose()
+
+
+class Traced(Client):
+    """The same, written down."""
+
+    def __init__(self, redlock: Any, trace: Trace) -> None:
+        super().__init__(redlock)
+        self._trace = trace
+
+    async def acquire(self, key: str) -> Any:
+        lease = await super().acquire(key)
+        self._trace.got()
+        return lease
+
+    def release(self, lease: Any) -> Any:
+        self._trace.leaves()
+        return super().release(lease)
+
+
+class Alone:
+    """An `asyncio.Lock`: no nodes, no other process."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    def acquire(self, key: str) -> Any:
+        return self._lock.acquire()
+
+    async def release(self, handle: object) -> None:
+        self._lock.release()
+
+    def counted(self) -> dict[str, int]:
+        return {}
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class Crowd(Line):
+    """A line whose costs are counted from the opening of its window to its closing."""
+
+    def opens(self) -> None:
+        self._before = self.client.counted()
+
+    def closes(self) -> None:
+        self.counted = {name: count - self._before[name] for name, count in self.client.counted().items()}
+
+
+async def _work(task: dict[str, Any], index: int, gate: int) -> None:
+    client = await _connected(task)
+    _say({"ready": True, "index": index, "pid": os.getpid(), "library": str(_home(task))})
+    loop = asyncio.get_running_loop()
+    begin = asyncio.Event()
+    # Nothing is ever written there: the end of it reaches all processes in the same instant.
+    loop.add_reader(gate, begin.set)
+    await begin.wait()
+    loop.remove_reader(gate)
+    crowd = Crowd(client, task["coroutines"], task["phase"])
+    figures = await crowd.run()
+    _say({"index": index, "pid": os.getpid()} | figures | crowd.counted)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(client.close(), 1.0)
+
+
+async def _connected(task: dict[str, Any]) -> Any:
+    if task.get("alone"):
+        return Alone()
+    from aioredlock_ng import Redlock
+
+    redlock = await Redlock(task["urls"], ttl=task["ttl"]).open()
+    # The first acquisition makes what is made once.
+    async with redlock.lock(f"own:{os.getpid()}"):
+        pass
+    return Traced(redlock, Trace(task["trace"])) if task.get("trace") else Client(redlock)
+
+
+def _home(task: dict[str, Any]) -> Path:
+    if task.get("alone"):
+        return Path()
+    import aioredlock_ng
+
+    return Path(aioredlock_ng.__file__).parents[1]
+
+
+def _say(line: dict[str, Any]) -> None:
+    # One write for the line: the processes share the pipe.
+    os.write(1, (json.dumps(line) + "\n").encode())
+
+
+def _child(task: dict[str, Any], index: int, gate: int, parent: int) -> None:
+    """Be one process of the crowd; never returns."""
+    try:
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+        # The parent may be gone before prctl.
+        if os.getppid() == parent:
+            asyncio.run(_work(task, index, gate))
+    except BaseException as error:
+        _say({"index": index, "failed": f"{type(error).__name__}: {error}"[:300]})
+    finally:
+        os._exit(0)
+
+
+def main() -> None:
+    """Fork, let begin, kill what is left."""
+    task = json.loads(sys.argv[1])
+    # Before the library is imported, which happens once for all of them.
+    hiredis.Reader = Counted  # type: ignore[misc]
+    _home(task)
+    gate, opener = os.pipe()
+    parent = os.getpid()
+    children: list[int] = []
+    try:
+        for index in range(task["processes"]):
+            child = os.fork()
+            if not child:
+                os.close(opener)
+                _child(task, index, gate, parent)
+            children.append(child)
+        if sys.stdin.readline():
+            os.close(opener)
+            sys.stdin.readline()
+    finally:
+        for child in children:
+            # Not yet waited for, so the number is still its own. A stopped process dies of it too.
+            os.kill(child, signal.SIGKILL)
+        for child in children:
+            os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,308 @@
+"""Measure crowds of processes on one lock: the price of waiting, and of dead and stopped waiters."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from aioredlock_ng.testing.nodes import LocalNodes
+from benchmarks.clients import Client
+from benchmarks.crowd.cases import OTHERS, SHAPES, chosen
+from benchmarks.crowd.figures import Hold, Process, crowd, gaps, longest_gap, switches, wire_only
+from benchmarks.crowd.summary import summarise
+from benchmarks.process import Driver, DriverFailed
+
+from . import herd
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from benchmarks.crowd.cases import Shape
+    from benchmarks.outcome import Outcome, Settings
+
+__all__ = ["run"]
+
+_DRIVER: Final = "crowd_ours.py"
+_FLOOR: Final = Client("floor", "trip_floor.py")
+_LONGEST_WAIT_FOR_FIGURES: Final = 20.0
+
+# The nodes may have granted an attempt of a process that was killed before it read their answer.
+# A ttl of 10 s would then outlast the window.
+_TTL_OF_THE_KILLED: Final = 2.0
+_PROCESSES: Final = 12
+_KILLED: Final = 3
+# As long as the waiter of `woken` sleeps before what it waits for ends.
+_PAUSE: Final = 0.03
+
+
+def run(settings: Settings) -> Outcome:
+    """Measure every chosen case; this checkout and the other trees take turns."""
+    sources = {"ours": Client("ours", _DRIVER)}
+    for path in settings.libraries:
+        sources[_label(path, sources)] = Client("ours", _DRIVER, source=path.resolve())
+    names = chosen(settings.cases)
+    rows: list[dict[str, Any]] = []
+    for number in range(settings.rounds):
+        for name in names:
+            for code, client in sources.items():
+                settings.say(f"crowd: round {number + 1}/{settings.rounds}, {name}, {code}")
+                about = {"round": number, "case": name, "code": code, "began": time.time()}
+                try:
+                    rows.append(about | _measured(settings, name, client, number))
+                except DriverFailed as failure:
+                    rows.append(about | {"failed": str(failure)})
+    return summarise(rows, names, list(sources))
+
+
+def _label(path: Path, taken: Iterable[str]) -> str:
+    """Return what the tables call a tree of the library: its commit, else its folder's name."""
+    label = path.resolve().name
+    with contextlib.suppress(OSError):
+        asked = ["git", "-C", str(path), "rev-parse", "--show-toplevel", "--short", "HEAD"]
+        said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split()
+        # A folder inside of another repository would get the name of its commit.
+        if len(said) == 2 and Path(said[0]).resolve() == path.resolve():
+            label = said[1]
+    return f"{label} ({path.resolve().name})" if label in taken else label
+
+
+def _measured(settings: Settings, name: str, client: Client, number: int) -> dict[str, Any]:
+    if name in SHAPES:
+        shape = SHAPES[name]
+        return _crowd(settings, client, shape, number % 5 if shape.hung else None)
+    assert name in OTHERS
+    cases: dict[str, Callable[[Settings, Client], dict[str, Any]]] = {
+        "killed": _killed,
+        "handover": _handover,
+        "woken": _woken,
+        "herd": _herd,
+    }
+    return cases[name](settings, client)
+
+
+def _warmup(settings: Settings) -> float:
+    return settings.seconds(0.5, 0.3)
+
+
+def _task(nodes: LocalNodes | None, processes: int, waiters: int, hold: float, seconds: float, warmup: float) -> dict[str, Any]:
+    phase = {"name": "crowd", "same": "crowd", "hold": hold, "seconds": seconds}
+    # A window that waited for its first acquisition would leave out the starving processes.
+    phase |= {"open": 0.0, "warmup": warmup, "grace": 0.1}
+    return {
+        "urls": nodes.urls if nodes is not None else [],
+        "processes": processes,
+        "coroutines": waiters,
+        "ttl": 10.0,
+        "phase": phase,
+    }
+
+
+def _started(driver: Driver, processes: int, source: Path | None) -> list[int]:
+    """Wait until all are ready; return their process ids.
+
+    Raises:
+        DriverFailed: One is not, or has imported another tree of the library.
+    """
+    said = [_line(driver, 30.0) for _ in range(processes)]
+    for line in said:
+        if source is not None and Path(line["library"]).resolve() != source.resolve():
+            raise DriverFailed(f"measures {line['library']} instead of {source}")
+    return [line["pid"] for line in said]
+
+
+def _line(driver: Driver, timeout: float) -> dict[str, Any]:
+    line = driver.line(timeout)
+    if "failed" in line:
+        raise DriverFailed(line["failed"])
+    return line
+
+
+def _figures(driver: Driver, processes: int, seconds: float) -> list[Process]:
+    said = [_line(driver, seconds + _LONGEST_WAIT_FOR_FIGURES) for _ in range(processes)]
+    return [
+        {
+            "seconds": line["seconds"],
+            "acquired": line["acquired"],
+            "acquired_in_all": line["acquired_in_all"],
+            "longest_wait": max(line["waiting"], line["wait"]["max"] if line["wait"] else 0.0),
+            "leases": line.get("leases", 0),
+            "attempts": line.get("attempts", 0),
+            "replies": line.get("replies", 0),
+            "pushes": line.get("pushes", 0),
+            "handoff": line["delay"]["p50"] if line["delay"] else None,
+            "errors": line["errors"],
+        }
+        for line in said
+    ]
+
+
+def _wired(nodes: LocalNodes, hung: int | None = None) -> int:
+    """Return how many commands surely came over the wire; a hung node cannot be asked."""
+    return sum(wire_only(node.command("INFO", "commandstats").decode()) for index, node in enumerate(nodes) if index != hung)
+
+
+def _crowd(settings: Settings, client: Client, shape: Shape, hung: int | None) -> dict[str, Any]:
+    seconds, warmup = settings.seconds(shape.seconds, shape.quick), _warmup(settings)
+    with contextlib.ExitStack() as stack:
+        nodes = None if shape.alone else stack.enter_context(LocalNodes(5))
+        task = _task(nodes, shape.processes, shape.waiters, shape.hold, seconds, warmup)
+        task["alone"] = shape.alone
+        driver = stack.enter_context(Driver(client.command(), client.variables(), task))
+        _started(driver, shape.processes, None if shape.alone else client.source)
+        if nodes is not None and hung is not None:
+            nodes.pause(hung)
+        before = _wired(nodes, hung) if nodes is not None else 0
+        driver.begin()
+        processes = _figures(driver, shape.processes, seconds)
+        served = _wired(nodes, hung) - before if nodes is not None else 0
+    answering = 5 if hung is None else 4
+    return {
+        **crowd(processes, shape.waiters, answering, served),
+        "commands_by_servers": served / answering / max(1, sum(process["acquired_in_all"] for process in processes)),
+        "processes": processes,
+    }
+
+
+def _traces(folder: Path, pids: Iterable[int]) -> dict[int, list[Hold]]:
+    found = {}
+    for pid in pids:
+        times = memoryview((folder / str(pid)).read_bytes()).cast("d")
+        holds = []
+        for at in range(0, len(times), 2):
+            if not times[at]:
+                break
+            holds.append((times[at], times[at + 1]))
+        found[pid] = holds
+    return found
+
+
+def _stopped(folder: Path, pids: Iterable[int], count: int) -> list[int]:
+    """Stop `count` processes that do not hold the lock, and return them; a holder runs on.
+
+    Raises:
+        DriverFailed: There are not so many.
+    """
+    stopped: list[int] = []
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+        _await_stop(pid)
+        holds = _traces(folder, [pid])[pid]
+        if holds and not holds[-1][1]:
+            os.kill(pid, signal.SIGCONT)
+            continue
+        stopped.append(pid)
+        if len(stopped) == count:
+            return stopped
+    raise DriverFailed(f"{len(stopped)} processes waited where {count} were to be stopped")
+
+
+def _await_stop(pid: int) -> None:
+    status = Path(f"/proc/{pid}/stat")
+    if not status.exists():
+        # No other way to know: the process is the driver's child.
+        time.sleep(0.005)
+        return
+    while status.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[0] not in "TZ":
+        time.sleep(0.0002)
+
+
+def _killed(settings: Settings, client: Client) -> dict[str, Any]:
+    warmup, before = _warmup(settings), settings.seconds(1.0, 0.5)
+    after_kill, after_stop = settings.seconds(2.5, 1.0), settings.seconds(1.2, 0.8)
+    seconds = before + after_kill + after_stop + 1.0
+    with contextlib.ExitStack() as stack:
+        nodes = stack.enter_context(LocalNodes(5))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="redlock-")))
+        task = _task(nodes, _PROCESSES, 1, 0.002, seconds, warmup)
+        task |= {"trace": str(folder), "ttl": _TTL_OF_THE_KILLED}
+        driver = stack.enter_context(Driver(client.command(), client.variables(), task))
+        pids = _started(driver, _PROCESSES, client.source)
+        driver.begin()
+        time.sleep(warmup)
+        quiet = time.perf_counter()
+        time.sleep(before)
+        killed = time.perf_counter()
+        victims = _stopped(folder, pids, _KILLED)
+        for pid in victims:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(after_kill)
+        alive = [pid for pid in pids if pid not in victims]
+        stopped = time.perf_counter()
+        (sleeper,) = _stopped(folder, alive, 1)
+        time.sleep(after_stop)
+        resumed = time.perf_counter()
+        os.kill(sleeper, signal.SIGCONT)
+        time.sleep(0.5)
+        end = time.perf_counter()
+        _figures(driver, len(alive), seconds)
+        traces = _traces(folder, pids)
+    # The last hold of a process may have no end: it began, at least.
+    holds = [(got, left or got) for mine in traces.values() for got, left in mine]
+    return {
+        "quiet_gap": longest_gap(holds, quiet, killed),
+        "killed_gap": longest_gap(holds, killed, stopped),
+        "stopped_gap": longest_gap(holds, stopped, resumed),
+        "stopped_gaps": sum(gap > 0.05 for gap in gaps(holds, stopped, resumed)),
+        "resumed_gap": longest_gap(holds, resumed, end),
+    }
+
+
+def _trip(nodes: LocalNodes, seconds: float, pause: float) -> dict[str, Any]:
+    task = {"urls": nodes.urls, "seconds": seconds, "pause": pause}
+    with Driver(_FLOOR.command(), _FLOOR.variables(), task) as driver:
+        driver.ready()
+        return driver.phase(seconds)
+
+
+def _handover(settings: Settings, client: Client) -> dict[str, Any]:
+    seconds, warmup = settings.seconds(1.5, 0.8), _warmup(settings)
+    with contextlib.ExitStack() as stack:
+        nodes = stack.enter_context(LocalNodes(5))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="redlock-")))
+        before = _trip(nodes, settings.seconds(0.8, 0.3), 0.0)
+        task = _task(nodes, 2, 1, 0.0, seconds, warmup) | {"trace": str(folder)}
+        with Driver(client.command(), client.variables(), task) as driver:
+            pids = _started(driver, 2, client.source)
+            begun = time.perf_counter()
+            driver.begin()
+            processes = _figures(driver, 2, seconds)
+            traces = _traces(folder, pids)
+        after = _trip(nodes, settings.seconds(0.8, 0.3), 0.0)
+    delays = sorted(switches(traces, begun + warmup))
+    # One trip of before and one of after: the machine may have slowed down meanwhile.
+    two_trips = before["p50"] + after["p50"]
+    p50 = statistics.median(delays) if delays else None
+    return {
+        "rate": sum(process["acquired"] / process["seconds"] for process in processes),
+        "switches": len(delays) / seconds,
+        "p50": p50,
+        "p99": delays[int((len(delays) - 1) * 0.99)] if delays else None,
+        "two_trips": two_trips,
+        "ratio": p50 / two_trips if p50 is not None else None,
+    }
+
+
+def _woken(settings: Settings, client: Client) -> dict[str, Any]:
+    driver = Client("ours", "wakeup_ours.py", source=client.source)
+    cli = shutil.which("redis-cli") or shutil.which("valkey-cli") or ""
+    samples, left = int(settings.seconds(30, 15)), int(settings.seconds(10, 5))
+    with LocalNodes(5) as nodes:
+        floor = _trip(nodes, settings.seconds(1.2, 0.6), _PAUSE)
+        task = {"urls": nodes.urls, "samples": samples, "left": left, "cli": cli}
+        with Driver(driver.command(), driver.variables(), task) as running:
+            running.ready()
+            found = running.phase(10.0)
+    return {"trip": floor["p50"], **found}
+
+
+def _herd(settings: Settings, client: Client) -> dict[str, Any]:
+    driver = Client("ours", "herd_ours.py", source=client.source)
+    return herd.measured(driver, settings.seconds(10.0, 2.0), _wired)
