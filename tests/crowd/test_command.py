@@ -75,6 +75,18 @@ def test_the_tree_that_is_named_is_the_one_that_is_measured(tmp_path: Path) -> N
     assert "instead of" in empty["failed"], "it has measured the checkout under another's name"
 
 
+def test_gaps_and_hand_overs_are_found_in_what_processes_wrote_down(tmp_path: Path) -> None:
+    found = crowd(tmp_path, "--cases", "killed", "handover")
+    assert not [row["failed"] for row in found["raw"] if "failed" in row]
+    killed, handover = found["medians"]
+    # Hold and release take 2 ms and more, so that even a stretch without trouble has gaps.
+    assert 0 < killed["quiet_gap"] < 5.0
+    assert 0 < killed["killed_gap"] < 5.0
+    assert 0 < killed["stopped_gap"] < 5.0
+    assert 0 < handover["switches"] <= handover["rate"] * 2
+    assert handover["ratio"] == pytest.approx(handover["p50"] / handover["two_trips"])
+
+
 def _gone(pid: int) -> bool:
     status = Path(f"/proc/{pid}/status")
     return not status.exists() or "\nState:\tZ" in status.read_text(encoding="utf-8")
