@@ -166,8 +166,9 @@ class WaiterWoken:
 
     Attributes:
         resource: The lock's name.
-        cause: "told": the servers said that a key is gone. "local": a lock of this process is over that stood in its way.
-            "expiry": the holder's remaining time is over. "look": the slow timer that covers lost messages.
+        cause: "told": by what nodes said, a quorum may grant. "expiry": the remaining time of a holder, or of an
+            offer to another waiter, is over. "look": no quorum of nodes answered the waiter's look. "local" no
+            longer occurs.
     """
 
     resource: str

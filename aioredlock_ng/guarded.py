@@ -40,6 +40,7 @@ class LockOptions(TypedDict, total=False):
     on_lost: OnLost
     owner: str | None
     fail_fast: bool
+    fair: bool
 
 
 class Guard(Protocol):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.quorum import Verdict, verdict
+from aioredlock_ng._core.replies import ALL_OURS, KeyStates, Released, released
 from aioredlock_ng._core.votes import Outcome, Vote, may_have_set, no_vote
 from aioredlock_ng._engine.cleanup import outlast_cancellation
 from aioredlock_ng.errors import LockLost, LockReleased, QuorumUnreachable
@@ -226,9 +227,9 @@ class Lease:
             return True
         # Answered, and fewer keys than were to be deleted: they were gone. Silence is no such proof, but of a node that
         # cannot have had them.
-        full = len(holding.spec.keys)
+        full = released(len(holding.spec.keys))
         answers = zip(release.replies, holding.granted, strict=True)
-        maybe = sum(reply == full if type(reply) is int else may_have_set(granted) for reply, granted in answers)
+        maybe = sum(reply == full if isinstance(reply, Released) else may_have_set(granted) for reply, granted in answers)
         # Behind its deadline the keys may have gone by themselves, and it was ours until then.
         if maybe >= engine.context.quorum or engine.context.clock() >= holding.deadline:
             return True
@@ -331,10 +332,11 @@ class Lease:
             f" token={self.token[:6]}…>"
         )
 
-    def _vote(self, address: str, reply: Reply) -> Vote:
-        if reply == len(self._holding.spec.keys):
+    @staticmethod
+    def _vote(address: str, reply: Reply) -> Vote:
+        if reply is ALL_OURS:
             return Vote(address, Outcome.GRANTED)
-        if isinstance(reply, list) and all(answer in (-1, 0, 1) for answer in reply):
+        if isinstance(reply, KeyStates):
             return Vote(address, Outcome.HELD, detail="another's key, or none")
         return no_vote(address, reply)
 

@@ -101,15 +101,17 @@ class Stats:
         renewals_failed: Renewals that no quorum confirmed in time.
         handoffs: Leases handed to the next waiter of this process within the releasing tick.
         passed_on: Those of them whose grant the next waiter got as it was, without asking the nodes.
-        wakeups: Waiters woken because the servers told that a key is gone.
-        wakeups_local: Waiters woken because a lock of this process is over that stood in their way.
-        wakeups_expiry: Waiters woken by a timer, because the holder's remaining time was over.
-        wakeups_fallback: Waiters woken by the slow timer that covers lost messages; often on servers without tracking.
+        wakeups: Waiters that asked because, by what nodes said, a quorum may grant.
+        wakeups_local: Always 0.
+        wakeups_expiry: Waiters that asked because the remaining time of a holder, or of an offer, was over.
+        wakeups_fallback: Waiters that asked because no quorum of nodes answered their look.
         looks: Attempts after waiting, whatever woke them.
         second_rounds: Acquisitions whose fence took a second round trip.
         repairs: Keys or fences that nodes were given back.
         held: Leases held now.
         waiting: Acquisitions that contend or wait now.
+        standing: Lines that stand in the nodes' queues now. Tasks of this process that want the same names are
+            one line, of which one task asks; with `fair=True` each task is a line.
     """
 
     acquired: int
@@ -133,6 +135,7 @@ class Stats:
     repairs: int
     held: int
     waiting: int
+    standing: int
 
 
 class Severity(StrEnum):

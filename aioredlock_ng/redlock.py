@@ -258,6 +258,7 @@ class Redlock:
         on_lost: OnLost = "cancel",
         owner: str | None = None,
         fail_fast: bool = False,
+        fair: bool = False,
     ) -> Lock:
         """Describe a lock; no I/O happens, and this works before `open`.
 
@@ -276,6 +277,8 @@ class Redlock:
                 manager's. A manager with `owner=False` writes none.
             fail_fast: While it is known that no quorum of nodes can grant, make one attempt instead
                 of waiting for `blocking_timeout`. It waits for other holders as without.
+            fair: Serve the waiting tasks of the whole fleet strictly in the order in which they came. Without
+                it processes take turns, and each serves several of its own tasks per turn, which is quicker.
 
         Raises:
             ConfigurationError: An argument is unusable.
@@ -286,7 +289,8 @@ class Redlock:
                 raise ConfigurationError(
                     f"a lock takes at most {MAX_NAMES:,} names at once, got {len(names):,}; take one that stands for them"
                 )
-            keys = tuple(map(self._keys.key, names))
+            # In one order everywhere: two sets that share names cannot wait for each other.
+            keys = tuple(sorted(map(self._keys.key, names)))
             if len(set(keys)) != len(keys):
                 raise ConfigurationError(f"lock names {resource_name(names)!r} contain one name twice; name each once")
             slots = tuple(dict.fromkeys(map(slot_of, keys)))
@@ -301,13 +305,15 @@ class Redlock:
             raise ConfigurationError(f"auto_extend must be True or False, not {type(auto_extend).__name__}")
         if not isinstance(fail_fast, bool):
             raise ConfigurationError(f"fail_fast must be True or False, not {type(fail_fast).__name__}")
+        if not isinstance(fair, bool):
+            raise ConfigurationError(f"fair must be True or False, not {type(fair).__name__}")
         if on_lost not in ("cancel", "flag"):
             raise ConfigurationError(f"on_lost must be 'cancel' or 'flag', got {on_lost!r}")
         if owner is not None:
             owner = checked_label(owner)
         life = self._life if ttl is None else self._life_of(self._options.check_ttl(ttl))
         resource = name if type(name) is str and not more else resource_name(names)
-        spec = LockSpec(self._kind, resource, names, keys, slots, life, auto_extend, max_hold, owner, fail_fast)
+        spec = LockSpec(self._kind, resource, names, keys, slots, life, auto_extend, max_hold, owner, fail_fast, fair)
         return Lock(self, spec, blocking_timeout, on_lost)
 
     def guard(self, template: str, **options: Unpack[LockOptions]) -> Guard:
@@ -476,7 +482,9 @@ class Redlock:
         """
         engine = self.engine()
         counters = asdict(engine.context.counters)
-        return Stats(**counters, held=len(engine.extender.holdings), waiting=len(engine.lines.contenders()))
+        lines = engine.lines
+        held = len(engine.extender.holdings)
+        return Stats(**counters, held=held, waiting=len(lines.contenders()), standing=lines.standing)
 
     def engine(self) -> Engine:
         """For `Lock`: the open engine.

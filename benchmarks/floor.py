@@ -161,7 +161,7 @@ class Floor:
         done: asyncio.Future[object] = self._loop.create_future()
         wire.pending += [id, done.set_result]
         wire.transport.set_protocol(protocol)
-        wire.transport.write(_pack(("HELLO", "3")) + _pack(("CLIENT", "TRACKING", "ON", "NOLOOP")))
+        wire.transport.write(_pack(("HELLO", "3")) + _pack(("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP")))
         await done
 
     def close(self) -> None:

@@ -189,13 +189,19 @@ _ALL = (
         "no-tracking",
         _WARNING,
         _UNTOLD,
-        "Let CLIENT TRACKING through.",
+        "Let CLIENT TRACKING and CLIENT CACHING through.",
     ),
     Kind(
         "no-messages",
         _WARNING,
         "It passes on no messages between processes: waiting processes look at intervals instead of being notified.",
         "Let SUBSCRIBE and PUBLISH through.",
+    ),
+    Kind(
+        "no-queue",
+        _WARNING,
+        "Processes that wait have no order on this node. They look at intervals instead of being notified.",
+        "Let the commands of queues through: ZADD, PEXPIRE, ZRANGE, ZREVRANGE, ZRANK, ZREM, EXISTS and DEL.",
     ),
     Kind(
         "no-identity",

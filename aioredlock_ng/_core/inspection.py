@@ -6,11 +6,12 @@ import math
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.keys import as_text
 from aioredlock_ng._core.owners import printable_label, read_owner
 from aioredlock_ng._core.quorum import quorum_of
+from aioredlock_ng._core.replies import ForceReleased, Free, Held, KeyLook, Looked, NotALock
 from aioredlock_ng._core.votes import Outcome, Refusal, Vote, no_vote
 from aioredlock_ng.records import LockInfo, NodeAnswer
 
@@ -20,82 +21,19 @@ if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Reply
 
 __all__ = [
-    "Deleted",
-    "Free",
-    "Held",
     "Look",
-    "NotALock",
     "Unknown",
     "deletion_of",
     "holder_label",
     "lock_info",
     "look_of",
     "look_vote",
+    "not_a_lock",
+    "seconds_left",
 ]
-
-_MISSING: Final = -2
-_ENDLESS: Final = -1
-_OTHER_TYPE: Final = -3
-"""What inspect.lua says in place of a key's remaining milliseconds."""
-
-_LONGEST: Final = 2**63
-"""Servers count in 64 bits. A longer number is garbage, and may be too long for a float."""
 
 _FOREIGN = re.compile(r"([\w-]{0,30}) (-?\d{1,19})", re.ASCII)
 """How the scripts name a key that is no lock: its type, and its remaining milliseconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Free:
-    """There is no key."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A string is under the key.
-
-    Attributes:
-        remaining: Seconds that it has left; infinite without an expiry, which every lock of this
-            library has.
-        token: Its value.
-        label: What its holder wrote beside it.
-    """
-
-    remaining: float
-    token: bytes = field(repr=False)
-    label: bytes = field(default=b"", repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class NotALock:
-    """A key that can be no lock of this library.
-
-    Attributes:
-        kind: Its type as the server names it, "string" for one without expiry; "other" where the
-            server does not say.
-        remaining: Seconds that it has left; infinite without an expiry.
-    """
-
-    kind: str
-    remaining: float
-
-    def __str__(self) -> str:
-        """What it is, for messages."""
-        what = "a key of another type" if self.kind == "other" else f"a {self.kind}"
-        if math.isinf(self.remaining):
-            return f"{what} without expiry"
-        return f"{what}, {self.remaining:.3g} s left"
-
-
-@dataclass(frozen=True, slots=True)
-class Deleted:
-    """A forced release was executed.
-
-    Attributes:
-        keys: How many keys it deleted.
-    """
-
-    keys: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,27 +47,13 @@ class Unknown:
     reply: Reply = field(repr=False)
 
 
-Look = Free | Held | NotALock | Deleted | Unknown
+Look = KeyLook | ForceReleased | Unknown
 """What one node said of a lock's key."""
 
 
 def look_of(reply: Reply, place: int = 0) -> Look:
-    """Read one node's answer to the inspect script, for the key at `place`.
-
-    Returns:
-        `Unknown` where the script gives no such answer.
-    """
-    if type(reply) is not list or len(reply) <= place:
-        return Unknown(reply)
-    match reply[place]:
-        case [left, bytes() as value, *labels] if type(left) is int and _are_labels(labels):
-            if left == _MISSING:
-                return Free()
-            if left == _OTHER_TYPE:
-                return _not_a_lock(as_text(value)) or Unknown(reply)
-            if _ENDLESS <= left < _LONGEST:
-                return Held(_seconds(left), value, *labels)
-    return Unknown(reply)
+    """Return what one node said of the key at `place`; `Unknown` where it has not looked."""
+    return reply.keys[place] if isinstance(reply, Looked) else Unknown(reply)
 
 
 def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | None]:
@@ -154,13 +78,13 @@ def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | Non
 
 
 def deletion_of(reply: Reply) -> Look:
-    """Read one node's answer to a forced release; `Unknown` where the script gives no such answer."""
-    if type(reply) is int and reply >= 0:
-        return Deleted(reply)
+    """Return what one node said to a forced release. It names a key that it refuses to delete."""
+    if isinstance(reply, ForceReleased):
+        return reply
     if isinstance(reply, Refusal):
         code, _, found = str(reply).partition(" ")
         if code == "NOTALOCK":
-            return _not_a_lock(found) or Unknown(reply)
+            return not_a_lock(found) or Unknown(reply)
     return Unknown(reply)
 
 
@@ -175,8 +99,8 @@ def look_vote(node: str, look: Look) -> Vote:
             return Vote(node, Outcome.HELD, remaining)
         case NotALock():
             return Vote(node, Outcome.NOT_A_LOCK, detail=str(look))
-        case Deleted(keys):
-            if keys:
+        case ForceReleased(deleted):
+            if deleted:
                 return Vote(node, Outcome.FREE, detail="deleted")
             # "free" would be a guess: another may have it by now.
             return Vote(node, Outcome.UNKNOWN, detail="nothing to delete")
@@ -220,14 +144,12 @@ def _answer(address: str, look: Look) -> NodeAnswer:
     return NodeAnswer(address, None, None, look_vote(address, look).detail)
 
 
-def _are_labels(labels: list[object]) -> bool:
-    return not labels or (len(labels) == 1 and type(labels[0]) is bytes)
-
-
-def _not_a_lock(found: str) -> NotALock | None:
+def not_a_lock(found: str) -> NotALock | None:
+    """Read how a script names a key that is no lock; None where the words are not a script's."""
     told = _FOREIGN.fullmatch(found)
-    return None if told is None else NotALock(told[1] or "other", _seconds(int(told[2])))
+    return None if told is None else NotALock(told[1] or "other", seconds_left(int(told[2])))
 
 
-def _seconds(milliseconds: int) -> float:
+def seconds_left(milliseconds: int) -> float:
+    """Return the seconds that a key has left; infinite if the server says that it does not expire."""
     return milliseconds / 1000 if milliseconds >= 0 else math.inf

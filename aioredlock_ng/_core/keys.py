@@ -11,9 +11,6 @@ __all__ = [
     "MAX_NAME",
     "MAX_NAMES",
     "OWN_KEYS",
-    "PASSED_KEYS",
-    "PRECEDENCE_KEYS",
-    "TURN_KEYS",
     "KeyFormat",
     "as_text",
     "message_channel",
@@ -23,15 +20,6 @@ __all__ = [
 
 OWN_KEYS = b"aioredlock_ng:"
 """What the keys begin with that are no locks: the marker and the counters of every node."""
-
-TURN_KEYS = OWN_KEYS + b"turn:"
-"""What the keys begin with that change when a process's turn with a lock is over; the lock's key follows."""
-
-PASSED_KEYS = OWN_KEYS + b"passed:"
-"""What the keys begin with that tell for how many turns of others somebody has waited; the lock's key follows."""
-
-PRECEDENCE_KEYS = OWN_KEYS + b"precedence:"
-"""What the keys begin with that tell who goes before others at the next release; the lock's key follows."""
 
 BARE_FORMAT = "{name}"
 """The default `key_format`: each lock's key is its name."""

@@ -27,16 +27,18 @@ _OPTIONAL: Final = {
     "INFO": "no-identity",
     "SCRIPT LOAD": "no-script-load",
     "CLIENT TRACKING": "no-tracking",
+    "CLIENT CACHING": "no-tracking",
     "SUBSCRIBE": "no-messages",
     "PUBLISH": "no-messages",
     "TIME": "clock-unknown",
     "CONFIG GET": "fsync-unknown",
+    **dict.fromkeys(
+        map("queue {}".format, ("ZADD", "PEXPIRE", "ZRANGE", "ZREVRANGE", "ZRANK", "EXISTS", "ZREM", "DEL")), "no-queue"
+    ),
 }
 """Steps that the library or the doctor can do without, and what it is called when they are refused."""
 
-_ON_OWN_KEYS: Final = frozenset(
-    f"script {name}" for name in ("acquire_guarded", "confirm", "repair", "marker", "await_turn", "turn_over")
-)
+_ON_OWN_KEYS: Final = frozenset(f"script {name}" for name in ("acquire_guarded", "confirm", "repair", "marker"))
 """Steps that touch the marker and the counters, and not only the lock's key."""
 
 
@@ -150,11 +152,15 @@ def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
             yield _of_rights(KINDS["missing-right"].found(facts.address, ""), right, words, own_keys=own_keys)
     for refused in facts.refusals:
         right = missing_right(refused.words)
+        if right is not None and refused.step == "CLIENT CACHING":
+            # Redis 6.2 names no subcommand.
+            right = "client|caching"
         if refused.step in _OPTIONAL and right not in told - {None}:
             # One missing right may refuse several steps, SUBSCRIBE and PUBLISH for instance.
             told.add(right)
             finding = KINDS[_OPTIONAL[refused.step]].found(facts.address, f"{refused.step} is refused: {refused.words}")
-            yield finding if right is None else _of_rights(finding, right, refused.words)
+            own_keys = right == KEYS and refused.step.startswith("queue ")
+            yield finding if right is None else _of_rights(finding, right, refused.words, own_keys=own_keys)
 
 
 def _of_rights(finding: Finding, right: str, words: str, *, own_keys: bool = False) -> Finding:

@@ -8,16 +8,13 @@ from aioredlock_ng.records import Owner
 
 __all__ = [
     "MAX_LABEL",
-    "WAITING_KEYS",
     "checked_label",
     "checked_owner",
-    "key_waited_for",
     "label_life",
     "owner_key",
     "pack_owner",
     "printable_label",
     "read_owner",
-    "waiting_key",
 ]
 
 MAX_LABEL = 200
@@ -28,23 +25,10 @@ _PREFIX = 16
 
 _OWNER_KEYS = OWN_KEYS + b"owner:"
 
-WAITING_KEYS = OWN_KEYS + b"waiting:"
-"""What the keys of notes about waiters begin with."""
-
 
 def owner_key(key: bytes) -> bytes:
     """Where the label of a lock's key is."""
     return _OWNER_KEYS + key
-
-
-def waiting_key(key: bytes, process: bytes) -> bytes:
-    """Where one process notes how many of it wait for a lock's key."""
-    return b"%b%b:%b" % (WAITING_KEYS, process, key)
-
-
-def key_waited_for(note: bytes) -> bytes:
-    """The lock's key, from that of a note."""
-    return note[len(WAITING_KEYS) :].partition(b":")[2]
 
 
 def label_life(ttl: float) -> float:

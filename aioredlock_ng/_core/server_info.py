@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["OLDEST", "facts_of", "info_fields", "is_too_old", "server_name", "version_of"]
 
 OLDEST: Final = (6, 2)
-"""The first Redis with GETEX and with ZADD's GT, without which no lock is renewed, released or fenced."""
+"""The first Redis with ZADD's GT, without which no lock is fenced."""
 
 _USUAL = re.compile(
     r"[0-9.]*|[0-9a-f]{40}|redis|valkey|master|slave|standalone|sentinel|cluster|ok|err|noeviction|(?:allkeys|volatile)-\w{3,6}"

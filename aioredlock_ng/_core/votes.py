@@ -1,6 +1,6 @@
 """What one node's answer means for the lock; it never decides a round and never talks to a node.
 
-A reply is what a script returned (see `_scripts/*.lua`), or one of these marks:
+A reply is the record of what a script returned (see `replies.py`), or one of these marks:
 
 * `Refusal`: the server answered with an error. Scripts raise before they write, so nothing was set.
 * `Unsent`: the request never left this process. Nothing was set.
@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from aioredlock_ng._core.fencing import LATEST_US
 from aioredlock_ng._core.refusals import unquoted
+from aioredlock_ng._core.replies import Record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,27 +29,27 @@ __all__ = [
     "GRANTED",
     "Dropped",
     "Garbled",
+    "Mark",
     "Outcome",
+    "Raw",
     "Refusal",
     "Reply",
     "Unsent",
     "Vote",
     "acquire_vote",
+    "blocking_key",
     "counter_of",
     "held_for",
+    "highest_ticket",
     "is_beyond_clocks",
     "is_granted",
     "is_held",
-    "is_held_by",
     "is_permanent",
     "is_quarantined",
-    "keys_held",
     "may_have_set",
     "no_vote",
+    "place_of",
 ]
-
-Reply = Any
-"""A script's return value in its own shape, a `Refusal`, an `Unsent`, a `Dropped`, or None while there is no answer."""
 
 
 class Refusal(Exception):
@@ -73,6 +74,16 @@ class Dropped(Exception):
 
 class Garbled(Dropped):
     """The answer does not fit the script. The text names the script and the kind of the answer."""
+
+
+Mark = Refusal | Unsent | Dropped
+"""What stands for a reply that no script gave."""
+
+Raw = bool | int | float | str | bytes | list[Any] | dict[Any, Any] | set[Any] | None
+"""A reply as the parser has it: of a plain command, or of a script that grants."""
+
+Reply = Record | Mark | Raw
+"""What a node answered; None while there is no answer."""
 
 
 class Outcome(StrEnum):
@@ -182,41 +193,38 @@ def counter_of(reply: Reply) -> int:
     return reply[1] if type(reply) is list and len(reply) == 2 and reply[0] in (0, 1) else 0
 
 
-def is_quarantined(reply: Reply) -> bool:
+def is_quarantined(reply: Reply) -> TypeGuard[list[Any]]:
     """True when the node would not grant because it may have forgotten locks."""
     return type(reply) is list and len(reply) == 2 and reply[0] == -1
 
 
-def is_held(reply: Reply) -> bool:
+def is_held(reply: Reply) -> TypeGuard[list[Any]]:
     """True when the node said that another holds it."""
     return type(reply) is list and len(reply) >= 2 and reply[0] == 0
 
 
-def held_for(reply: Reply) -> float | None:
+def held_for(reply: Any) -> float | None:
     """Seconds that a `held` answer gave the holder, None for a key without expiry."""
     remaining: int = reply[1]
     return remaining / 1000 if remaining >= 0 else None
 
 
-def keys_held(replies: Sequence[Reply], keys: tuple[bytes, ...], nodes: int, failed: int) -> tuple[bytes, ...]:
-    """Of these keys, those that no majority of all nodes can grant, by what some say: all who were asked, where those are few.
-
-    Args:
-        replies: Of those asked.
-        keys: In the order in which they were asked for.
-        nodes: How many there are in all.
-        failed: How many of those asked will not say anything.
-    """
-    if len(keys) == 1:
-        return keys
-    places = Counter(place for reply in replies if is_held(reply) for place in reply[2:])
-    enough = max(1, min(len(replies), nodes - nodes // 2) - failed)
-    return tuple([key for place, key in enumerate(keys, 1) if places[place] >= enough])
+def place_of(reply: Any) -> int:
+    """Return the place of the key that a refusal is about, from 1."""
+    place: int = reply[2]
+    return place
 
 
-def is_held_by(reply: Reply, key: bytes, keys: tuple[bytes, ...]) -> bool:
-    """True where this is a refusal of several keys, for that one among others."""
-    return is_held(reply) and any(keys[place - 1] == key for place in reply[2:])
+def highest_ticket(reply: Any) -> int:
+    """Return the highest ticket of those that wait for any of the keys; 0 where nobody waits."""
+    ticket: int = reply[3]
+    return ticket
+
+
+def blocking_key(replies: Sequence[Reply], keys: tuple[bytes, ...]) -> bytes:
+    """Return the key that most refusals are about; the first one where none says."""
+    places = Counter(place_of(reply) for reply in replies if is_held(reply))
+    return keys[places.most_common(1)[0][0] - 1] if places else keys[0]
 
 
 def may_have_set(reply: Reply) -> bool:

@@ -12,35 +12,26 @@ from typing import TYPE_CHECKING, TypeVar
 from aioredlock_ng._core.backoff import second_try_delay
 from aioredlock_ng._core.tally import tally, with_second_round
 from aioredlock_ng._core.validity import deadline_of
-from aioredlock_ng._core.votes import (
-    GRANTED,
-    Unsent,
-    counter_of,
-    held_for,
-    is_granted,
-    is_held,
-    is_held_by,
-    is_permanent,
-    keys_held,
-)
-from aioredlock_ng._engine.hints import Hint
+from aioredlock_ng._core.votes import GRANTED, Unsent, blocking_key, counter_of, is_granted, may_have_set
 from aioredlock_ng._engine.holding import Holding
 from aioredlock_ng._engine.refusal import name_owner, not_acquired
 from aioredlock_ng._engine.round import Round
-from aioredlock_ng._engine.waker import Waker
 from aioredlock_ng.errors import AcquireTimeout, LockHeld, QuorumUnreachable
+from aioredlock_ng.events import WaiterWoken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Sequence
 
-    from aioredlock_ng._core.turns import Turns
+    from aioredlock_ng._core.tally import Tally
+    from aioredlock_ng._core.tickets import WakeCause
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.cleanup import Releases
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.extender import Extender
     from aioredlock_ng._engine.look import Look
     from aioredlock_ng._engine.spec import LockSpec
-    from aioredlock_ng._engine.waiting import Lines
+    from aioredlock_ng._engine.waiting.lines import Line, Lines
+    from aioredlock_ng._scripts import Command
     from aioredlock_ng.errors import LockNotAcquired
 
 __all__ = ["Acquisition"]
@@ -65,10 +56,10 @@ class Acquisition:
         called_at: Since when.
         unreachable: True until an attempt could ask a quorum, and again while the last one could not.
         future: Resolves to the `Holding`, or to the error.
-        held: See `Contender.held`.
-        keys: See `Contender.keys`.
+        keys: What it wants.
+        fair: See `Contender.fair`.
+        line: See `Contender.line`.
         round: The latest attempt.
-        lead: The node that it asked alone; None: all were asked.
     """
 
     __slots__ = (
@@ -87,13 +78,12 @@ class Acquisition:
         "_releases",
         "_second",
         "_spec",
-        "_waker",
         "attempts",
         "called_at",
+        "fair",
         "future",
-        "held",
         "keys",
-        "lead",
+        "line",
         "round",
         "unreachable",
     )
@@ -120,15 +110,14 @@ class Acquisition:
         self.round: Round | None = None
         self._before: Round | None = None
         self._second: Round | None = None
-        self._fence = self._proposed_us = self._covers = self.attempts = 0
-        self._doubted = False
+        self._fence = self._proposed_us = self.attempts = 0
+        self._covers = self._doubted = False
         self._limit: asyncio.TimerHandle | None = None
-        self._waker: Waker | None = None
         self._look: Look | None = None
-        self.lead: int | None = None
-        self.held = spec.keys
         self.unreachable = True
         self.keys = spec.keys
+        self.fair = spec.fair
+        self.line: Line | None = None
         self.future: asyncio.Future[Holding] = context.loop.create_future()
 
     def start(self) -> None:
@@ -161,23 +150,17 @@ class Acquisition:
             why = "this very task holds it in an enclosing `async with` and would wait for ever"
             raise self._refusal(LockHeld, why, holders)
 
-    def attempt(self, *, lead_first: bool, first: Sequence[int] = ()) -> None:
-        """Ask the nodes: all at once, or, where rivals would split the votes or a refusal is likely, some before the others."""
+    def attempt(self, claim: bytes = b"", cause: WakeCause | None = None) -> None:
+        """See `Contender.attempt`."""
         if self.future.cancelled():
             # Its caller was cancelled in this tick and is about to give up.
             return
-        now = self._context.clock()
-        fleet = self._context.fleet
-        lead = fleet.lead(self.keys[0]) if lead_first else None
-        if lead is not None:
-            first = (lead,)
-        # Who was refused before competes with the others whom the same release wakes.
-        precedence = self._lines.precedence(self) if lead_first or self.round is not None else ()
-        if 0 < len(first) < len(fleet.nodes):
-            self.lead = lead
-            self._begin(now, self._first_asked, precedence).ask_first(first)
-        else:
-            self._ask(now, precedence)
+        if cause is not None:
+            self._woken(cause)
+            if self.future.done():
+                # A listener has closed the manager, and an attempt now would have no owner.
+                return
+        self._ask(self._context.clock(), claim)
 
     @property
     def resource(self) -> str:
@@ -190,99 +173,57 @@ class Acquisition:
         return self._context.clock() - self.called_at
 
     @property
-    def turns(self) -> Turns:
-        """See `Asker.turns`."""
-        return self._lines.turns(self)
-
-    def still_waiting(self) -> None:
-        """See `Asker.still_waiting`."""
-        if (notes := self._context.notes) is not None:
-            notes.waiting(self.keys, self._lines.length(self.keys))
-
-    def wake(self, *, lead_first: bool) -> None:
-        """See `Contender.wake`."""
-        if self.round is not None:
-            self._waking().ask_now(lead_first=lead_first)
-
-    @property
     def asking(self) -> bool:
         """See `Contender.asking`."""
         return any(round_ is not None and round_.open for round_ in (self.round, self._second))
 
-    def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
-        """See `Contender.changed`. Of several, it counts if a majority holds that key, or this node refused because of it."""
-        self._covers = 0
-        reply = None if self.round is None else self.round.replies[index]
-        if reply is None:
-            return
-        if keys is None or any(key in self.held or is_held_by(reply, key, self.keys) for key in keys):
-            self._waking().changed((index,), told=True)
-
-    def doubt(self) -> None:
+    def doubt(self, index: int | None = None) -> None:
         """See `Contender.doubt`."""
-        self._covers = 0
+        if index is not None and self.round is not None and not is_granted(self.round.replies[index]):
+            return
+        self._covers = False
         self._doubted = True
 
-    def turn_over(self) -> None:
-        """See `Contender.turn_over`."""
-        if self._waker is not None:
-            self._waker.turn_over()
+    def _woken(self, cause: WakeCause) -> None:
+        counters = self._context.counters
+        counters.looks += 1
+        if cause == "told":
+            counters.wakeups += 1
+        elif cause == "expiry":
+            counters.wakeups_expiry += 1
+        else:
+            counters.wakeups_fallback += 1
+        if (tell := self._context.tell) is not None:
+            tell(WaiterWoken(self._spec.resource, cause))
 
-    def freed(self, indexes: Sequence[int]) -> None:
-        """See `Contender.freed`. Also by those that have not answered: what they will say was true before."""
-        if self.round is not None:
-            self._waking().changed(indexes, told=False)
-
-    def _ask(self, now: float, precedence: tuple[bytes | int, ...] = ()) -> None:
-        self.lead = None
-        attempt = self._begin(now, self._decided, precedence)
+    def _ask(self, now: float, claim: bytes = b"") -> None:
+        attempt = self._begin(now, claim)
         attempt.ask()
         if self._lines.is_followed(self):
             # In the same write, behind it: what may be gone must not be passed on, so the nodes are to tell.
-            self._covers = self._lines.arrivals
-            command = self._spec.kind.watching(self.keys, (attempt.token,))
-            self._context.fleet.ask(Hint(command, now))
+            self._covers = True
+            command = self._spec.kind.watching(self.keys, (attempt.token,) * len(self.keys))
+            self._context.fleet.ask(_Unheard(command, now))
 
-    def _begin(self, now: float, on_decided: Callable[[Round], None], precedence: tuple[bytes | int, ...]) -> Round:
+    def _begin(self, now: float, claim: bytes) -> Round:
         """A new attempt with a fresh token (the same one over attempts gives two holders in 11 model steps)."""
         context, spec = self._context, self._spec
         if self.round is not None:
             self._before = self.round
             self._hear_no_more()
-            # The undoing of the new attempt tells those beside; and the rounds would keep this alive.
-            self.round.on_late_grant = None
-            if self._waker is not None:
-                self._waker.asked()
         self._second = None
         context.counters.attempts += 1
         self.attempts += 1
-        self._covers = 0
-        self._doubted = False
-        if len(self.keys) > 1:
-            self.held = self.keys
-            self._lines.asks(self)
+        self._covers = self._doubted = False
         kind = spec.kind
         if kind.fencing:
             self._fence = context.fences.propose(context.wall_us(), spec.slots)
             self._proposed_us = self._fence - context.fences.offset
         token = context.new_token()
-        command = kind.acquiring(spec.keys, spec.slots, token, spec.life.ttl_word, self._fence, precedence)
-        self.round = attempt = Round(context, command, GRANTED, context.quorum, now, on_decided)
+        command = kind.acquiring(spec.keys, spec.slots, token, spec.life.ttl_word, self._fence, claim)
+        self.round = attempt = Round(context, command, GRANTED, context.quorum, now, self._decided)
         attempt.token = token
         return attempt
-
-    def _first_asked(self, attempt: Round) -> None:
-        """The first have all said no, or one has not, or not in time."""
-        if self.future.cancelled():
-            self._decided(attempt)
-            return
-        asked = attempt.asked_replies()
-        if all(map(is_held, asked)):
-            self._context.counters.refused += 1
-            self._wait(attempt, [held_for(reply) for reply in asked], asked)
-        else:
-            self.lead = None
-            attempt.widen(self._decided)
 
     def give_up(self, error: BaseException | None) -> None:
         """End it in any state: nothing of it stays on the nodes, the next in line goes on.
@@ -297,12 +238,15 @@ class Acquisition:
                 self._extender.release(future.result())
             return
         self._stop()
+        # Before the round ends: the line must know whether an attempt was under way.
+        self._lines.leave(self)
         attempt, self.round = self.round, None
+        # `name_holder` still asks which key it was refused for.
+        self._before = attempt or self._before
         second, self._second = self._second, None
         if attempt is not None and (attempt.open or (second is not None and second.open)):
             attempt.open = False
-            self._undo(attempt)
-        self._lines.leave(self)
+            self._undo(attempt, attempt.replies)
         if future.done():
             return
         if error is None:
@@ -314,7 +258,7 @@ class Acquisition:
         context, spec = self._context, self._spec
         if self.future.cancelled():
             # The caller was cancelled earlier in this tick, and has not come round to `give_up` yet.
-            self._undo(attempt)
+            self._undo(attempt, attempt.replies)
             self.give_up(None)
             return
         life, trouble = spec.life, ""
@@ -331,16 +275,16 @@ class Acquisition:
                     # Without this its holder would not learn for `validity.WATCH_AFTER` that nothing is left of it.
                     self._extender.watch(holding)
                 self.round = self._second = None
-                self._lines.granted(self, holding, now)
+                self._lines.granted(self, holding, now, attempt)
                 return
             trouble = "granted so late that too little of the ttl was left"
-        self._undo(attempt)
+        granted = list(attempt.replies)
         if second is not None and not trouble:
             self._without_fence(attempt, second)
-        self._refused(attempt, trouble)
+        self._refused(attempt, trouble, granted)
 
-    def heir(self, holding: Holding, now: float) -> Holding | None:
-        """See `Contender.heir`."""
+    def successor(self, holding: Holding, now: float) -> Holding | None:
+        """See `Contender.successor`."""
         # A caller that was cancelled in this tick is about to give up.
         return None if self.future.cancelled() else holding.passed_on(self._spec, now)
 
@@ -384,72 +328,65 @@ class Acquisition:
     def _without_fence(self, attempt: Round, second: Round) -> None:
         """Judge the nodes by their latest answers, which may still come: all that granted are released on by now."""
 
-        def count() -> None:
+        def count(_index: int = 0) -> None:
             attempt.replies[:] = with_second_round(attempt.replies, second.replies, self._fence, expired=second.expired)
-
-        def count_late() -> None:
-            count()
-            if attempt.on_late is not None:
-                attempt.on_late()
 
         count()
         attempt.expired |= second.expired
-        second.on_late = count_late
+        second.on_late = count
 
-    def _undo(self, attempt: Round) -> None:
-        """Release what nodes granted, those that have not answered included.
+    def _undo(self, attempt: Round, replies: list[Reply]) -> None:
+        """Release what nodes granted by these replies, those that have not answered included."""
+        if any(map(may_have_set, replies)):
+            life = self._spec.life
+            self._releases.send(self._spec, attempt.token, replies, life.ttl, self._context.clock())
 
-        Who waits beside in this process is told; not of the unread where a majority refused: a hundred that are refused at
-        each release would tell each other, each time.
+    def _refused(self, attempt: Round, trouble: str, granted: list[Reply]) -> None:
+        """It has failed: by what the nodes said, or by `trouble`, which no holder is to blame for.
+
+        Args:
+            attempt: The attempt.
+            trouble: Why a quorum of grants was not enough; "" otherwise.
+            granted: The replies by which the attempt is undone.
         """
-        self._releases.send(self._spec, attempt.token, attempt.replies, self._spec.life.ttl, self._context.clock())
-        unread = sum(map(is_held, attempt.replies)) < self._context.quorum
-        freed = [i for i, reply in enumerate(attempt.replies) if is_granted(reply) or (unread and reply is None)]
-        if freed:
-            self._lines.undone(self, freed)
-        if not unread:
-            attempt.on_late_grant = self._given_back
-
-    def _given_back(self, index: int) -> None:
-        """A node had granted what was undone before its answer came: it notifies everybody but this process of the end."""
-        self._lines.undone(self, (index,))
-
-    def _refused(self, attempt: Round, trouble: str) -> None:
-        """It has failed: by what the nodes said, or by `trouble`, which no holder is to blame for."""
         context = self._context
         context.counters.refused += 1
         counted = tally(attempt.replies, context.quorum, context.quarantine)
         reachable = counted.reachable and not trouble
-        contested = counted.contested(context.quorum, self._spec.life.ttl, context.patience)
+        waits = not (self._blocking_timeout == 0 or (self._spec.fail_fast and not reachable and context.no_quorum()))
+        if waits and reachable and not self._alone and not counted.hopeless:
+            self.unreachable = False
+            # Before the release: nodes that granted offer the key to the first in the queue.
+            self._lines.refused(self, attempt)
+            self._undo(attempt, granted)
+            return
+        self._undo(attempt, granted)
         if counted.hopeless:
             self.give_up(self._error(QuorumUnreachable, "waiting does not cure what the nodes refuse"))
-        elif self._blocking_timeout == 0 or (self._spec.fail_fast and not reachable and context.no_quorum()):
-            others = self._lines.holders(self.keys)
-            if reachable and contested and self.attempts == 1 and not others:
-                delay = second_try_delay(context.clock() - attempt.started, context.options.node_timeout, context.draw())
-                self._limit = context.loop.call_later(delay, self._try_again)
-            elif reachable:
-                held = keys_held(attempt.replies, self.keys, len(context.fleet.nodes), counted.failed)
-                self.held = held or self.keys
-                self.give_up(self._refusal(LockHeld, "held by another", others))
-            else:
-                unfenced = "granted, but no quorum answered to its fence" if self._second is not None else ""
-                self.give_up(self._error(QuorumUnreachable, trouble or unfenced or "no quorum could be asked"))
+        elif not waits:
+            self._fail(attempt, trouble, counted)
         elif self._alone:
             # Asked without a quorum in sight, but one answers: it waits as everybody does.
             self._alone = False
             self.round = self._second = None
             self._lines.join(self)
-        elif not reachable:
+        else:
             self.unreachable = True
             context.counters.unreachable += 1
-            if trouble or self._second is not None or any(map(is_permanent, attempt.replies)):
-                # It may be by its own names or ttl.
-                self._lines.lets_others_ask(self)
-            self._waking().unreachable()
+            self._lines.unreachable(self)
+
+    def _fail(self, attempt: Round, trouble: str, counted: Tally) -> None:
+        """End an attempt that does not wait, or make its only second try."""
+        context = self._context
+        others = self._lines.holders(self.keys)
+        if not counted.reachable or trouble:
+            unfenced = "granted, but no quorum answered to its fence" if self._second is not None else ""
+            self.give_up(self._error(QuorumUnreachable, trouble or unfenced or "no quorum could be asked"))
+        elif self.attempts == 1 and not others and counted.contested(context.quorum, self._spec.life.ttl, context.patience):
+            delay = second_try_delay(context.clock() - attempt.started, context.options.node_timeout, context.draw())
+            self._limit = context.loop.call_later(delay, self._try_again)
         else:
-            split = counted.granted > 0
-            self._wait(attempt, counted.held, attempt.replies, counted.failed, split=split, contested=contested)
+            self.give_up(self._refusal(LockHeld, "held by another", others))
 
     def _try_again(self) -> None:
         """Ask once more, for rivals of the same instant: without this none of them would get what is free."""
@@ -459,56 +396,27 @@ class Acquisition:
             self._ask(self._context.clock())
             self._context.fleet.hurry()
 
-    def _wait(
-        self,
-        attempt: Round,
-        remaining: Sequence[float | None],
-        replies: Sequence[Reply],
-        failed: int = 0,
-        *,
-        split: bool = False,
-        contested: bool = False,
-    ) -> None:
-        self.unreachable = False
-        waker = self._waking()
-        held = keys_held(replies, self.keys, len(self._context.fleet.nodes), failed)
-        self.held = held or self.keys
-        self._lines.refused(self, held, attempt.started, woken=waker.woken, contested=contested)
-        waker.held(remaining, failed, split=split)
-
-    def look_again(self, free: Sequence[int]) -> None:
-        """See `Asker.look_again`."""
-        attempt, keys = self.round, self.keys
-        if attempt is None or len(keys) == 1 or self.lead is not None:
-            return
-        context = self._context
-        replies = [GRANTED if index in free else reply for index, reply in enumerate(attempt.replies)]
-        failed = tally(replies, context.quorum, context.quarantine).failed
-        held = keys_held(replies, keys, len(context.fleet.nodes), failed)
-        self.held = held or keys
-        self._lines.refused_otherwise(self, held)
-
-    def _waking(self) -> Waker:
-        if self._waker is None:
-            self._waker = Waker(self._context, self)
-        return self._waker
-
     def _nearly_time_out(self, ends_at: float) -> None:
         self._limit = self._context.loop.call_at(ends_at, self._time_out)
         labels = self._context.labels
         if labels is not None and not self._lines.holders(self.keys):
-            self._look = labels.looks.ask(self._context, self._spec.kind, self.held[0])
+            self._look = labels.looks.ask(self._context, self._spec.kind, self._blocking_key())
 
     def _time_out(self) -> None:
         self._context.counters.timeouts += 1
         # Who waits behind another of this process has asked nobody: what stops that one stops it.
-        if self.unreachable if self.round is not None else self._lines.unreachable(self):
+        if self.unreachable if self.round is not None else self._lines.left_behind(self):
             self.give_up(self._error(QuorumUnreachable, f"no quorum answered within {self._blocking_timeout:g} s"))
         else:
             holders = self._lines.holders(self.keys)
             where = " in this process" if holders else ""
             why = f"still held by another{where} after {self._blocking_timeout:g} s"
             self.give_up(self._refusal(AcquireTimeout, why, holders))
+
+    def _blocking_key(self) -> bytes:
+        """The key that it waits for, by what its latest attempt was refused for."""
+        attempt = self.round or self._before
+        return self.keys[0] if attempt is None else blocking_key(attempt.replies, self.keys)
 
     def _error(self, kind: type[_Error], why: str) -> _Error:
         attempt = self.round
@@ -533,15 +441,11 @@ class Acquisition:
         """
         labels = self._context.labels
         if error.owner is None and labels is not None:
-            label = await labels.looks.ask(self._context, self._spec.kind, self.held[0]).ended()
+            label = await labels.looks.ask(self._context, self._spec.kind, self._blocking_key()).ended()
             if label is not None:
                 name_owner(error, label)
 
     def _stop(self) -> None:
-        if self._waker is not None:
-            self._waker.stop()
-            # They know each other: without this, the collector would have to find them.
-            self._waker = None
         self._hear_no_more()
         if self._limit is not None:
             self._limit.cancel()
@@ -551,6 +455,23 @@ class Acquisition:
         for round_ in (self.round, self._second):
             if round_ is not None:
                 round_.on_late = None
+
+
+class _Unheard:
+    """A command whose answer nobody waits for; a `Sink`."""
+
+    __slots__ = ("command", "started")
+
+    def __init__(self, command: Command, started: float) -> None:
+        self.command = command
+        self.started = started
+
+    def stands(self) -> bool:
+        """See `Sink.stands`: to be sent again where the server did not know the script."""
+        return True
+
+    def deliver(self, index: int, reply: Reply) -> None:
+        """See `Sink.deliver`."""
 
 
 def _is_news(reply: Reply) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
+from aioredlock_ng._core.replies import ALL_OURS, KeyStates
 
 if TYPE_CHECKING:
     import asyncio
@@ -42,14 +43,11 @@ class Batch:
     What is not decided within the node timeout goes on counting: a yes is good for its time, counted from before it was sent,
     however late it is read. A "no" of that age proves nothing, for a repair may have come between.
 
-    The script answers with the number of keys when all of them are ours, else with an array: 1 ours, 0 none, -1 another's.
-
     Args:
         context: The engine's surroundings.
         command: What to ask; its keys begin with those of the holdings, in order.
         holdings: Whom it is about.
         started: Instant before the first byte is queued.
-        keys: How many keys the holdings have; None: all of the command's.
         on_yes: Called with holdings that a quorum of nodes has; each is named once.
         on_no: Called for each that a quorum can no longer have, within the node timeout.
         on_unsure: Called for each of which neither can be known any more, within the node timeout.
@@ -61,14 +59,13 @@ class Batch:
     Attributes:
         command: See above.
         started: See above.
-        replies: Per node: the script's answer, or a mark (`votes.py`).
+        replies: Per node; see `votes.Reply`.
         done: When set, resolved once the batch is decided, or at the node timeout.
         open: False from then on.
     """
 
     __slots__ = (
         "_answered",
-        "_asked",
         "_confirmed",
         "_context",
         "_full",
@@ -99,7 +96,6 @@ class Batch:
         holdings: Sequence[Holding],
         started: float,
         *,
-        keys: int | None = None,
         on_yes: Callable[[Batch, Sequence[Holding]], None],
         on_no: Callable[[Holding], None],
         on_unsure: Callable[[Holding], None],
@@ -121,7 +117,6 @@ class Batch:
         self.open = self._pending = True
         self._late = False
         self.started = started
-        self._asked = len(command.keys) if keys is None else keys
         self.replies: list[Reply] = [None] * len(context.fleet.nodes)
         self._full = self._partial = self._answered = 0
         self._settled: set[Holding] = set()
@@ -140,12 +135,14 @@ class Batch:
         self._answered += 1
         if self._on_answer is not None:
             self._on_answer(reply, index)
-        if reply == self._asked:
+        if reply is ALL_OURS:
             self._full += 1
-        elif type(reply) is list:
+        elif isinstance(reply, KeyStates):
             self._partial += 1
-            lacking = (held for at, held in self._positions() if _is_missing(reply[at : at + len(held.spec.keys)]))
-            self._on_missing(lacking, index)
+            self._on_missing(
+                (held for at, held in self._positions() if reply.are_missing(at, len(held.spec.keys))),
+                index,
+            )
         if self._pending and self._can_tell():
             self._judge()
 
@@ -230,19 +227,13 @@ class Batch:
     def _count(self, position: int, holding: Holding) -> tuple[int, int]:
         """How many nodes have it, and how many certainly do not."""
         yes = no = 0
-        asked = self._asked
-        end = position + len(holding.spec.keys)
+        width = len(holding.spec.keys)
         for reply in self.replies:
-            if reply == asked:
+            if reply is ALL_OURS:
                 yes += 1
-            elif type(reply) is list and len(reply) == asked:
-                if all(answer == 1 for answer in reply[position:end]):
+            elif isinstance(reply, KeyStates):
+                if reply.are_ours(position, width):
                     yes += 1
                 else:
                     no += 1
         return yes, no
-
-
-def _is_missing(answers: list[int]) -> bool:
-    """True when a node lacks a key and no key is another's."""
-    return 0 in answers and -1 not in answers

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from aioredlock_ng._core.replies import released
 from aioredlock_ng._core.votes import GRANTED, may_have_set
 from aioredlock_ng._engine.round import Round
 
@@ -54,7 +55,7 @@ class Releases:
         # Granted or not answered yet is the usual case: no call per node then.
         if replies.count(GRANTED) + replies.count(None) < len(replies):
             indexes = [i for i in indexes if may_have_set(replies[i])]
-        release = Round(context, command, len(keys), min(context.quorum, len(indexes)), now)
+        release = Round(context, command, released(len(keys)), min(context.quorum, len(indexes)), now)
         if len(indexes) < len(replies):
             release.ask_some(indexes)
         else:

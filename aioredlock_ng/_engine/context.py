@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioredlock_ng._engine.labels import Labels
-    from aioredlock_ng._engine.notes import Notes
     from aioredlock_ng._engine.wheel import Wheel
     from aioredlock_ng._nodes.fleet import Fleet
     from aioredlock_ng.events import EventSink
@@ -68,9 +67,10 @@ class Context:
         tell: Takes every event of locks and leases, for those who count and trace; None where nobody listens: then no
             event is made.
         fences: Proposes fences.
+        last_ticket: The highest ticket that this manager has seen or taken, of any lock: a Lamport clock. Without it
+            tickets would begin anew whenever a queue is empty, and overtake sets that wait for another name.
         wall_us: Microseconds of the wall clock, for fences only.
         labels: What is written beside the keys of leases that live longer; None: nothing.
-        notes: Where waiters are noted; None: nowhere.
         doubt: Told when a node said that it is quarantined.
         quarantine: Why a node is in quarantine: the server's refusal of the marker, or that the set is new; "" where it
             may have forgotten locks.
@@ -92,11 +92,11 @@ class Context:
     tell: EventSink | None
     wall_us: Callable[[], int]
     labels: Labels | None
-    notes: Notes | None
     doubt: Callable[[], None]
     quarantine: Callable[[int], str]
     quarantined: Callable[[int], bool]
     no_quorum: Callable[[], bool]
     back_in: Callable[[], float | None]
     fences: FenceClock = field(default_factory=FenceClock)
+    last_ticket: int = 0
     counters: Counters = field(default_factory=Counters)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -21,17 +21,16 @@ from aioredlock_ng._engine.forks import lets_go_in_children
 from aioredlock_ng._engine.guard import Guard
 from aioredlock_ng._engine.labels import Labels
 from aioredlock_ng._engine.loops import running_loop
-from aioredlock_ng._engine.notes import Notes
 from aioredlock_ng._engine.round import TIMEOUT_WIDTH, Round
 from aioredlock_ng._engine.twins import Twins
-from aioredlock_ng._engine.waiting import Lines
+from aioredlock_ng._engine.waiting.lines import Lines
 from aioredlock_ng._engine.wheel import Wheel
 from aioredlock_ng._scripts.kinds import MARKER_KEY
 from aioredlock_ng.errors import LockNotAcquired, RedlockClosed
 from aioredlock_ng.events import AcquireCancelled, AcquireFailed, LockAcquired
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.holding import Holding
@@ -82,6 +81,7 @@ class Engine:
         self.manager_id = manager_id
         self._past_the_lines: set[Acquisition] = set()
         self._run_ids: dict[int, str] = {}
+        self._onlookers: list[tuple[bytes, Callable[[], object]]] = []
         # What nearly every vote is, made once: making five would take longer than all else about an event.
         addresses = [node.address for node in fleet.nodes]
         self._votes = [(acquire_vote(at, GRANTED), acquire_vote(at, None, "not waited for")) for at in addresses]
@@ -100,7 +100,6 @@ class Engine:
             tell=tell,
             wall_us=wall_us,
             labels=Labels(options.owner, clock, wall_us) if options.labelled else None,
-            notes=Notes(fleet, clock, run_id[:8]) if options.labelled else None,
             doubt=self._doubt,
             quarantine=lambda index: self.guard.words(index) if self.guard is not None else "",
             quarantined=lambda index: self.guard is not None and self.guard.left(index) is not None,
@@ -112,7 +111,7 @@ class Engine:
             strict = options.recovery_guard == "strict"
             self.guard = Guard(self.context, run_id, strict=strict, trusted=self._trusted, judged=self._nodes_changed)
         self.availability = Availability(self.context, self.guard, self.states)
-        self.lines = Lines(self.context, run_id[:8])
+        self.lines = Lines(self.context, manager_id)
         self._twins = Twins(self.context)
         self._releases = Releases(self.context)
         self.extender = Extender(self.context, self._releases, self.lines)
@@ -290,7 +289,12 @@ class Engine:
         now = self.context.clock()
         for holding in self.extender.holdings:
             holding.deadline, holding.lost_at, holding.reason = -inf, now, "it belongs to the process before the fork"
-        steps = [self.extender.close, self.context.timeouts.stop, *(node.disown for node in self.context.fleet.nodes)]
+        steps = [
+            self.lines.disown,
+            self.extender.close,
+            self.context.timeouts.stop,
+            *(node.disown for node in self.context.fleet.nodes),
+        ]
         steps += [self._twins.stop, *([self.guard.stop] if self.guard is not None else ())]
         for step in steps:
             # A loop that is closed cancels no task, and one of another thread not in debug mode: neither goes on here. A
@@ -307,9 +311,24 @@ class Engine:
                 self._nodes_changed()
             self.lines.changed(index, keys)
             self.extender.watcher.changed(index, keys)
+            for key, changed in list(self._onlookers):
+                if keys is None or key in keys:
+                    changed()
 
     def notified(self, index: int, message: bytes) -> None:
-        """See `NodeListener.notified`. No script publishes messages yet, so nothing is done."""
+        """See `NodeListener.notified`."""
+        if not self._closed:
+            self.lines.notified(index, message)
+
+    @contextmanager
+    def onlooker(self, key: bytes, changed: Callable[[], object]) -> Iterator[None]:
+        """Call `changed` whenever a node says that this tracked key, or any key, may have changed."""
+        onlooker = (key, changed)
+        self._onlookers.append(onlooker)
+        try:
+            yield
+        finally:
+            self._onlookers.remove(onlooker)
 
     @property
     def ready(self) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from aioredlock_ng._core.lease_state import Phase, Renewal
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.refusals import harmless
+from aioredlock_ng._core.replies import ALL_OURS, KeyStates
 from aioredlock_ng._core.validity import RETRY_SHARE, SILENT_SHARE, STALL_SHARE, deadline_of, renew_at, ttl_ms
 from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._engine.batch import Batch, parts
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.holding import Holding
     from aioredlock_ng._engine.round import Round
-    from aioredlock_ng._engine.waiting import Lines
+    from aioredlock_ng._engine.waiting.lines import Lines
 
 __all__ = ["CLOSED", "Extender"]
 
@@ -81,12 +82,12 @@ class Extender:
     def pass_on(self, holding: Holding) -> bool:
         """Give it up to the next in line with its grant; False where the nodes must be asked: then `release` does."""
         now = self._context.clock()
-        heir = self._lines.heir(holding, now)
-        if heir is None:
+        successor = self._lines.successor(holding, now)
+        if successor is None:
             return False
         holding.end(Phase.RELEASED)
         self._forget(holding)
-        self._lines.pass_on(heir)
+        self._lines.pass_on(holding, successor)
         if (tell := self._context.tell) is not None:
             tell(LockHandedOn(holding.spec.resource))
         self._released(holding, now)
@@ -120,8 +121,7 @@ class Extender:
         if holding.phase is Phase.HELD:
             holding.end(Phase.ABANDONED)
             self._forget(holding)
-            now = self._context.clock()
-            self._lines.freed(holding, now)
+            self._lines.freed(holding)
             if holding.told:
                 self.tell_over(holding)
 
@@ -220,7 +220,7 @@ class Extender:
         tokens = [holding.token for holding in holdings for _ in holding.spec.keys]
         batch = Batch(
             context,
-            Command(kind.extend, keys, (ttl_ms(ttl), *tokens)),
+            Command(kind.extend, keys, (ttl_ms(ttl), *tokens), tracked=True),
             holdings,
             started,
             on_yes=renewed,
@@ -246,7 +246,7 @@ class Extender:
                 self._refusing.add(index)
                 node = self._context.fleet.nodes[index].address
                 self._context.emit(NodeDegraded(node, f"it refuses to renew leases: {harmless(str(reply))}"))
-        elif self._refusing and (1 in reply if isinstance(reply, list) else isinstance(reply, int)):
+        elif self._refusing and (reply is ALL_OURS or (isinstance(reply, KeyStates) and reply.some_ours)):
             self._refusing.discard(index)
 
     def _vanished(self, holding: Holding) -> None:
@@ -372,7 +372,7 @@ class Extender:
                     holding.granted[index] = None
         label_keys = tuple(map(owner_key, holding.spec.keys)) if holding.labelled_until else ()
         release = self._releases.send(holding.spec, holding.token, holding.granted, holding.longest_ttl, now, label_keys)
-        self._lines.freed(holding, now)
+        self._lines.freed(holding)
         return release
 
     def _forget(self, holding: Holding) -> None:

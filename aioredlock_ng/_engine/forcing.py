@@ -7,9 +7,8 @@ from collections import Counter
 from math import isinf
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.inspection import Deleted, Held, NotALock
 from aioredlock_ng._core.keys import as_text
-from aioredlock_ng._engine.round import FIRST_SHARE
+from aioredlock_ng._core.replies import ForceReleased, Held, NotALock
 from aioredlock_ng.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["force_release"]
 
-_LONGEST_ATTEMPT = 2 + FIRST_SHARE
-"""Node timeouts: the share of those asked first, then all nodes, then once more for the fence."""
+_LONGEST_ATTEMPT = 2
+"""Node timeouts: one round, then one more for the fence."""
 
 
 async def force_release(
@@ -95,7 +94,7 @@ async def force_release(
             return [0] * len(context.fleet.nodes)
     fence = context.fences.propose(context.wall_us(), (slot,))
     answers = await ask(kind.force_releasing((key,), (slot,), fence, tuple(tokens), any_key=any_key))
-    deleted = [answer.keys if isinstance(answer, Deleted) else 0 for answer in answers]
+    deleted = [answer.deleted if isinstance(answer, ForceReleased) else 0 for answer in answers]
     if not any(deleted):
         # It came since the look.
         refuse(answers)

@@ -13,7 +13,8 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.guard import LONGEST_MS, Trust, all_forgot, new_set_words, next_steps, read_marker, remembered
-from aioredlock_ng._core.votes import Dropped, Garbled, Refusal, Unsent
+from aioredlock_ng._core.replies import MarkerRead
+from aioredlock_ng._core.votes import Garbled, Refusal
 from aioredlock_ng._engine.round import Round
 from aioredlock_ng._nodes.background import supervised
 from aioredlock_ng._scripts import Command
@@ -230,7 +231,7 @@ class Guard:
     async def _read(self) -> list[str]:
         """Ask every node for its marker, and wait for all that answer in time; the words of those that refuse to tell."""
         args = (b"read", b"", b"0", self._vouch, b"")
-        round_ = Round(self._context, Command(MARKER, (MARKER_KEY,), args), -1, 1, self._context.clock())
+        round_ = Round(self._context, _tracked(args), -1, 1, self._context.clock())
         round_.ask()
         await round_.decided()
         return [self._take(index, reply, round_.started) for index, reply in enumerate(round_.replies)]
@@ -245,7 +246,7 @@ class Guard:
                 vouch = b"%b:%d" % (reading.run_id, step.guard_ms)
                 nonce = self._context.new_token()
                 args = (step.trust.encode(), reading.marker, reading.node_ms, vouch, nonce)
-                round_ = Round(self._context, Command(MARKER, (MARKER_KEY,), args), -1, 1, self._context.clock())
+                round_ = Round(self._context, _tracked(args), -1, 1, self._context.clock())
                 round_.ask_some([index])
                 asked.append((index, round_))
         for index, round_ in asked:
@@ -284,10 +285,10 @@ class Guard:
         """Return what is wrong with an answer, and the reading where nothing is."""
         if isinstance(reply, (Refusal, Garbled)):
             return str(reply), None
-        if reply is None or isinstance(reply, (Unsent, Dropped)):
+        if not isinstance(reply, MarkerRead):
             return "", None
-        marker, node_ms, vouch = reply
-        return "", read_marker(marker, node_ms, vouch, asked_at, self._context.clock())
+        now = self._context.clock()
+        return "", read_marker(reply.marker, reply.node_ms, reply.vouch, asked_at, now)
 
     def _say(self) -> None:
         self._say_void()
@@ -314,3 +315,8 @@ class Guard:
             nodes = tuple(node.address for node in self._context.fleet.nodes)
             left = min(reading.left(now) for reading in self._readings if reading is not None)
             self._context.emit(AllNodesForgot(nodes, left))
+
+
+def _tracked(args: tuple[bytes | int, ...]) -> Command:
+    """Call marker.lua, and be notified when the marker changes."""
+    return Command(MARKER, (MARKER_KEY,), args, tracked=True)

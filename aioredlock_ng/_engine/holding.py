@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioredlock_ng._engine.spec import LockSpec
+    from aioredlock_ng._engine.waiting.lines import Line
 
 __all__ = ["Ballot", "Counted", "Holding"]
 
@@ -44,7 +45,8 @@ class Holding(LeaseState):
         spec: What was asked for.
         token: The attempt's own.
         since: Instant at which the granting attempt began, or at which the grant was passed on to this lease.
-        covered: Arrivals in line up to this one were there before the granting attempt was sent.
+        covered: True while the nodes would have said that a key of this grant has changed, so that it may be passed on.
+        line: The line that it serves.
         ballot: See `Ballot`.
         granted: Per node: what it answered when it granted; `GRANTED` where it has our keys and our fence.
         fence: The fencing token; None without fencing.
@@ -72,6 +74,7 @@ class Holding(LeaseState):
         "fence",
         "granted",
         "labelled_until",
+        "line",
         "longest_ttl",
         "lost_at",
         "on_lost",
@@ -97,7 +100,7 @@ class Holding(LeaseState):
         ballot: Ballot,
         granted: list[Any],
         fence: int | None,
-        covered: int = 0,
+        covered: bool = False,
         since: float | None = None,
     ) -> None:
         since = started if since is None else since
@@ -112,6 +115,7 @@ class Holding(LeaseState):
         self.granted = granted
         self.fence = fence
         self.covered = covered
+        self.line: Line | None = None
         self.task: asyncio.Task[Any] | None = None
         self.asking: asyncio.Task[Any] | None = None
         self.on_lost: Callable[[], None] | None = None
@@ -127,7 +131,7 @@ class Holding(LeaseState):
         self.lost_at: float
 
     def passed_on(self, spec: LockSpec, now: float) -> Holding | None:
-        """The same grant, for who stood in line before the attempt was sent; None where the nodes must be asked.
+        """The next lease of the same grant; None where the nodes must be asked.
 
         Nothing of it may have changed since: no renewal, no repair, no label.
         """

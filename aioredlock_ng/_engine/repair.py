@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.fencing import STEP
 from aioredlock_ng._core.lease_state import Phase
+from aioredlock_ng._core.replies import Repaired
 from aioredlock_ng._core.validity import ttl_ms
 from aioredlock_ng._core.votes import GRANTED, Dropped
 
@@ -27,9 +28,6 @@ __all__ = ["Repairs"]
 REPAIR_AFTER = 0.05
 """Seconds from the news that a node lacks keys to their repair. Who takes a lock away deletes it on one node after the other:
 set again in between, it would be neither held by a majority nor gone, and its holder would be told late."""
-
-UNTRUSTED = -1
-"""The repair script's answer of a node that is not vouched for."""
 
 
 class Repairs:
@@ -104,9 +102,9 @@ class _Repair:
         """See `Sink.deliver`."""
         holding = self._holding
         holding.repairing &= ~(1 << index)
-        if reply == 1:
+        if reply is Repaired.DONE:
             holding.granted[index] = GRANTED
-        elif reply == UNTRUSTED:
+        elif reply is Repaired.UNTRUSTED:
             self._context.doubt()
         elif isinstance(reply, Dropped):
             # It may have set keys, whatever the acquire was answered.

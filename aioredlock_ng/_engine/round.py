@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.quorum import is_decided
-from aioredlock_ng._core.votes import BEYOND_CLOCKS, GRANTED, Unsent, is_beyond_clocks, is_granted, is_quarantined
+from aioredlock_ng._core.votes import BEYOND_CLOCKS, GRANTED, is_beyond_clocks, is_granted, is_quarantined
 from aioredlock_ng.events import NodeDegraded
 
 if TYPE_CHECKING:
@@ -16,21 +16,15 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._scripts import Command
 
-__all__ = ["FIRST_SHARE", "NOT_ASKED", "TIMEOUT_WIDTH", "Round"]
+__all__ = ["TIMEOUT_WIDTH", "Round"]
 
 TIMEOUT_WIDTH = 0.005
 """Seconds by which a round's timeout may be late: one timer then serves all rounds of a slot."""
 
 
-FIRST_SHARE = 0.25
-"""Share of the node timeout that the nodes asked first may take before the others are asked without their answer."""
-
 _STILL_ASKING = 1 << 30
 """Stands for the number of nodes while they are asked: were the round lost to those that are down (they answer at
 once), its release would be queued on the others before the acquire."""
-
-NOT_ASKED = Unsent("not asked: others were asked first")
-"""Stands for the answer of a node until `Round.widen`: it may be free, and notifies nobody of that."""
 
 
 class Round:
@@ -50,8 +44,7 @@ class Round:
         unfenced: How many of those granted an acquire without acknowledging its fence.
         decider: The node whose such grant was the last one needed.
         open: True until decided.
-        on_late: Called after each answer from now on; for who lost the round and wonders which nodes are free.
-        on_late_grant: Called with the index of a node that granted it after it was undone.
+        on_late: Called with the node's index after each answer from then on.
         expired: True when the node timeout decided it.
         started: See above.
         token: Of an acquire: the attempt's own.
@@ -66,12 +59,10 @@ class Round:
         "_quorum",
         "_slot",
         "_waiter",
-        "_wanted",
         "command",
         "decider",
         "expired",
         "on_late",
-        "on_late_grant",
         "open",
         "replies",
         "started",
@@ -84,7 +75,7 @@ class Round:
         self,
         context: Context,
         command: Command,
-        full: int,
+        full: Reply,
         quorum: int,
         started: float,
         on_decided: Callable[[Round], None] | None = None,
@@ -101,8 +92,7 @@ class Round:
         self.open = True
         self.expired = False
         self.decider: int | None = None
-        self.on_late: Callable[[], None] | None = None
-        self.on_late_grant: Callable[[int], None] | None = None
+        self.on_late: Callable[[int], None] | None = None
         self.started = started
         self.token = b""
 
@@ -127,34 +117,6 @@ class Round:
         if not indexes:
             self._decide()
 
-    def ask_first(self, first: Sequence[int]) -> None:
-        """Ask these nodes, and decide once one grants it or all have said no; the others count as not asked until `widen`."""
-        self._wanted, self._quorum = self._quorum, 1
-        self.replies = [NOT_ASKED] * len(self.replies)
-        for index in first:
-            self.replies[index] = None
-        at = self.started + self._context.options.node_timeout * FIRST_SHARE + TIMEOUT_WIDTH
-        self._slot = self._context.timeouts.add(self, at)
-        self._asked = len(first)
-        self._context.fleet.ask_some(self, first)
-
-    def asked_replies(self) -> list[Reply]:
-        """What those said that were asked; None where nothing yet."""
-        return [reply for reply in self.replies if reply is not NOT_ASKED]
-
-    def widen(self, on_decided: Callable[[Round], None]) -> None:
-        """After the first: ask all others the same, still one attempt. Who was silent may answer later."""
-        self._quorum, self._asked, self.open = self._wanted, _STILL_ASKING, True
-        self._on_decided = on_decided
-        at = self.started + self._context.options.node_timeout * FIRST_SHARE + self._context.patience
-        self._slot = self._context.timeouts.add(self, at)
-        others = [index for index, reply in enumerate(self.replies) if reply is NOT_ASKED]
-        for index in others:
-            self.replies[index] = None
-        for index in others:
-            self._context.fleet.nodes[index].ask(self, index)
-        self._all_asked()
-
     def _all_asked(self) -> None:
         self._asked = len(self.replies)
         if self.open and is_decided(self._asked, self._quorum, self.yes, self._no):
@@ -166,10 +128,8 @@ class Round:
         if not self.open:
             if reply != self._full:
                 self._look_at(index, reply)
-            if self.on_late_grant is not None and is_granted(reply):
-                self.on_late_grant(index)
             if self.on_late is not None:
-                self.on_late()
+                self.on_late(index)
         elif reply == self._full:
             self.yes = yes = self.yes + 1
             # A yes can only win.

@@ -45,6 +45,7 @@ class LockSpec:
         auto_extend: Renew in the background.
         max_hold: Seconds after which the lease ends all the same, or None.
         owner: The text of its label; None: the manager's.
+        fair: Stand in the queues alone, and take no grant that is passed on.
         fail_fast: Do not wait while it is known that no quorum can grant.
     """
 
@@ -58,3 +59,4 @@ class LockSpec:
     max_hold: float | None
     owner: str | None = None
     fail_fast: bool = False
+    fair: bool = False

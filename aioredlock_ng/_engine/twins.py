@@ -9,8 +9,10 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.inspection import Held, look_of
+from aioredlock_ng._core.inspection import look_of
 from aioredlock_ng._core.keys import OWN_KEYS
+from aioredlock_ng._core.replies import Held, Looked
+from aioredlock_ng._core.votes import is_granted
 from aioredlock_ng._engine.round import Round
 from aioredlock_ng._nodes.background import supervised
 from aioredlock_ng._scripts import Command
@@ -73,7 +75,7 @@ class Twins:
         token = self._context.new_token()
         key = OWN_KEYS + b"probe:" + token
         mark = (token, b"%d" % (PROBE_TTL * 1000))
-        if (await self._ask(Command(MUTEX.acquire, (key,), mark), [index]))[index] != 1:
+        if not is_granted((await self._ask(Command(MUTEX.acquire, (key,), mark), [index]))[index]):
             return False
         nodes = self._context.fleet.nodes
         others = [other for other in range(len(nodes)) if other != index]
@@ -86,7 +88,7 @@ class Twins:
                 first, second = nodes[min(index, other)], nodes[max(index, other)]
                 second.refuse(f"{second.address} and {first.address} are the same server")
                 break
-        return all(type(seen[other]) is list or not nodes[other].ready for other in others)
+        return all(isinstance(seen[other], Looked) or not nodes[other].ready for other in others)
 
     async def _ask(self, command: Command, indexes: list[int]) -> list[Reply]:
         round_ = Round(self._context, command, -1, 1, self._context.clock())

@@ -69,7 +69,6 @@ class Watcher:
                 command,
                 part,
                 started,
-                keys=len(keys),
                 on_yes=_nothing,
                 on_no=self._lose,
                 on_unsure=_unsure,

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import hiredis
 
+from aioredlock_ng._core.replies import Released
 from aioredlock_ng._core.votes import Dropped, Garbled, Refusal, Unsent
 from aioredlock_ng._nodes.joint import Joint
+from aioredlock_ng._nodes.tracking import CACHING, Caching
 from aioredlock_ng._scripts import Request
 from aioredlock_ng._scripts.replies import garbled
 
@@ -160,6 +162,8 @@ class Channel(asyncio.BufferedProtocol):
 
     def ask(self, sink: Sink) -> None:
         """Queue what `sink` asks; the answer, or the loss of the connection, goes there."""
+        if sink.command.tracked:
+            self.ask_raw(CACHING.packed, Caching(sink.started))
         self.ask_raw(sink.command.packed, sink)
 
     def ask_raw(self, packed: bytes, sink: Sink) -> None:
@@ -256,7 +260,8 @@ class Channel(asyncio.BufferedProtocol):
                     self._one_by_one(joint, reply)
                 elif kind is not Refusal:
                     sink = waiting.popleft()
-                    sink.deliver(index, reply if sink.command.fits(reply) else self._garbled(sink, reply))
+                    said = sink.command.read(reply)
+                    sink.deliver(index, self._garbled(sink, said) if type(said) is Garbled else said)
                 elif not self._refused(waiting.popleft(), reply):
                     break
         except _ProtocolError as error:
@@ -264,15 +269,15 @@ class Channel(asyncio.BufferedProtocol):
         if self._drained is not None and not waiting and not self._drained.done():
             self._drained.set_result(None)
 
-    def _one_by_one(self, joint: Joint, reply: list[Reply] | Refusal) -> None:
+    def _one_by_one(self, joint: Joint, reply: list[Any] | Refusal) -> None:
         """What was asked as one was answered one by one, or not: what a refusal is about is learned by asking alone."""
         replies = reply if type(reply) is list else []
-        pairs = list(zip(joint.sinks, replies, strict=False))
-        if len(replies) > len(pairs) or not all(sink.command.fits(own) for sink, own in pairs):
+        said = [sink.command.read(own) for sink, own in zip(joint.sinks, replies, strict=False)]
+        if len(replies) > len(said) or any(type(own) is Garbled for own in said):
             # A garbled part leaves unknown which of the calls behind it were executed.
-            joint.deliver(self._index, self._garbled(joint, reply))
+            joint.deliver(self._index, self._garbled(joint, garbled(joint.command, reply)))
             return
-        for sink, own in pairs:
+        for sink, own in zip(joint.sinks, said, strict=False):
             sink.deliver(self._index, own)
         # A joint without sinks is the load itself. A server that answers NOSCRIPT to that never learns the script.
         if joint.sinks and type(reply) is Refusal and str(reply).startswith("NOSCRIPT"):
@@ -282,14 +287,13 @@ class Channel(asyncio.BufferedProtocol):
             if not self._ask_again(sink, sink.command.packed):
                 sink.deliver(self._index, Unsent("given up before it could be asked alone"))
 
-    def _garbled(self, sink: Sink, reply: Reply) -> Garbled:
-        """Report an answer that does not fit; whether the server has executed the command is unknown."""
-        told = garbled(sink.command, reply)
+    def _garbled(self, sink: Sink, words: Garbled) -> Garbled:
+        """Report an answer that does not fit, and return its mark. Whether the server has executed the command is unknown."""
         for own in _asking(sink):
             if own.command.owed_until is not None:
-                self._on_release_refused(own.command, str(told))
-        self._on_garbled(str(told))
-        return told
+                self._on_release_refused(own.command, str(words))
+        self._on_garbled(str(words))
+        return words
 
     def _refused(self, sink: Sink, refusal: Refusal) -> bool:
         """The server answered with an error; False when that ends the connection."""
@@ -320,6 +324,9 @@ class Channel(asyncio.BufferedProtocol):
                 sink = Belated(sink.command, sink.started, self._on_push, sink)
         elif not sink.stands():
             return False
+        if sink.command.tracked:
+            # The server has spent the first one on the command that it did not execute.
+            self.ask_raw(CACHING.packed, Caching(sink.started))
         self.ask_raw(packed, sink if marked is None else marked(sink))
         return True
 
@@ -445,7 +452,7 @@ class Belated:
         """See `Sink.deliver`."""
         if self._sink is not None:
             self._sink.deliver(index, reply)
-        if type(reply) is int and reply > 0:
+        if type(reply) is Released and reply.deleted > 0:
             self._freed(list(self.command.keys))
 
 

@@ -14,11 +14,13 @@ from hiredis import pack_command
 
 from aioredlock_ng._core.fencing import slot_of
 from aioredlock_ng._core.guard import read_marker, vouching
-from aioredlock_ng._core.keys import BARE_FORMAT, OWN_KEYS, PASSED_KEYS, TURN_KEYS, message_channel
+from aioredlock_ng._core.keys import BARE_FORMAT, OWN_KEYS, message_channel
 from aioredlock_ng._core.node_findings import is_no_voter
 from aioredlock_ng._core.refusals import harmless, missing_right
+from aioredlock_ng._core.replies import MarkerRead
 from aioredlock_ng._core.samples import TimeSample, clock_reading, round_trips
 from aioredlock_ng._core.server_info import facts_of, info_fields
+from aioredlock_ng._core.tickets import QUEUE_KEYS, claim_of, member_of
 from aioredlock_ng._core.validity import ttl_ms
 from aioredlock_ng._core.votes import Garbled, Refusal, acquire_vote, is_granted
 from aioredlock_ng._nodes.connect import ConnectFailed
@@ -26,13 +28,13 @@ from aioredlock_ng._nodes.handshake import TRIES, unknown_commands
 from aioredlock_ng._nodes.interview import Interview, NoAnswer
 from aioredlock_ng._scripts import Command, Request
 from aioredlock_ng._scripts.kinds import (
-    AWAIT_TURN,
     FENCES,
+    LEAVE,
     MARKER,
     MARKER_KEY,
     MUTEX,
     SCRIPTS,
-    TURN_OVER,
+    STAND,
     guarded_mutex,
     needed,
 )
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._nodes.connect import Connector
     from aioredlock_ng.options import Options
 
-__all__ = ["COMMANDS_IN_SCRIPTS", "examine"]
+__all__ = ["COMMANDS_IN_SCRIPTS", "COMMANDS_OF_QUEUES", "examine"]
 
 _ROUND_TRIPS = 50
 _FEWEST_ROUND_TRIPS = 5
@@ -64,16 +66,28 @@ _SAMPLE = 50
 COMMANDS_IN_SCRIPTS: Final[dict[str, Callable[[bytes, bytes, bytes, int], tuple[Any, ...]]]] = {
     "SET": lambda key, counters, token, ttl: (key, token, "NX", "PX", ttl),
     "GET": lambda key, counters, token, ttl: (key,),
-    "GETEX": lambda key, counters, token, ttl: (key,),
     "MGET": lambda key, counters, token, ttl: (key,),
     "PTTL": lambda key, counters, token, ttl: (key,),
     "PEXPIRE": lambda key, counters, token, ttl: (key, ttl),
     "ZADD": lambda key, counters, token, ttl: (counters, 1, "0"),
+    "ZSCORE": lambda key, counters, token, ttl: (counters, "0"),
     "TIME": lambda key, counters, token, ttl: (),
     "DEL": lambda key, counters, token, ttl: (key, counters),
 }
 """What the scripts call, with arguments to try each by itself: a script's refusal tells one command, or not even that.
 In this order, so that nothing stays."""
+
+COMMANDS_OF_QUEUES: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ...]]]] = {
+    "ZADD": lambda queue, member, ttl: (queue, "XX", 1, member),
+    "PEXPIRE": lambda queue, member, ttl: (queue, ttl),
+    "ZRANGE": lambda queue, member, ttl: (queue, 0, 0),
+    "ZREVRANGE": lambda queue, member, ttl: (queue, 0, 0, "WITHSCORES"),
+    "ZRANK": lambda queue, member, ttl: (queue, member),
+    "EXISTS": lambda queue, member, ttl: (queue,),
+    "ZREM": lambda queue, member, ttl: (queue, member),
+    "DEL": lambda queue, member, ttl: (queue,),
+}
+"""What the scripts call on the key of a queue, PUBLISH aside. Scripts go on without them, so they tell nothing of a refusal."""
 
 
 class _Ended(Exception):
@@ -181,7 +195,7 @@ class _Examination:
             raise _Ended("authentication", harmless(words))
         if isinstance(reply, Refusal) and words.startswith(("BUSY ", "LOADING ")):
             raise _Ended("not-ready", harmless(words))
-        if not self._refused("INFO", reply, bytes):
+        if not self._refused("INFO", reply, bytes) and isinstance(reply, bytes):
             info = info_fields(reply, self._interview.redact)
             if info.get("loading") == "1":
                 raise _Ended("not-ready", "LOADING: it still reads its data, and says nothing of itself that holds")
@@ -196,9 +210,13 @@ class _Examination:
     async def _prepare(self) -> None:
         """What the handshake of a node says too."""
         if self.facts["resp3"]:
-            self.facts["tracking"] = not self._refused(
-                "CLIENT TRACKING", await self._interview.ask("CLIENT", "TRACKING", "ON", "NOLOOP")
+            tracks = not self._refused(
+                "CLIENT TRACKING", await self._interview.ask("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP")
             )
+            # Without tracking it is refused in any case.
+            if tracks:
+                tracks = not self._refused("CLIENT CACHING", await self._interview.ask("CLIENT", "CACHING", "YES"))
+            self.facts["tracking"] = tracks
         channel = message_channel(secrets.token_hex(8).encode())
         if self.facts["resp3"]:
             self._refused("SUBSCRIBE", await self._interview.subscribe(channel), bytes)
@@ -264,7 +282,9 @@ class _Examination:
         kind, key, token, slot = guarded_mutex(fencing=True, vouch=b""), self._key, self._token, slot_of(self._key)
         vouch = b"%b:%d" % (vouching(self.facts.get("run_id", "")), self._options.guard_ms)
         if fencing:
-            reply = await self._call(Command(kind.acquire, (key, MARKER_KEY, self._counters), (token, self._ttl, b"", 1, slot)))
+            reply = await self._call(
+                Command(kind.acquire, (key, MARKER_KEY, self._counters), (token, self._ttl, b"", 1, b"", slot))
+            )
             self.facts["granted"] = self.facts["granted"] and is_granted(reply)
             await self._call(Command(kind.confirm, (key, self._counters), (token, 2, slot)))
             await self._call(Command(kind.repair, (key, MARKER_KEY, self._counters), (token, self._ttl, vouch, 2, slot)))
@@ -273,16 +293,22 @@ class _Examination:
             await self._call(Command(kind.confirm, (key, FENCES), (token, 1, slot)))
         if guard:
             # Whether it is quarantined is told by the marker; here it is only whether it may vote.
-            reply = await self._call(Command(kind.acquire, (key, MARKER_KEY, FENCES), (token, self._ttl, vouch, b"", slot)))
+            reply = await self._call(
+                Command(kind.acquire, (key, MARKER_KEY, FENCES), (token, self._ttl, vouch, b"", b"", slot))
+            )
             self.facts["granted"] = self.facts["granted"] and not isinstance(reply, Refusal)
             reply = await self._call(Command(MARKER, (MARKER_KEY,), (b"read", b"", b"0", vouch, b"")))
-            if isinstance(reply, list):
+            if isinstance(reply, MarkerRead):
                 now = self._clock()
-                reading = read_marker(reply[0], reply[1], vouch, now, now)
+                reading = read_marker(reply.marker, reply.node_ms, vouch, now, now)
                 self.facts.update(trust=reading.trust.value, ready_in=reading.left(now))
-        if fencing or guard:
-            await self._call(Command(AWAIT_TURN, (TURN_KEYS + key,), (key, PASSED_KEYS + key, 1, 1)))
-            await self._call(Command(TURN_OVER, (TURN_KEYS + key,)))
+        member = member_of(secrets.token_hex(8).encode(), 1, 0.1, notified=True)
+        await self._call(Command(STAND, (key,), (claim_of(1, member), self._ttl, self._ttl)))
+        await self._call(Command(LEAVE, (key,), (member,)))
+        for name, arguments in COMMANDS_OF_QUEUES.items():
+            reply = await self._interview.ask(name, *arguments(QUEUE_KEYS + key, member, self._ttl))
+            if isinstance(reply, Refusal):
+                self._refused(f"queue {name}", reply)
 
     async def _cleared(self) -> bool:
         """Delete what there is."""
@@ -342,7 +368,7 @@ class _Examination:
 
 def _value_of(reply: Reply) -> str:
     """RESP3 answers CONFIG GET by a map, RESP2 by a flat list; empty where there is no such setting."""
-    found = [*reply.values()] if isinstance(reply, dict) else reply[1:2]
+    found = [*reply.values()] if isinstance(reply, dict) else reply[1:2] if isinstance(reply, list) else []
     return found[0].decode("utf-8", "replace") if found and type(found[0]) is bytes else ""
 
 

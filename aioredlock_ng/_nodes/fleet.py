@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from aioredlock_ng._nodes.outbox import Outbox
     from aioredlock_ng._nodes.port import Node, Sink
@@ -50,16 +49,6 @@ class Fleet:
         else:
             for index in indexes:
                 self.nodes[index].ask(sink, index)
-
-    def lead(self, key: bytes) -> int | None:
-        """The node that everybody who is about this key asks first: by the key, the first of those that answer."""
-        return next(self.in_turn(key), None)
-
-    def in_turn(self, key: bytes) -> Iterator[int]:
-        """The nodes that answer, the lead of this key first."""
-        nodes = self.nodes
-        first = crc32(key) % len(nodes)
-        return (index for index in (*range(first, len(nodes)), *range(first)) if nodes[index].ready)
 
     def present(self, index: int, is_present: bool) -> None:
         """Node `index` has joined or left the outbox."""

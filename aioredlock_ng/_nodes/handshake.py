@@ -101,7 +101,8 @@ async def greet(
     """
     requests: list[tuple[Any, ...]] = [("INFO",), ("CLIENT", "SETINFO", "LIB-NAME", "aioredlock_ng")]
     if wire.resp3:
-        requests.append(("CLIENT", "TRACKING", "ON", "NOLOOP"))
+        # CACHING is a right of its own; INFO, SCRIPT LOAD and the like leave nothing tracked.
+        requests += [("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"), ("CLIENT", "CACHING", "YES")]
     loads: list[tuple[Any, ...]] = [("SCRIPT", "LOAD", script.source) for script in SCRIPTS]
     answers = _Answers(len(requests) + wire.resp3 + len(loads) + len(TRIES), started)
     subscription = Subscription(messages_on, answers)
@@ -143,12 +144,14 @@ async def greet(
     policy = facts["maxmemory_policy"] or "noeviction"
     if policy != "noeviction" and facts["maxmemory"]:
         lacks.append(f"it may evict locks: maxmemory-policy is {policy}; noeviction keeps them")
-    tracking = wire.resp3 and answers.replies[2] == b"OK"
+    steps = {"CLIENT TRACKING": answers.replies[2], "CLIENT CACHING": answers.replies[3]} if wire.resp3 else {}
+    refused = [f"{step} {_said(reply)}" for step, reply in steps.items() if reply != b"OK"]
+    tracking = wire.resp3 and not refused
     if not tracking:
-        why = f"CLIENT TRACKING {_said(answers.replies[2])}" if wire.resp3 else "no RESP3"
+        why = refused[0] if refused else "no RESP3"
         lacks.append(f"no client tracking, waiting is timed: {why}")
     if not subscription.confirmed:
-        why = f"SUBSCRIBE {_said(answers.replies[3])}" if wire.resp3 else "no RESP3"
+        why = f"SUBSCRIBE {_said(answers.replies[4])}" if wire.resp3 else "no RESP3"
         lacks.append(f"no messages from other processes, waiting is timed: {why}")
     return Greeting(facts["run_id"], facts["server"], tracking, subscription.confirmed, tuple(lacks))
 

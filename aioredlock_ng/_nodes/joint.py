@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from itertools import groupby, pairwise
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from aioredlock_ng._core.replies import ALL_DONE
 from aioredlock_ng._scripts import Request
+from aioredlock_ng._scripts.replies import garbled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,11 +25,17 @@ LEAST = 2
 MOST = 32
 """Calls in one: a server serves nobody else meanwhile, some 0.1 ms."""
 
+_SUCCESS = 1
+"""What each of these scripts answers to a call about one key that succeeded."""
+
 _form = attrgetter("command.form")
 
 
 class _Together(Request):
-    """Several calls sent as one. The reply is their number if each of them succeeded."""
+    """Several calls sent as one. The reply is their number if each of them succeeded.
+
+    A list has a reply for each call, and each call decodes its own.
+    """
 
     __slots__ = ("_calls",)
 
@@ -35,9 +43,9 @@ class _Together(Request):
         super().__init__(packed)
         self._calls = calls
 
-    def fits(self, reply: Reply) -> bool:
-        """True for the number of the calls."""
-        return type(reply) is int and reply == self._calls
+    def read(self, reply: Any) -> Reply:
+        """Read the number of the calls."""
+        return ALL_DONE if type(reply) is int and reply == self._calls else garbled(self, reply)
 
     @property
     def step(self) -> str:
@@ -68,13 +76,19 @@ class Joint:
         return any(sink.stands() for sink in self.sinks)
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """See `Sink.deliver`. All of it: a number is that of the calls, each of which did what it was to do.
+        """See `Sink.deliver`. Each call gets the record of its own success, or the mark of all.
 
-        The last first: of a hand-over, who takes runs before who gives.
+        The last call is answered first: of a hand-over, the attempt runs before the release.
         """
-        each = 1 if type(reply) is int else reply
-        for sink in reversed(self.sinks):
-            sink.deliver(index, each)
+        if reply is ALL_DONE:
+            sinks = self.sinks
+            # All calls are of one script, or those of two scripts alternate.
+            done = [sink.command.read(_SUCCESS) for sink in sinks[:2]]
+            for at in reversed(range(len(sinks))):
+                sinks[at].deliver(index, done[at % 2])
+        else:
+            for sink in reversed(self.sinks):
+                sink.deliver(index, reply)
 
 
 def joined(sinks: list[Sink]) -> list[Sink]:

@@ -17,7 +17,6 @@ from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
 from aioredlock_ng._nodes.memory_server import MemoryServer
 from aioredlock_ng._nodes.port import NodeState
 from aioredlock_ng._scripts import Command
-from aioredlock_ng._scripts.replies import garbled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -223,5 +222,4 @@ class MemoryNode:
         _, sink, index = self._waiting.pop(sequence)
         if not self._waiting:
             self._drained.set()
-        well = isinstance(reply, Refusal) or sink.command.fits(reply)
-        sink.deliver(index, reply if well else garbled(sink.command, reply))
+        sink.deliver(index, reply if isinstance(reply, Refusal) else sink.command.read(reply))

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
 from hashlib import sha1
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aioredlock_ng._core.fencing import LATEST_US
 from aioredlock_ng._core.guard import Trust, read_marker
 from aioredlock_ng._core.keys import OWN_KEYS
+from aioredlock_ng._core.tickets import OFFER
 from aioredlock_ng._core.votes import Refusal
+from aioredlock_ng._nodes.memory_queue import Queues, admits, grace_of
 from aioredlock_ng._scripts.kinds import MARKER_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from aioredlock_ng._core.guard import Reading
-    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._core.votes import Raw
     from aioredlock_ng._scripts import Command
 
 __all__ = ["Connection", "MemoryServer"]
@@ -65,7 +66,9 @@ class MemoryServer:
         self._keys: dict[bytes, tuple[bytes, float]] = {}
         # In order of arrival: the order of a set of objects differs between processes, and a seed would repeat nothing.
         self._trackers: dict[bytes, dict[Connection, None]] = {}
+        self._tracks = False
         self._nodes: dict[Connection, None] = {}
+        self.queues = Queues(self._clock)
         self._subscribers: dict[bytes, dict[Connection, None]] = {}
 
     def get(self, key: bytes) -> bytes | None:
@@ -111,6 +114,7 @@ class MemoryServer:
         if forget:
             self._keys.clear()
             self.counters.clear()
+            self.queues.clear()
         for node in nodes:
             node.connect()
 
@@ -122,6 +126,7 @@ class MemoryServer:
         """Forget everything, as FLUSHALL does."""
         self._keys.clear()
         self.counters.clear()
+        self.queues.clear()
         self._trackers.clear()
         for node in list(self._nodes):
             node.told(None)
@@ -134,11 +139,13 @@ class MemoryServer:
             return -1
         return max(0, round((self._keys[key][1] - self._clock()) * 1000))
 
-    def execute(self, command: Command, by: Connection) -> Reply:
+    def execute(self, command: Command, by: Connection) -> Raw | Refusal:
         """What the script of the same name does."""
         if self.refuses is not None:
             return Refusal(self.refuses)
-        return getattr(self, f"_{command.script.name}")(command, by)
+        self._tracks = command.tracked
+        reply: Raw | Refusal = getattr(self, f"_{command.script.name}")(command, by)
+        return reply
 
     def attach(self, node: Connection) -> None:
         """A connection was made."""
@@ -174,20 +181,19 @@ class MemoryServer:
             if node is not by:
                 node.told([key])
 
-    def _acquire(self, command: Command, by: Connection) -> Reply:
-        token, ttl = command.args
-        if (refusal := self._held(command.keys, by)) is not None:
+    def _acquire(self, command: Command, by: Connection) -> Raw | Refusal:
+        token, ttl, *claim = map(_bytes, command.args)
+        refusal = self._take(command.keys, claim[0] if claim else b"")
+        if refusal is not None:
             return refusal
-        for key in command.keys:
-            self.set(key, _bytes(token), int(ttl) / 1000, by)
+        self._hold(command.keys, token, ttl, claim[0] if claim else b"", by)
         return 1
 
-    def _acquire_guarded(self, command: Command, by: Connection) -> Reply:
+    def _acquire_guarded(self, command: Command, by: Connection) -> Raw | Refusal:
         keys = command.keys[:-2]
-        token, ttl, vouch, fence, *slots = map(_bytes, command.args)
-        precedence = slots[1:] if len(keys) == 1 else []
-        slots = slots[: len(slots) - len(precedence)]
-        if (refusal := self._held(keys, by, precedence)) is not None:
+        token, ttl, vouch, fence, claim, *slots = map(_bytes, command.args)
+        refusal = self._take(keys, claim)
+        if refusal is not None:
             return refusal
         if vouch:
             reading = self._marker_as(self._own(vouch))
@@ -199,52 +205,64 @@ class MemoryServer:
                 return [-1, reading.ready_ms - reading.node_ms]
             if reading.trust is not Trust.TRUSTED:
                 self.set(MARKER_KEY, b"%b:%d" % (reading.run_id, reading.guard_ms), math.inf, by)
-        for key in keys:
-            self.set(key, token, int(ttl) / 1000, by)
+        self._hold(keys, token, ttl, claim, by)
         return self._store(int(fence), slots, granted=1) if fence else 1
 
-    def _held(self, keys: Sequence[bytes], by: Connection, precedence: Sequence[bytes] = ()) -> Reply:
-        """The refusal where another holds some of these, which leaves them tracked, or goes before others; else None."""
-        held = {place: key for place, key in enumerate(keys, 1) if self.get(key) is not None}
-        for key in held.values():
-            self._track(key, by)
-        if not held:
-            return self._sent_away(*precedence) if precedence else None
-        left = max(map(self.pttl, held.values()))
-        if precedence:
-            self._precede(left, *precedence)
-        return [0, left, *(held if len(keys) > 1 else ())]
-
-    def _precede(self, left: int, key: bytes, own: bytes, wants: bytes, times: bytes) -> None:
-        """From the next release on this one goes first, if it wants to and was outrun more often than who wanted before."""
-        who, _, most, _ = self._precedence(key)
-        if wants != b"0" and (who in (b"", own) or int(most) < int(times)):
-            self.set(key, b":".join((own, wants, times)), (left + int(wants)) / 1000)
-
-    def _sent_away(self, key: bytes, own: bytes, *_: bytes) -> Reply:
-        """The refusal where another goes first, from now on for as long as it wanted; else None."""
-        who, wants, times, found = self._precedence(key)
-        if who == own:
-            self.delete(key)
-        elif who:
-            if not found:
-                self.set(key, b":".join((who, wants, times, b"")), int(wants) / 1000)
-            return [0, int(wants)]
+    def _take(self, keys: Sequence[bytes], claim: bytes) -> list[int] | None:
+        """The refusal, if there is one."""
+        for place, key in enumerate(keys, 1):
+            value = self.get(key)
+            if value is not None and not admits(value, claim):
+                return [0, self.pttl(key), place, max(self.queues.highest(key, self.get(key)) for key in keys)]
         return None
 
-    def _precedence(self, key: bytes) -> tuple[bytes, ...]:
-        found = re.fullmatch(rb"([0-9A-Za-z]+):([0-9]+):([0-9]+)(:?)", self.get(key) or b"")
-        return found.groups() if found else (b"", b"", b"", b"")
+    def _hold(self, keys: Sequence[bytes], token: bytes, ttl: bytes, claim: bytes, by: Connection) -> None:
+        for key in keys:
+            self.set(key, token, int(ttl) / 1000, by)
+        for key in keys:
+            self.queues.served(_Writing(self, by), key, claim)
 
-    def _confirm(self, command: Command, by: Connection) -> Reply:
-        token, fence, *slots = map(_bytes, command.args)
-        for key in command.keys[:-1]:
+    def _stand(self, command: Command, by: Connection) -> Raw | Refusal:
+        (claim, life, kept), keys, own = map(_bytes, command.args), command.keys, _Writing(self, by)
+        member = claim.partition(b":")[2]
+        values = [self.get(key) for key in keys]
+        place = next((at for at, value in enumerate(values) if value is not None and not admits(value, claim)), len(keys) - 1)
+        key, queues = keys[place], self.queues
+        if command.tracked:
             self._track(key, by)
+        queues.add(key, claim, int(life) / 1000)
+        for before, value in zip(keys[:place], values, strict=False):
+            is_kept = value == OFFER + claim and self.pttl(before) > grace_of(member)
+            if not is_kept and int(kept) > 0:
+                own.keep(before, OFFER + claim, int(kept) / 1000)
+            queues.step_out(own, before, member)
+        for behind in keys[place + 1 :]:
+            queues.leave(own, behind, member)
+        if self.get(key) is None:
+            queues.offer(own, key)
+        value = self.get(key)
+        if value is not None and value.startswith(OFFER) and value.endswith(b":" + member):
+            return [0, place + 1, 0]
+        rank = queues.rank(key, member)
+        if value is None or admits(value, claim):
+            return [0, place + 1, rank]
+        left = self.pttl(key)
+        if left < 0 or (rank > 1 and not value.startswith(OFFER)):
+            return [-1, place + 1, rank]
+        return [left + max(rank, 0) * grace_of(member), place + 1, rank]
+
+    def _leave(self, command: Command, by: Connection) -> Raw | Refusal:
+        for key in command.keys:
+            self.queues.leave(_Writing(self, by), key, _bytes(command.args[0]))
+        return 1
+
+    def _confirm(self, command: Command, by: Connection) -> Raw | Refusal:
+        token, fence, *slots = map(_bytes, command.args)
         if any(self.get(key) != token for key in command.keys[:-1]):
             return [0, 0]
         return self._store(int(fence), slots, granted=0)
 
-    def _store(self, fence: int, slots: Sequence[bytes], granted: int) -> Reply:
+    def _store(self, fence: int, slots: Sequence[bytes], granted: int) -> Raw | Refusal:
         """Acknowledge a fence above all counters, or tell the highest."""
         highest = 0
         for slot in slots:
@@ -255,7 +273,7 @@ class MemoryServer:
                 highest = max(highest, counter)
         return [granted, highest] if highest else 1
 
-    def _repair(self, command: Command, by: Connection) -> Reply:
+    def _repair(self, command: Command, by: Connection) -> Raw | Refusal:
         keys = command.keys[:-2]
         token, ttl, vouch, fence, *slots = map(_bytes, command.args)
         holders = [self.get(key) for key in keys]
@@ -275,7 +293,7 @@ class MemoryServer:
             self._track(key, by)
         return 1
 
-    def _marker(self, command: Command, by: Connection) -> Reply:
+    def _marker(self, command: Command, by: Connection) -> Raw | Refusal:
         become, expected, read_ms, vouch, nonce = map(_bytes, command.args)
         vouch = self._own(vouch)
         now, marker = self._now_ms(), self.get(MARKER_KEY) or b""
@@ -306,16 +324,17 @@ class MemoryServer:
         return int((self._clock() + self.skew) * 1000)
 
     def _track(self, key: bytes, by: Connection) -> None:
-        self._trackers.setdefault(key, {})[by] = None
+        if self._tracks:
+            self._trackers.setdefault(key, {})[by] = None
 
-    def _extend(self, command: Command, by: Connection) -> Reply:
+    def _extend(self, command: Command, by: Connection) -> Raw | Refusal:
         ttl, *tokens = command.args
         for key, token in zip(command.keys, tokens, strict=True):
             if self.get(key) == token:
                 self.set(key, _bytes(token), int(ttl) / 1000, by)
         return self._whose(command.keys, tokens, by)
 
-    def _watch(self, command: Command, by: Connection) -> Reply:
+    def _watch(self, command: Command, by: Connection) -> Raw | Refusal:
         n = len(command.keys) if len(command.args) <= len(command.keys) else len(command.keys) // 2
         tokens, labels = command.args[:n], command.args[n:]
         for at, key in enumerate(command.keys[n:]):
@@ -323,8 +342,8 @@ class MemoryServer:
                 self.set(key, _bytes(labels[2 * at + 1]), int(labels[2 * at]) / 1000, by)
         return self._whose(command.keys[:n], tokens, by)
 
-    def _whose(self, keys: Sequence[bytes], tokens: Sequence[bytes | int], by: Connection) -> Reply:
-        """Read the keys, which leaves them tracked: their number when all hold their tokens, else an answer for each."""
+    def _whose(self, keys: Sequence[bytes], tokens: Sequence[bytes | int], by: Connection) -> Raw | Refusal:
+        """Read the keys, and track them: their number when all hold their tokens, else an answer for each."""
         answers = []
         for key, token in zip(keys, tokens, strict=True):
             holder = self.get(key)
@@ -332,7 +351,7 @@ class MemoryServer:
             answers.append(1 if holder == token else 0 if holder is None else -1)
         return len(answers) if set(answers) == {1} else answers
 
-    def _release(self, command: Command, by: Connection) -> Reply:
+    def _release(self, command: Command, by: Connection) -> Raw | Refusal:
         token = command.args[0]
         n = int(command.args[1]) if len(command.args) > 1 else len(command.keys)
         ours = [key for key in command.keys[:n] if self.get(key) == token]
@@ -340,40 +359,18 @@ class MemoryServer:
             if key in ours or (self.get(label_key) or b"").startswith(_bytes(token)[:16] + b" "):
                 self.delete(label_key, by)
         for key in ours:
-            self.delete(key, by)
+            if not self.queues.offer(_Writing(self, by), key):
+                self.delete(key, by)
         return len(ours)
 
-    def _inspect(self, command: Command, by: Connection) -> Reply:
+    def _inspect(self, command: Command, by: Connection) -> Raw | Refusal:
         n = int(command.args[0]) if command.args else len(command.keys)
         answers: list[list[Any]] = [[self.pttl(key), self.get(key) or b""] for key in command.keys[:n]]
         for answer, label_key in zip(answers, command.keys[n:], strict=False):
             answer.append(self.get(label_key) or b"")
         return answers
 
-    def _note(self, command: Command, by: Connection) -> Reply:
-        count, life = command.args
-        for key in command.keys:
-            self.set(key, _bytes(count), int(life) / 1000, by)
-        return 1
-
-    def _await_turn(self, command: Command, by: Connection) -> Reply:
-        key, passed_key, passed, life = command.args
-        self._track(command.keys[0], by)
-        if self.get(_bytes(key)) is None:
-            return 0
-        said = self.get(_bytes(passed_key)) or b""
-        most = int(said) if said.isdigit() else 0
-        if most <= int(passed):
-            self.set(_bytes(passed_key), _bytes(passed), int(life) / 1000, by)
-        return max(most, int(passed))
-
-    def _turn_over(self, command: Command, by: Connection) -> Reply:
-        (key,) = command.keys
-        self.set(key, b"", 0.001, by)
-        self.delete(key, by)
-        return 1
-
-    def _force_release(self, command: Command, by: Connection) -> Reply:
+    def _force_release(self, command: Command, by: Connection) -> Raw | Refusal:
         keys, last = command.keys, int(command.args[0]) + 2
         any_key, tokens = command.args[1], set(map(_bytes, command.args[2:last]))
         fenced = len(command.args) > last
@@ -387,7 +384,28 @@ class MemoryServer:
             counters = {slot: self.counters.get(slot, 0) for slot in slots}
             highest = max([int(fence), *(counter + 1 for counter in counters.values() if counter <= LATEST_US)])
             self.counters.update({slot: max(counter, highest) for slot, counter in counters.items()})
-        return sum(self.delete(key, by) for key in doomed)
+        for key in doomed:
+            if not self.queues.offer(_Writing(self, by), key):
+                self.delete(key, by)
+        return len(doomed)
+
+
+class _Writing:
+    """The keys of a server as one connection changes them; see `memory_queue.Keys`."""
+
+    def __init__(self, server: MemoryServer, by: Connection) -> None:
+        self._server = server
+        self._by = by
+        self.get = server.get
+        self.publish = server.publish
+
+    def keep(self, key: bytes, value: bytes, ttl: float) -> None:
+        """See `Keys.keep`."""
+        self._server.set(key, value, ttl, self._by)
+
+    def remove(self, key: bytes) -> None:
+        """See `Keys.remove`."""
+        self._server.delete(key, self._by)
 
 
 def _bytes(value: bytes | int) -> bytes:

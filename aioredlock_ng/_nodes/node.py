@@ -10,6 +10,7 @@ from aioredlock_ng._core.backoff import reconnect_delay
 from aioredlock_ng._core.guard import vouching
 from aioredlock_ng._core.keys import message_channel
 from aioredlock_ng._core.refusals import harmless
+from aioredlock_ng._core.replies import Released
 from aioredlock_ng._core.votes import Unsent
 from aioredlock_ng._nodes.background import supervised
 from aioredlock_ng._nodes.channel import Belated, Channel
@@ -406,7 +407,7 @@ class _Release:
 
     def deliver(self, index: int, reply: Reply) -> None:
         """See `Sink.deliver`."""
-        if type(reply) is int and reply > 0:
+        if type(reply) is Released and reply.deleted > 0:
             self._released()
         if self._sink is not None:
             self._sink.deliver(index, reply)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from aioredlock_ng._nodes.joint import joined
+from aioredlock_ng._nodes.tracking import Caching
 
 if TYPE_CHECKING:
     import asyncio
@@ -68,6 +69,9 @@ class Outbox:
             for channel in self._live:
                 channel.ask(sink)
             return
+        if sink.command.tracked:
+            # Neither has a form, so nothing is ever put between the two.
+            self._sinks.append(Caching(sink.started))
         self._sinks.append(sink)
         if not self._scheduled:
             self._schedule()

@@ -91,7 +91,7 @@ class Node(Protocol):
     """One independent lock server.
 
     Requests are executed in the order in which they were asked. `ask` never blocks, never raises for what the server
-    or the network does, and answers through `Sink.deliver`: a script's value, a `Refusal`, an `Unsent` or a `Dropped`.
+    or the network does, and answers through `Sink.deliver`: the record of a script's reply, or a mark (`votes.py`).
     """
 
     address: str

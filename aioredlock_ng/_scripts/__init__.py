@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from hashlib import sha1
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import hiredis
+
+from aioredlock_ng._scripts.replies import garbled as _garbled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._scripts.replies import Call
 
 __all__ = ["Command", "Form", "Request", "Script"]
@@ -19,22 +23,24 @@ _pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
 
 _BLANK = b"\0blank\0"
 
+_PART = re.compile(rb"^ *-- part: (\w+)\n", re.MULTILINE)
+
 
 class Script:
-    """One Lua file, its source, the SHA1 by which servers know it, and the shape of its replies.
+    """One Lua file, its source, the SHA1 by which servers know it, and the decoder of its replies.
 
     Args:
         name: The file's name without its ending.
-        fits: True if a reply is one that the script can give to a call; see `replies.py`.
+        read: Decodes a reply to a call; None where it does not fit. See `replies.py`.
         package: The package that contains it. New connections load the scripts of this package only.
     """
 
-    __slots__ = ("fits", "name", "sha", "source")
+    __slots__ = ("name", "read", "sha", "source")
 
-    def __init__(self, name: str, fits: Callable[[Any, Call], bool], package: str = __package__) -> None:
+    def __init__(self, name: str, read: Callable[[Any, Call], Reply], package: str = __package__) -> None:
         self.name = name
-        self.fits = fits
-        self.source = resources.files(package).joinpath(f"{name}.lua").read_bytes().replace(b"\r\n", b"\n")
+        self.read = read
+        self.source = _source(package, name)
         # Redis names scripts by SHA1 (EVALSHA); nothing here is secret.
         self.sha = sha1(self.source, usedforsecurity=False).hexdigest().encode()
 
@@ -44,6 +50,12 @@ class Script:
         For those about several calls. It needs no right but EVAL, where SCRIPT LOAD does.
         """
         return _pack((b"EVAL", self.source, 0, b"0", b""))
+
+
+def _source(package: str, name: str) -> bytes:
+    """Read a script; each of its lines "-- part: queue" is replaced by the file `parts/queue.lua`."""
+    source = resources.files(package).joinpath(f"{name}.lua").read_bytes().replace(b"\r\n", b"\n")
+    return _PART.sub(lambda part: _source(package, f"parts/{part[1].decode()}"), source)
 
 
 class Form:
@@ -119,13 +131,14 @@ def _format(words: tuple[bytes | int | None, ...]) -> bytes:
 
 
 class Request:
-    """Anything that a server is asked; what has a form and owed_until says `Command`."""
+    """Anything that a server is asked; see `Command` for the attributes."""
 
     __slots__ = ("_packed",)
 
     owed_until: float | None = None
     form: Form | None = None
     blanks: tuple[bytes, ...] = ()
+    tracked: bool = False
 
     def __init__(self, packed: bytes | None) -> None:
         self._packed = packed
@@ -141,9 +154,9 @@ class Request:
         """The keys that it is about."""
         return ()
 
-    def fits(self, _reply: Any) -> bool:
-        """True if a reply has a shape that the asker can read; a plain request reads its own."""
-        return True
+    def read(self, reply: Any) -> Reply:
+        """Decode a reply. The asker of a plain request decodes it itself."""
+        return cast("Reply", reply)
 
     @property
     def step(self) -> str:
@@ -165,13 +178,17 @@ class Command(Request):
         owed_until: See below.
         form: Of a call about one key: what it has in common with others. Those of one form can be sent as one.
         blanks: What varies in it.
+        tracked: See below. Such a command has no form.
 
     Attributes:
+        tracked: The server notifies this connection once when a key that the script reads changes. One's own write to
+            the key ends that, so a script that writes reads its keys again at the end. Redis 6.2 and 7.0 track all KEYS
+            at each read.
         owed_until: For a release: the instant until which it is sent again where it was refused; the keys that the server
             knew of are gone then. None: not a release. One that could not be delivered is owed to the node without end.
     """
 
-    __slots__ = ("_args", "_keys", "blanks", "form", "owed_until", "script")
+    __slots__ = ("_args", "_keys", "blanks", "form", "owed_until", "script", "tracked")
 
     def __init__(
         self,
@@ -181,6 +198,8 @@ class Command(Request):
         owed_until: float | None = None,
         form: Form | None = None,
         blanks: tuple[bytes, ...] = (),
+        *,
+        tracked: bool = False,
     ) -> None:
         self._packed = None
         self.script = script
@@ -189,6 +208,7 @@ class Command(Request):
         self.owed_until = owed_until
         self.form = form
         self.blanks = blanks
+        self.tracked = tracked
 
     @property
     def packed(self) -> bytes:
@@ -212,9 +232,10 @@ class Command(Request):
         """ARGV of the script."""
         return self._words()[1]
 
-    def fits(self, reply: Any) -> bool:
-        """True if the script can give this reply to this call."""
-        return self.script.fits(reply, self)
+    def read(self, reply: Any) -> Reply:
+        """Decode a reply; a `Garbled` where the script gives no such reply to this call."""
+        record = self.script.read(reply, self)
+        return _garbled(self, reply) if record is None else record
 
     @property
     def step(self) -> str:

@@ -5,7 +5,6 @@
 -- ARGV[i]  from 3 on, per attempt: token, ttl in milliseconds; where they are guarded also: proposed fence ('' no fencing), slot
 -- Returns  the number of attempts when each is granted as asked; else an array of what the script for one returns; an empty
 --          array where anything is out of the ordinary, which it then leaves nothing of: to be asked one by one.
--- SET comes first, and GET leaves what is refused tracked: see acquire_guarded.lua.
 local own, vouch = tonumber(ARGV[1]), ARGV[2]
 local n, words = #KEYS - own, own > 0 and 4 or 2
 local taken, answers, odd, granted = {}, {}, false, 0
@@ -14,9 +13,13 @@ for i = 1, n do
   local at = 3 + (i - 1) * words
   local done = redis.pcall('SET', KEYS[i], ARGV[at], 'NX', 'PX', ARGV[at + 1])
   if not done then
-    local holder, left = redis.pcall('GET', KEYS[i]), redis.pcall('PTTL', KEYS[i])
-    odd = odd or type(holder) == 'table' or type(left) == 'table'
-    answers[i] = {0, left}
+    -- Only GET finds out that a key is of another type.
+    local holder = redis.pcall('GET', KEYS[i])
+    odd = odd or type(holder) == 'table'
+    if not odd then
+      -- part: queue
+      answers[i] = refusal(1, {KEYS[i]}, {holder})
+    end
   elseif done.ok then
     taken[#taken + 1] = i
   else
@@ -24,7 +27,7 @@ for i = 1, n do
   end
   if odd then break end
 end
-local marker = vouch ~= '' and redis.pcall('GETEX', KEYS[n + 1])
+local marker = vouch ~= '' and redis.pcall('GET', KEYS[n + 1])
 if vouch ~= '' and marker ~= vouch then
   -- Another's, which waits for longer leases than ours.
   local id, guard = string.match(type(marker) == 'string' and marker or '', '^(%w+):(%d+)$')
@@ -42,8 +45,8 @@ for _, i in ipairs(taken) do
     local stored = redis.pcall('ZADD', KEYS[n + 2], 'GT', 'CH', ARGV[at + 2], ARGV[at + 3])
     if stored == 1 then
       granted, answers[i] = granted + 1, 1
-    elseif stored == 0 then
-      answers[i] = {1, tonumber(redis.call('ZADD', KEYS[n + 2], 'INCR', 0, ARGV[at + 3]))}
+    elseif stored == 0 and type(redis.pcall('ZSCORE', KEYS[n + 2], ARGV[at + 3])) == 'string' then
+      answers[i] = {1, tonumber(redis.call('ZSCORE', KEYS[n + 2], ARGV[at + 3]))}
     else
       for _, j in ipairs(taken) do redis.call('DEL', KEYS[j]) end
       return {}

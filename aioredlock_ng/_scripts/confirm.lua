@@ -4,7 +4,7 @@
 -- ARGV[2]  fence
 -- ARGV[i]  from 3 on: the slots of the lock's keys among the counters, each once
 -- Returns  1: acknowledged, and the counters are the fence now. {0, counter}: not; 0 where a key is no longer ours.
--- MGET and not GET: see extend.lua.
+-- MGET, unlike GET, takes a key of another type for a missing one.
 local n = #KEYS - 1
 for _, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do
   if holder ~= ARGV[1] then return {0, 0} end
@@ -12,7 +12,7 @@ end
 local highest = 0
 for i = 3, #ARGV do
   if redis.call('ZADD', KEYS[n + 1], 'GT', 'CH', ARGV[2], ARGV[i]) == 0 then
-    local counter = tonumber(redis.call('ZADD', KEYS[n + 1], 'INCR', 0, ARGV[i]))
+    local counter = tonumber(redis.call('ZSCORE', KEYS[n + 1], ARGV[i]))
     if counter > highest then highest = counter end
   end
 end

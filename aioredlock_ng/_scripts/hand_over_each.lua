@@ -7,13 +7,19 @@
 -- Returns  twice the number of hand-overs when each key was released and is granted as asked; else an array of what the two
 --          scripts return, by turns. It ends before the first call that meets an error, or at once where the node is not
 --          vouched for: that call and those behind it are to be asked one by one.
--- GETEX and not GET, and GET for what is refused: see release.lua and acquire_guarded.lua. Unlike those it takes keys on a full
--- server: in the place of what it frees, or of what was there.
+-- A key that another process waits for is offered to that one; the acquire behind the release is
+-- refused then. Unlike the scripts for one call it takes keys on a full server: in the place of what
+-- it frees, or of what was there.
 local own, vouch = tonumber(ARGV[1]), ARGV[2]
 local n, words = #KEYS - own, own > 0 and 5 or 3
-local answers, handed = {}, 0
+local answers, handed, queues, offered = {}, 0, {}, nil
+for i = 1, n do queues[i] = 'aioredlock_ng:queue:' .. KEYS[i] end
+if n > 0 and redis.pcall('EXISTS', unpack(queues)) ~= 0 then
+  -- part: queue
+  offered = offer
+end
 
-local marker = vouch ~= '' and redis.pcall('GETEX', KEYS[n + 1])
+local marker = vouch ~= '' and redis.pcall('GET', KEYS[n + 1])
 if vouch ~= '' and marker ~= vouch then
   if type(marker) ~= 'string' then return answers end
   local id, guard = string.match(marker, '^(%w+):(%d+)$')
@@ -23,11 +29,16 @@ end
 
 for i = 1, n do
   local at = 3 + (i - 1) * words
-  local key, holder = KEYS[i], redis.pcall('GETEX', KEYS[i])
+  local key, holder = KEYS[i], redis.pcall('GET', KEYS[i])
   if type(holder) == 'table' then return answers end
   local ours, taken = holder == ARGV[at], nil
-  if ours then
+  if ours and not (offered and offered(key)) then
     taken = redis.pcall('SET', key, ARGV[at + 1], 'PX', ARGV[at + 2])
+    if not taken.ok then
+      -- A full server refuses the first write of a script only, unless that deletes.
+      redis.pcall('DEL', key)
+      taken = redis.pcall('SET', key, ARGV[at + 1], 'PX', ARGV[at + 2])
+    end
     if not taken.ok then return answers end
   else
     taken = redis.pcall('SET', key, ARGV[at + 1], 'NX', 'PX', ARGV[at + 2])
@@ -35,9 +46,8 @@ for i = 1, n do
   answers[2 * i - 1] = ours and 1 or 0
 
   if not taken then
-    local theirs, left = redis.pcall('GET', key), redis.pcall('PTTL', key)
-    if type(theirs) == 'table' or type(left) == 'table' then return answers end
-    answers[2 * i] = {0, left}
+    -- part: queue
+    answers[2 * i] = refusal(1, {key}, {redis.call('GET', key)})
   elseif not taken.ok then
     return answers
   else
@@ -46,8 +56,8 @@ for i = 1, n do
     if stored == 1 then
       answers[2 * i] = 1
       if ours then handed = handed + 1 end
-    elseif stored == 0 then
-      answers[2 * i] = {1, tonumber(redis.call('ZADD', KEYS[n + 2], 'INCR', 0, ARGV[at + 4]))}
+    elseif stored == 0 and type(redis.pcall('ZSCORE', KEYS[n + 2], ARGV[at + 4])) == 'string' then
+      answers[2 * i] = {1, tonumber(redis.call('ZSCORE', KEYS[n + 2], ARGV[at + 4]))}
     else
       redis.call('DEL', key)
       return answers

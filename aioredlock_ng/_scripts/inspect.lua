@@ -3,17 +3,10 @@
 -- ARGV[1]  if labels are asked for: how many keys the lock has
 -- Returns  per key {remaining milliseconds (-1 endless, -2 no such key), token or '', label or ''}; label only if asked for.
 --          Of a key of another type: -3, and '<type or nothing> <remaining ms>' in the token's place.
--- GETEX, unlike GET, leaves no key tracked: a name that nobody has would stay so for as long as the connection lives, and that
--- counts as the server's memory. One that is held is tracked by PTTL: who waits for a change is told. GET where a server
--- refuses to write. pcall: what somebody else wrote in place of a label is none.
-local function read(key)
-  local value = redis.pcall('GETEX', key)
-  if type(value) == 'table' then value = redis.pcall('GET', key) end
-  return value
-end
+-- pcall: what somebody else wrote in place of a label is none.
 local answers, n = {}, tonumber(ARGV[1] or #KEYS)
 for i = 1, n do
-  local token = read(KEYS[i])
+  local token = redis.pcall('GET', KEYS[i])
   if type(token) ~= 'table' then
     answers[i] = {token and redis.call('PTTL', KEYS[i]) or -2, token or ''}
   elseif string.find(token.err, 'WRONGTYPE', 1, true) then
@@ -24,7 +17,7 @@ for i = 1, n do
     return token
   end
   if n < #KEYS then
-    local label = read(KEYS[n + i])
+    local label = redis.pcall('GET', KEYS[n + i])
     answers[i][3] = type(label) == 'string' and label or ''
   end
 end

@@ -8,17 +8,17 @@ from typing import Final
 from aioredlock_ng._scripts import Command, Form, Script, replies
 
 __all__ = [
-    "AWAIT_TURN",
     "CALLED",
     "COMMANDS",
     "FENCES",
     "FORCE_RELEASE",
+    "LEAVE",
     "MARKER",
     "MARKER_KEY",
     "MUTEX",
-    "NOTE",
+    "OF_QUEUES",
     "SCRIPTS",
-    "TURN_OVER",
+    "STAND",
     "LockKind",
     "guarded_mutex",
     "needed",
@@ -71,16 +71,16 @@ class LockKind:
         token: bytes,
         ttl: bytes,
         fence: int,
-        precedence: tuple[bytes | int, ...] = (),
+        claim: bytes = b"",
     ) -> Command:
-        """The command that takes all keys; `precedence`: of one key, with fences or the guard; see acquire_guarded.lua."""
+        """The command that takes all keys; `claim`: what a waiter says of itself, see parts/queue.lua."""
         if not self.fencing and not self.vouch:
-            if len(keys) > 1:
-                return Command(self.acquire, keys, (token, ttl))
+            if len(keys) > 1 or claim:
+                return Command(self.acquire, keys, (token, ttl, claim))
             return Command(self.acquire, None, (), None, self.acquire_one, (keys[0], token, ttl))
         word = b"%d" % fence if self.fencing else b""
-        if len(keys) > 1 or precedence:
-            return Command(self.acquire, (*keys, MARKER_KEY, FENCES), (token, ttl, self.vouch, word, *slots, *precedence))
+        if len(keys) > 1 or claim:
+            return Command(self.acquire, (*keys, MARKER_KEY, FENCES), (token, ttl, self.vouch, word, claim, *slots))
         return Command(self.acquire, None, (), None, self.acquire_one, (keys[0], token, ttl, word, slots[0]))
 
     def confirming(self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], token: bytes, fence: int) -> Command:
@@ -89,7 +89,7 @@ class LockKind:
 
     def repairing_of(self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], token: bytes, ttl: int, fence: int) -> Command:
         """Set missing keys again, and lift the counters to the fence."""
-        return Command(self.repair, (*keys, MARKER_KEY, FENCES), (token, ttl, self.vouch, fence, *slots))
+        return Command(self.repair, (*keys, MARKER_KEY, FENCES), (token, ttl, self.vouch, fence, *slots), tracked=True)
 
     def force_releasing(
         self,
@@ -111,7 +111,7 @@ class LockKind:
 
     def watching(self, keys: tuple[bytes, ...], tokens: tuple[bytes, ...], labels: Labels = ((), ())) -> Command:
         """Ask who holds the keys, and be told of changes; with labels, write them beside the keys that hold their tokens."""
-        return Command(self.watch, (*keys, *labels[0]), (*tokens, *labels[1]))
+        return Command(self.watch, (*keys, *labels[0]), (*tokens, *labels[1]), tracked=True)
 
     def inspecting(self, keys: tuple[bytes, ...], label_keys: tuple[bytes, ...] = ()) -> Command:
         """Ask who holds the keys, and for how long; with the keys of their labels, also what these say."""
@@ -128,16 +128,16 @@ class LockKind:
         return Command(self.release, None, (), owed_until, self.release_one, (keys[0], token))
 
 
-_PLAIN = Script("acquire", replies.acquire)
-_GUARDED = Script("acquire_guarded", replies.acquire_guarded)
-_ACQUIRE_EACH = Script("acquire_each", replies.acquire_each)
+_PLAIN = Script("acquire", replies.as_it_is(replies.acquire))
+_GUARDED = Script("acquire_guarded", replies.as_it_is(replies.acquire_guarded))
+_ACQUIRE_EACH = Script("acquire_each", replies.as_it_is(replies.acquire_each))
 _RELEASE = Script("release", replies.release)
 _RELEASE_EACH = Script("release_each", replies.release_each)
-_HAND_OVER_EACH = Script("hand_over_each", replies.hand_over_each)
+_HAND_OVER_EACH = Script("hand_over_each", replies.as_it_is(replies.hand_over_each))
 _EXTEND = Script("extend", replies.extend)
 _WATCH = Script("watch", replies.watch)
 _INSPECT = Script("inspect", replies.inspect)
-_CONFIRM = Script("confirm", replies.confirm)
+_CONFIRM = Script("confirm", replies.as_it_is(replies.confirm))
 _REPAIR = Script("repair", replies.repair)
 _RELEASE_ONE = Form(_RELEASE, 1, (None, None), _RELEASE_EACH)
 
@@ -164,7 +164,7 @@ MUTEX: Final = _mutex(_PLAIN, Form(_PLAIN, 1, (None, None, None), _ACQUIRE_EACH,
 
 def guarded_mutex(*, fencing: bool, vouch: bytes) -> LockKind:
     """One holder at a time, with fences, or behind the recovery guard (`vouch` is its word), or both."""
-    words = (None, MARKER_KEY, FENCES, None, None, vouch, None, None)
+    words = (None, MARKER_KEY, FENCES, None, None, vouch, None, b"", None)
     acquire_one = Form(_GUARDED, 3, words, _ACQUIRE_EACH, (b"2", vouch), _HAND_OVER_EACH)
     return _mutex(_GUARDED, acquire_one, fencing=fencing, vouch=vouch)
 
@@ -173,26 +173,31 @@ FORCE_RELEASE: Final = Script("force_release", replies.force_release)
 
 MARKER: Final = Script("marker", replies.marker)
 
-NOTE: Final = Script("note", replies.number)
+STAND: Final = Script("stand", replies.as_it_is(replies.stand))
 
-AWAIT_TURN: Final = Script("await_turn", replies.number)
-
-TURN_OVER: Final = Script("turn_over", replies.number)
+LEAVE: Final = Script("leave", replies.as_it_is(replies.number))
 
 SCRIPTS: Final = (
     *(_PLAIN, _GUARDED, _ACQUIRE_EACH, _EXTEND, _WATCH, _RELEASE, _RELEASE_EACH, _HAND_OVER_EACH),
-    *(_INSPECT, _CONFIRM, _REPAIR, FORCE_RELEASE, MARKER, NOTE, AWAIT_TURN, TURN_OVER),
+    *(_INSPECT, _CONFIRM, _REPAIR, FORCE_RELEASE, MARKER, STAND, LEAVE),
 )
 """Everything that a new connection loads."""
 
-CALLED: Final = ("SET", "GET", "GETEX", "MGET", "PTTL", "PEXPIRE", "ZADD", "TIME", "DEL")
+CALLED: Final = (
+    *("SET", "GET", "MGET", "PTTL", "PEXPIRE", "ZADD", "ZSCORE", "TIME", "DEL"),
+    *("ZRANGE", "ZREVRANGE", "ZRANK", "ZREM", "EXISTS", "PUBLISH"),
+)
 """Every command that a script calls."""
 
-COMMANDS: Final = Command(Script("commands", replies.names), (), tuple(name.encode() for name in CALLED))
+OF_QUEUES: Final = frozenset({"ZRANGE", "ZREVRANGE", "ZRANK", "ZREM", "EXISTS", "PUBLISH"})
+"""Those that only the order of waiters needs. The scripts lock without them."""
+
+COMMANDS: Final = Command(Script("commands", replies.as_it_is(replies.names)), (), tuple(name.encode() for name in CALLED))
 """Ask whether the server knows these commands. A new connection sends this in full, and does not load it."""
 
 
 def needed(*, fencing: bool, guard: bool) -> tuple[str, ...]:
     """Name the commands of the scripts that a manager with these settings runs."""
-    dispensable = ({"ZADD"} if not fencing else set()) | ({"TIME"} if not guard else set())
+    # Without queues waiting is slower, and as safe.
+    dispensable = OF_QUEUES | ({"ZADD", "ZSCORE"} if not fencing else set()) | ({"TIME"} if not guard else set())
     return tuple(name for name in CALLED if name not in dispensable)

@@ -9,7 +9,7 @@
 -- Marker   'run_id:guard' trusted; 'run_id:guard:ready' waiting until ready; 'run_id:guard:ready:nonce' founding.
 -- One that waits is trusted only once it is ready by this node's time.
 -- Replaced only if it is still what the caller read, no more than a second ago: a caller that was paused decides nothing.
--- The guard time runs a second longer than asked for. The last GET leaves the marker tracked.
+-- The guard time runs a second longer than asked for. The last GET is for tracking, which one's own SET ends.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local marker = redis.call('GET', KEYS[1]) or ''

@@ -7,7 +7,7 @@
 -- ARGV[i]  from 5 on: the slots of the lock's keys among the counters, each once
 -- Returns  1: the node has it all now. 0: a key is another's, or a counter is above the fence. -1: not vouched for.
 -- Keys are set again only where the marker says trusted: past the guard, that would give two holders.
--- Reads the keys last: that leaves them tracked. MGET and not GET: see extend.lua; it calls a key of another type missing.
+-- Reads the keys last: one's own SET ends their tracking. MGET and not GET: see extend.lua.
 local n = #KEYS - 2
 local missing = {}
 for i, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do
@@ -24,7 +24,7 @@ end
 local highest = 0
 for i = 5, #ARGV do
   redis.call('ZADD', KEYS[n + 2], 'GT', ARGV[4], ARGV[i])
-  local counter = tonumber(redis.call('ZADD', KEYS[n + 2], 'INCR', 0, ARGV[i]))
+  local counter = tonumber(redis.call('ZSCORE', KEYS[n + 2], ARGV[i]))
   if counter > highest then highest = counter end
 end
 if highest > tonumber(ARGV[4]) and #missing > 0 then return 0 end

@@ -1,8 +1,11 @@
-"""The shape of each script's reply, checked in one place before anything else reads it; pure.
+"""Decodes each script's reply into a record, in one place before anything else reads it; pure.
 
 A server may be broken, hostile, or no Redis at all. A reply that does not fit its script is no
 vote: it becomes a `Garbled`, and what the script did on that node counts as unknown. So no code
 above this module meets a list of the wrong length, a number of the wrong type, or nil.
+
+A decoder returns None for a reply that does not fit. The scripts that grant have predicates
+instead, and `as_it_is` makes decoders of these.
 
 RESP3 has booleans and doubles that Python takes for integers (`True == 1`, `1.0 == 1`): types are
 compared exactly. The shapes themselves are described in the header of each Lua file.
@@ -12,11 +15,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from aioredlock_ng._core.inspection import not_a_lock, seconds_left
+from aioredlock_ng._core.keys import as_text
+from aioredlock_ng._core.replies import (
+    ALL_OURS,
+    FREE,
+    ForceReleased,
+    Held,
+    KeyLook,
+    KeyState,
+    KeyStates,
+    Looked,
+    MarkerRead,
+    Released,
+    ReleasedEach,
+    Repaired,
+    Whole,
+    released,
+)
+from aioredlock_ng._core.tickets import is_offer
 from aioredlock_ng._core.votes import Garbled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._scripts import Request
 
 __all__ = [
@@ -24,6 +47,7 @@ __all__ = [
     "acquire",
     "acquire_each",
     "acquire_guarded",
+    "as_it_is",
     "confirm",
     "extend",
     "force_release",
@@ -37,11 +61,20 @@ __all__ = [
     "release",
     "release_each",
     "repair",
+    "stand",
     "watch",
 ]
 
 LARGEST = 2**63 - 1
 """The largest integer of RESP. A big number beyond it would overflow a float of seconds."""
+
+
+_MISSING, _OTHER_TYPE = -2, -3
+"""What inspect.lua says in place of a key's remaining milliseconds."""
+
+_STATES = {1: KeyState.OURS, 0: KeyState.MISSING, -1: KeyState.FOREIGN}
+
+_REPAIRED = {1: Repaired.DONE, 0: Repaired.OUTRUN, -1: Repaired.UNTRUSTED}
 
 
 class Call(Protocol):
@@ -54,6 +87,15 @@ class Call(Protocol):
     @property
     def args(self) -> tuple[bytes | int, ...]:
         """ARGV of the script."""
+
+
+def as_it_is(fits: Callable[[Any, Call], bool]) -> Callable[[Any, Call], Reply]:
+    """Make a decoder of a predicate, for scripts that have no records yet: it returns the reply."""
+
+    def read(reply: Any, call: Call) -> Reply:
+        return reply if fits(reply, call) else None
+
+    return read
 
 
 def acquire(reply: Any, call: Call) -> bool:
@@ -88,33 +130,49 @@ def hand_over_each(reply: Any, call: Call) -> bool:
     return _are(reply, calls, None) and all(taken(item) if at % 2 else _is(item, 0, 1) for at, item in enumerate(reply))
 
 
-def release_each(reply: Any, call: Call) -> bool:
-    """Accept the number of keys, or up to as many zeros and ones."""
+def release_each(reply: Any, call: Call) -> ReleasedEach | None:
+    """Read the number of keys, or up to as many zeros and ones."""
     keys = len(call.keys)
-    return reply == keys if type(reply) is int else _are(reply, keys, lambda item: _is(item, 0, 1))
+    if type(reply) is int:
+        return ReleasedEach((released(1),) * keys) if reply == keys else None
+    if not _are(reply, keys, lambda item: _is(item, 0, 1)):
+        return None
+    return ReleasedEach(tuple(map(released, reply)))
 
 
-def release(reply: Any, call: Call) -> bool:
-    """Accept how many of the lock's keys were deleted."""
-    return _is(reply, 0, int(call.args[1]) if len(call.args) > 1 else len(call.keys))
+def release(reply: Any, call: Call) -> Released | None:
+    """Read how many of the lock's keys were deleted."""
+    # One may always be deleted. The keys of a packed call would have to be made first.
+    if type(reply) is int and 0 <= reply <= 1:
+        return released(reply)
+    most = int(call.args[1]) if len(call.args) > 1 else len(call.keys)
+    return released(reply) if _is(reply, 0, most) else None
 
 
-def extend(reply: Any, call: Call) -> bool:
-    """Accept the number of keys, or for each whether it was renewed."""
+def extend(reply: Any, call: Call) -> Whole | KeyStates | None:
+    """Read the number of keys, or for each whether it was renewed."""
     return _per_key(reply, len(call.keys))
 
 
-def watch(reply: Any, call: Call) -> bool:
-    """Accept the number of the leases' keys, or for each whether it is ours."""
+def watch(reply: Any, call: Call) -> Whole | KeyStates | None:
+    """Read the number of the leases' keys, or for each whether it is ours."""
     keys = len(call.keys)
     return _per_key(reply, keys // 2 if len(call.args) > keys else keys)
 
 
-def inspect(reply: Any, call: Call) -> bool:
-    """Accept for each key its remaining time, its token and, if asked for, its label."""
+def inspect(reply: Any, call: Call) -> Looked | None:
+    """Read for each key its remaining time, its token and, if asked for, its label."""
     keys = int(call.args[0]) if call.args else len(call.keys)
-    least = 3 if len(call.keys) > keys else 2
-    return _are(reply, keys, lambda item: _is_look(item, least)) and len(reply) == keys
+    if type(reply) is not list or len(reply) != keys:
+        return None
+    labelled = len(call.keys) > keys
+    looks = []
+    for item in reply:
+        look = _look(item, labelled=labelled)
+        if look is None:
+            return None
+        looks.append(look)
+    return Looked(tuple(looks))
 
 
 def confirm(reply: Any, _call: Call) -> bool:
@@ -124,25 +182,34 @@ def confirm(reply: Any, _call: Call) -> bool:
     return _starts(reply, 2, 0) and _is(reply[1], -LARGEST - 1)
 
 
-def repair(reply: Any, _call: Call) -> bool:
-    """Accept -1, 0 or 1."""
-    return _is(reply, -1, 1)
+def repair(reply: Any, _call: Call) -> Repaired | None:
+    """Read -1, 0 or 1."""
+    return _REPAIRED[reply] if _is(reply, -1, 1) else None
 
 
-def force_release(reply: Any, call: Call) -> bool:
-    """Accept how many keys were deleted."""
-    return _is(reply, 0, len(call.keys))
+def force_release(reply: Any, call: Call) -> ForceReleased | None:
+    """Read how many keys were deleted."""
+    return ForceReleased(reply) if _is(reply, 0, len(call.keys)) else None
 
 
-def marker(reply: Any, call: Call) -> bool:
-    """Accept the marker, the node's milliseconds, and a word as long as the one that was sent."""
-    return (
+def marker(reply: Any, call: Call) -> MarkerRead | None:
+    """Read the marker, the node's milliseconds, and a word as long as the one that was sent."""
+    if (
         type(reply) is list
         and len(reply) == 3
         and type(reply[0]) is bytes
         and _is(reply[1], 0)
         and type(reply[2]) is bytes
         and len(reply[2]) == len(bytes(call.args[3]))
+    ):
+        return MarkerRead(*reply)
+    return None
+
+
+def stand(reply: Any, call: Call) -> bool:
+    """Accept the milliseconds until the node may grant, the place of a key, and a rank."""
+    return (
+        type(reply) is list and len(reply) == 3 and _is(reply[0], -1) and _is(reply[1], 1, len(call.keys)) and _is(reply[2], -1)
     )
 
 
@@ -182,24 +249,40 @@ def _are(reply: Any, most: int, fits: Callable[[Any], bool] | None) -> bool:
     return type(reply) is list and len(reply) <= most and (fits is None or all(map(fits, reply)))
 
 
-def _is_look(item: Any, least: int) -> bool:
-    # -3 stands for a key of another type.
-    return type(item) is list and least <= len(item) <= 3 and _is(item[0], -3) and all(type(text) is bytes for text in item[1:])
+def _look(item: Any, *, labelled: bool) -> KeyLook | None:
+    if type(item) is not list or not 2 + labelled <= len(item) <= 3:
+        return None
+    left, value, *labels = item
+    if not _is(left, -3) or not all(type(text) is bytes for text in item[1:]):
+        return None
+    if left == _MISSING:
+        return FREE
+    if left == _OTHER_TYPE:
+        return not_a_lock(as_text(value))
+    if is_offer(value):
+        # Kept for a waiter: nobody holds it.
+        return FREE
+    return Held(seconds_left(left), value, *labels)
 
 
-def _per_key(reply: Any, keys: int) -> bool:
+def _per_key(reply: Any, keys: int) -> Whole | KeyStates | None:
     if type(reply) is int:
-        return reply == keys
-    return _are(reply, keys, lambda item: _is(item, -1, 1)) and len(reply) == keys
+        return ALL_OURS if reply == keys else None
+    if not _are(reply, keys, lambda item: _is(item, -1, 1)) or len(reply) != keys:
+        return None
+    if reply.count(1) == keys:
+        return ALL_OURS
+    return KeyStates(tuple([_STATES[item] for item in reply]))
 
 
 def _is_held(reply: Any, keys: int) -> bool:
     return (
         type(reply) is list
-        and 2 <= len(reply) <= 2 + keys
+        and len(reply) == 4
         and _is(reply[0], 0, 0)
         and _is(reply[1], -2)
-        and all(_is(place, 1, keys) for place in reply[2:])
+        and _is(reply[2], 1, keys)
+        and _is(reply[3], 0, 2**53)
     )
 
 

@@ -1,4 +1,4 @@
--- Tells whether leases still hold their keys, and leaves those keys tracked on this connection. Writes nothing but labels.
+-- Tells whether leases still hold their keys, and reads those keys so that they can be tracked. Writes nothing but labels.
 -- KEYS     the keys of all leases in the batch; then, with labels, the key of each one's label
 -- ARGV[i]  token that KEYS[i] must hold; then, with labels, for each key how many milliseconds its label lives, and the label
 -- Returns  the number of the leases' keys when every key holds its token, else an array per key: 1 ours, 0 missing or of

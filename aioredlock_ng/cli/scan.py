@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from hiredis import pack_command
 
 from aioredlock_ng import QuorumUnreachable
-from aioredlock_ng._core.inspection import Held, lock_info, look_of
+from aioredlock_ng._core.inspection import lock_info, look_of
 from aioredlock_ng._core.keys import OWN_KEYS
-from aioredlock_ng._core.owners import WAITING_KEYS, key_waited_for, owner_key
+from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.quorum import quorum_of
+from aioredlock_ng._core.replies import Held
+from aioredlock_ng._core.tickets import QUEUE_KEYS
 from aioredlock_ng._core.votes import Refusal, no_vote
 from aioredlock_ng._nodes.question import Question
 from aioredlock_ng._scripts import Request
@@ -92,34 +94,48 @@ class Scan:
         return [lock for start in range(0, len(keys), _BATCH) for lock in await self._look(keys[start : start + _BATCH])]
 
     async def waiting(self) -> Counter[bytes]:
-        """How many have waited for a lock's key for a while, as their processes noted in the last seconds."""
+        """How many waiters stand in the queue of each lock's key: one per process and set of names.
+
+        Only places on a majority count: a node that was cut off may still have those of processes that are gone.
+        """
         nodes = self._redlock.engine().context.fleet.nodes
-        found = await asyncio.gather(*(self._found(node, at, WAITING_KEYS + b"*") for at, node in enumerate(nodes)))
-        notes = sorted(set().union(*(keys for keys in found if isinstance(keys, set))))
-        counts: Counter[bytes] = Counter()
-        for start in range(0, len(notes), _BATCH):
-            part = notes[start : start + _BATCH]
-            replies = await self._redlock.engine().poll(MUTEX.inspecting(tuple(part)))
-            for place, note in enumerate(part):
-                looks = [look_of(reply, place) for reply in replies]
-                said = [look.token for look in looks if isinstance(look, Held)]
-                counts[key_waited_for(note)] += max((int(count) for count in said if _is_count(count)), default=0)
-        return counts
+        lengths: dict[bytes, list[int]] = {}
+        for found in await asyncio.gather(*(self._lengths(node, index) for index, node in enumerate(nodes))):
+            for key, length in found.items():
+                lengths.setdefault(key, []).append(length)
+        quorum = quorum_of(len(nodes))
+        return Counter({key: sorted(told)[-quorum] for key, told in lengths.items() if len(told) >= quorum})
+
+    async def _lengths(self, node: Node, index: int) -> dict[bytes, int]:
+        """The lengths of the queues of one node, by the locks' keys."""
+        queues = await self._found(node, index, QUEUE_KEYS + b"*", kind="zset")
+        lengths = {}
+        for queue in sorted(queues) if isinstance(queues, set) else ():
+            length = await ask(node, index, words("ZCARD", queue))
+            if type(length) is int and length:
+                lengths[queue.removeprefix(QUEUE_KEYS)] = length
+        return lengths
 
     async def _keys_of(self, node: Node, index: int, advance: Callable[[int], object]) -> set[bytes] | str:
         """The keys of one node that may be locks, or why it does not tell."""
-        keys = await self._found(node, index, self._match, advance)
+        keys = await self._found(node, index, self._match, advance, kind=None if self._every else "string")
         return keys if isinstance(keys, str) else {key for key in keys if not key.startswith(OWN_KEYS)}
 
     async def _found(
-        self, node: Node, index: int, pattern: bytes, advance: Callable[[int], object] = lambda _: None
+        self,
+        node: Node,
+        index: int,
+        pattern: bytes,
+        advance: Callable[[int], object] = lambda _: None,
+        *,
+        kind: str | None = "string",
     ) -> set[bytes] | str:
-        """The keys of one node that match, strings alone without `every`; or why it does not tell."""
+        """The keys of one node that match, of one type (None: of any); or why it does not tell."""
         keys: set[bytes] = set()
         cursor: bytes = b"0"
-        kind = () if self._every else ("TYPE", "string")
+        types = () if kind is None else ("TYPE", kind)
         while True:
-            reply = await ask(node, index, words("SCAN", cursor, "MATCH", pattern, "COUNT", _STEP, *kind))
+            reply = await ask(node, index, words("SCAN", cursor, "MATCH", pattern, "COUNT", _STEP, *types))
             match reply:
                 case [bytes(cursor), list(page)] if all(type(key) is bytes for key in page):
                     keys.update(page)
@@ -152,10 +168,6 @@ class Scan:
 def words(*words: Any) -> Request:
     """A command by its words."""
     return Request(pack_command(words))
-
-
-def _is_count(count: bytes) -> bool:
-    return count.isdigit() and len(count) < 10
 
 
 async def ask(node: Node, index: int, request: Request, within: float = _PATIENCE) -> Reply:

@@ -85,7 +85,7 @@ class Frame:
         lanes: The recent round trips to each node.
         locks: Each lock, and the seconds since it was first seen with this holder.
         problem: The reason why there are no locks to show; "" if nothing is wrong.
-        waiting: Clients that have waited for some seconds, by the name of the lock.
+        waiting: How many processes wait, by the name of the lock.
     """
 
     nodes: tuple[NodeState, ...]

@@ -10,6 +10,7 @@ import typer
 
 from aioredlock_ng import QuorumUnreachable
 from aioredlock_ng._core.quorum import quorum_of
+from aioredlock_ng._scripts.kinds import MUTEX
 
 from .demo.interruption import Interruption
 from .exits import HELD, reported, say
@@ -17,10 +18,7 @@ from .settings import JsonOption, KeyFormatOption, NameArgument, NodeOption, Nod
 from .shown import as_dict, holder, is_lock, life, print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from aioredlock_ng import LockInfo, Redlock
-    from aioredlock_ng._engine.holding import Holding
 
 __all__ = ["wait"]
 
@@ -32,6 +30,9 @@ _UNTRACKED_LOOK = 0.5
 
 _PATIENCE = 30.0
 """Seconds without a majority of the nodes, once there was one, after which it gives up."""
+
+_NO_TOKEN = b"-"
+"""A token that no holder has, for a command that asks by tokens."""
 
 _EXPIRY_MARGIN = 0.005
 """Seconds after which a key that should have expired has."""
@@ -81,14 +82,16 @@ async def _wait(redlock: Redlock, name: str | bytes, key: bytes, seconds: float 
     loop = asyncio.get_running_loop()
     async with redlock:
         end = float("inf") if seconds is None else loop.time() + seconds
-        info, seen, onlooker = None, loop.time(), _Onlooker(key)
-        redlock.engine().lines.join(onlooker)
-        try:
+        info: LockInfo | None = None
+        seen, changes = loop.time(), asyncio.Event()
+        watching = MUTEX.watching((key,), (_NO_TOKEN,))
+        with redlock.engine().onlooker(key, changes.set):
             while True:
-                onlooker.changes.clear()
+                changes.clear()
                 try:
-                    # It reads the keys, which leaves them tracked on every connection: no change from here on is missed.
-                    info = await redlock.inspect(name)
+                    # In one write. The first leaves the key tracked on every connection, so no later change is missed.
+                    _, looked = await asyncio.gather(redlock.engine().poll(watching), redlock.inspect(name))
+                    info = looked
                 except QuorumUnreachable:
                     # Never seen yet, or for too long: said. A majority that was away for a moment is asked again.
                     if info is None or loop.time() >= min(end, seen + _PATIENCE):
@@ -102,50 +105,4 @@ async def _wait(redlock: Redlock, name: str | bytes, key: bytes, seconds: float 
                 look = _TRACKED_LOOK if tracked else _UNTRACKED_LOOK
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(look, end - loop.time(), expected)):
-                        await onlooker.changes.wait()
-        finally:
-            redlock.engine().lines.leave(onlooker)
-
-
-class _Onlooker:
-    """Stands in the line of a key to hear of its changes, and never asks for the lock; see `Contender`."""
-
-    asking = unreachable = False
-
-    def __init__(self, key: bytes) -> None:
-        self.keys: tuple[bytes, ...] = (key,)
-        self.held: tuple[bytes, ...] = (key,)
-        self.changes = asyncio.Event()
-
-    def attempt(self, *, lead_first: bool) -> None:
-        """It is our turn: to look."""
-        self.changes.set()
-
-    def heir(self, holding: Holding, now: float) -> None:
-        """It takes nothing."""
-
-    def take(self, holding: Holding) -> None:
-        """Nor is it given anything."""
-
-    def wake(self, *, lead_first: bool) -> None:
-        """The like."""
-        self.changes.set()
-
-    def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
-        """Node `index` says that the key changed."""
-        self.changes.set()
-
-    def doubt(self) -> None:
-        """It is granted nothing."""
-
-    def turn_over(self) -> None:
-        """It is told of every change as it is."""
-
-    def freed(self, indexes: Sequence[int]) -> None:
-        """Nobody in this process gives anything back."""
-
-    def give_up(self, error: BaseException | None) -> None:
-        """The manager is closing; so are we."""
-
-    def refuse_deadlock(self, holders: Sequence[Holding]) -> None:
-        """Nobody in this process holds anything."""
+                        await changes.wait()

@@ -21,6 +21,9 @@ __all__ = ["UNAVAILABLE", "Answer", "Policy", "checked_manager"]
 UNAVAILABLE: Final = 503
 """Service Unavailable: no quorum of nodes, or the lock was lost."""
 
+_SWITCHES = ("fail_fast", "fair")
+"""Options that are True or False; the others are times."""
+
 _HELD: Final = (409, 423)
 """Conflict, and Locked, which says exactly that and cannot be mistaken for a conflict of the application's own."""
 
@@ -55,7 +58,7 @@ class Policy:
 
     Args:
         templates: Names of the locks, which are taken together.
-        options: Arguments of `Redlock.lock`: times, and `fail_fast`.
+        options: Arguments of `Redlock.lock`: times, `fail_fast` and `fair`.
         held_status: 409 or 423, when another holds the lock.
         retry_after: Whole seconds for the Retry-After header; more where it is known that no quorum
             of nodes can grant for longer.
@@ -71,10 +74,11 @@ class Policy:
             raise ConfigurationError(f"held_status must be 409 or 423, got {held_status!r}")
         if type(retry_after) is not int or retry_after < 0:
             raise ConfigurationError(f"retry_after must be whole seconds, 0 or more, got {retry_after!r}")
-        if not isinstance(options.get("fail_fast", False), bool):
-            raise ConfigurationError(f"fail_fast must be True or False, not {type(options['fail_fast']).__name__}")
         for name, value in options.items():
-            if value is not None and name != "fail_fast":
+            if name in _SWITCHES:
+                if not isinstance(value, bool):
+                    raise ConfigurationError(f"{name} must be True or False, not {type(value).__name__}")
+            elif value is not None:
                 positive_seconds(name, value, zero=name == "blocking_timeout")
         self.templates = tuple(Template(text) for text in templates)
         self.held_status = held_status

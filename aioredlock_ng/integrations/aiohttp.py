@@ -85,6 +85,7 @@ def locked(
     held_status: int = 423,
     retry_after: int = 1,
     fail_fast: bool = True,
+    fair: bool = False,
 ) -> Callable[[H], H]:
     """Hold a lock named by the request's values while a handler runs; `lease_of(request)` is the lease.
 
@@ -107,6 +108,8 @@ def locked(
             quarantined nodes are in the way for longer, an hour at most.
         fail_fast: While it is known that no quorum of nodes can grant, answer 503 after one attempt
             instead of waiting for `blocking_timeout`.
+        fair: Serve the waiting requests of all processes one by one in the order in which they came. It
+            is slower, and changes nothing with `blocking_timeout=0`.
 
     Raises:
         ConfigurationError: An argument is unusable. What depends on the route is found by `check_locks`, when the app starts.
@@ -114,7 +117,13 @@ def locked(
     Safety: as `async with redlock.lock(...)`: however the handler ends, a client that went away included, the lock is released.
         A handler that is cancelled while it waits for a thread leaves the lock to expire.
     """
-    options = {"ttl": ttl, "blocking_timeout": blocking_timeout, "max_hold": max_hold, "fail_fast": fail_fast}
+    options = {
+        "ttl": ttl,
+        "blocking_timeout": blocking_timeout,
+        "max_hold": max_hold,
+        "fail_fast": fail_fast,
+        "fair": fair,
+    }
     locks = _Locks(
         Policy((template, *more), options, held_status, retry_after),
         {} if path is None else path,

@@ -175,6 +175,7 @@ def lock_for(
     held_status: int = 423,
     retry_after: int = 1,
     fail_fast: bool = True,
+    fair: bool = False,
     **declared: Any,
 ) -> LockDependency:
     """A dependency that holds a lock named by the request's values, and is the `Lease`.
@@ -201,6 +202,8 @@ def lock_for(
             quarantined nodes are in the way for longer, an hour at most.
         fail_fast: While it is known that no quorum of nodes can grant, answer 503 after one attempt
             instead of waiting for `blocking_timeout`.
+        fair: Serve the waiting requests of all processes one by one in the order in which they came. It
+            is slower, and changes nothing with `blocking_timeout=0`.
         declared: Where other values come from, as a dependency's parameters say it: `order=Order` for the body's model
             that the endpoint calls `order`, `user=Depends(current_user)`, `tenant=Annotated[str, Header()]`.
 
@@ -211,7 +214,13 @@ def lock_for(
         cancelled request whose `def` endpoint works on in its thread holds the lock, renewed, until
         the thread has ended. Any other thread that it waited for leaves the lock to expire.
     """
-    options = {"ttl": ttl, "blocking_timeout": blocking_timeout, "max_hold": max_hold, "fail_fast": fail_fast}
+    options = {
+        "ttl": ttl,
+        "blocking_timeout": blocking_timeout,
+        "max_hold": max_hold,
+        "fail_fast": fail_fast,
+        "fair": fair,
+    }
     return LockDependency(Policy((template, *more), options, held_status, retry_after), declared)
 
 

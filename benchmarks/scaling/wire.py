@@ -32,7 +32,7 @@ class Wire:
         # Pushes count as replies to nobody: they are told apart by their type.
         self._reader = hiredis.Reader()
         self.pushes = 0
-        self.send(pack(("HELLO", "3")) + pack(("CLIENT", "TRACKING", "ON", "NOLOOP")))
+        self.send(pack(("HELLO", "3")) + pack(("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP")))
         self.receive(2)
 
     def send(self, data: bytes) -> None:

@@ -39,7 +39,7 @@ _FILLER: Final = "chaos:fill:"
 _PIECES: Final = 64
 _PIECE: Final = "x" * 262_144
 
-_BESIDE: Final = (f"{OWN}owner:", f"{OWN}waiting:")
+_BESIDE: Final = (f"{OWN}owner:", f"{OWN}queue:")
 
 _SCAN: Final = """
 local found = {}

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng import Redlock
+from aioredlock_ng._core.replies import KeyState
+from aioredlock_ng._core.votes import Garbled
+from aioredlock_ng._scripts import Command
 from aioredlock_ng.compat import aioredlock
-from aioredlock_ng.compat.aioredlock import Aioredlock, Lock, LockAcquiringError, LockError, LockRuntimeError
+from aioredlock_ng.compat.aioredlock import Aioredlock, Lock, LockAcquiringError, LockError, LockRuntimeError, _access
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
@@ -19,6 +22,20 @@ if TYPE_CHECKING:
     from tests.support.node_set import NodeSet
 
     Make = Callable[..., Aioredlock]
+
+
+@pytest.mark.parametrize(
+    ("reply", "record"),
+    [
+        (1, KeyState.OURS),
+        (0, KeyState.MISSING),
+        (2, KeyState.FOREIGN),
+        *((reply, None) for reply in (3, -1, True, 1.0, b"1", [1], None)),
+    ],
+)
+def test_a_reply_to_a_prolongation_is_decoded_or_has_no_vote(reply: Any, record: KeyState | None) -> None:
+    read = Command(_access._PROLONG, (b"a",), (b"t", 1000)).read(reply)
+    assert type(read) is Garbled if record is None else read is record
 
 
 def test_every_public_name_of_aioredlock_is_here() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aioredlock_ng._core.replies import ALL_OURS, ForceReleased, MarkerRead, Repaired
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import FENCES, MARKER, MARKER_KEY, guarded_mutex
 
@@ -47,7 +48,7 @@ def arguments(script: str) -> tuple[tuple[bytes, ...], tuple[Any, ...]]:
     """Keys and arguments with which a script of this name can be called."""
     vouch = b"%b:%d" % (RUN_ID, GUARD)
     both = {
-        "acquire_guarded": ((b"a", MARKER_KEY, FENCES), (b"one", TTL, vouch, 1, b"a")),
+        "acquire_guarded": ((b"a", MARKER_KEY, FENCES), (b"one", TTL, vouch, 1, b"", b"a")),
         "confirm": ((b"a", FENCES), (b"one", 1, b"a")),
         "repair": ((b"a", MARKER_KEY, FENCES), (b"one", TTL, vouch, 1, b"a")),
         "marker": ((MARKER_KEY,), (b"read", b"", 0, vouch, b"")),
@@ -59,7 +60,8 @@ def arguments(script: str) -> tuple[tuple[bytes, ...], tuple[Any, ...]]:
         "release": ((b"a",), (b"one",)),
         "watch": ((b"a",), (b"one",)),
         "force_release": ((b"a",), (1, 0, b"one")),
-        "await_turn": ((b"turn:a",), (b"a", b"passed:a", 1, 100)),
+        "stand": ((b"a",), (b"1:member", 1000, 1000)),
+        "leave": ((b"a",), (b"member",)),
     }
     return both.get(script, ((b"a",), ()))
 
@@ -70,11 +72,17 @@ class GuardedContract:
     async def ask(self, node: Node, command: Command) -> Any:
         raise NotImplementedError
 
+    async def mark(self, node: Node, command: Command) -> tuple[bytes, int, bytes]:
+        """The marker, the node's time and its own word."""
+        reply = await self.ask(node, command)
+        assert isinstance(reply, MarkerRead)
+        return reply.marker, reply.node_ms, reply.vouch
+
     async def trusted(self, node: Node) -> bytes:
         """Make the node trusted; returns its own word."""
-        was, now, own = await self.ask(node, marker())
-        await self.ask(node, marker(b"trusted", was, now))
-        return own  # type: ignore[no-any-return]
+        was, now, own = await self.mark(node, marker())
+        await self.mark(node, marker(b"trusted", was, now))
+        return own
 
     async def test_a_fence_is_acknowledged_only_strictly_above_the_counter(self, place: Place) -> None:
         node, _ = await place.node()
@@ -85,19 +93,18 @@ class GuardedContract:
     async def test_a_held_key_is_refused_and_changes_no_counter(self, place: Place) -> None:
         node, _ = await place.node()
         await self.ask(node, acquire(b"one", 10, b"a"))
-        held, left = await self.ask(node, acquire(b"two", 99, b"a"))
-        assert held == 0
+        held, left, at, ticket = await self.ask(node, acquire(b"two", 99, b"a"))
+        assert (held, at, ticket) == (0, 1, 0)
         assert 0 < left <= TTL
         await place.delete("a")
         assert await self.ask(node, acquire(b"three", 11, b"a")) == 1, "99 was not stored"
 
-    async def test_of_several_keys_those_that_are_held_are_named(self, place: Place) -> None:
+    async def test_of_several_keys_the_first_that_is_held_is_named(self, place: Place) -> None:
         node, _ = await place.node()
         await self.ask(node, acquire(b"one", 10, b"b", b"c"))
-        held, left, *which = await self.ask(node, acquire(b"two", 99, b"a", b"b", b"c"))
-        assert held == 0
+        held, left, at, ticket = await self.ask(node, acquire(b"two", 99, b"a", b"b", b"c"))
+        assert (held, at, ticket) == (0, 2, 0)
         assert 0 < left <= TTL
-        assert which == [2, 3]
 
     async def test_several_keys_have_one_fence_above_all_their_counters(self, place: Place) -> None:
         node, _ = await place.node()
@@ -135,8 +142,8 @@ class GuardedContract:
     @pytest.mark.parametrize("kind", [b"waiting", b"founding"])
     async def test_a_waiting_node_tells_how_long(self, place: Place, kind: bytes) -> None:
         node, _ = await place.node()
-        was, now, own = await self.ask(node, marker())
-        value, _, _ = await self.ask(node, marker(kind, was, now))
+        was, now, own = await self.mark(node, marker())
+        value, _, _ = await self.mark(node, marker(kind, was, now))
         parts = value.split(b":")
         assert parts[0] == own.split(b":")[0]
         assert int(parts[1]) == GUARD
@@ -151,7 +158,7 @@ class GuardedContract:
         own = await self.trusted(node)
         await place.put(MARKER_KEY.decode(), f"{own.decode()}:1", 600_000)
         assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == 1
-        assert (await self.ask(node, marker()))[0] == own
+        assert (await self.mark(node, marker()))[0] == own
 
     async def test_the_marker_of_another_process_is_none(self, place: Place) -> None:
         node, _ = await place.node()
@@ -173,15 +180,15 @@ class GuardedContract:
         for damaged in (86_401_001, 10**15):
             await place.put(MARKER_KEY.decode(), f"{process}:{damaged}", 600_000)
             assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == [-1, -1]
-            assert await self.ask(node, repair(b"one", 5, b"a")) == -1
+            assert await self.ask(node, repair(b"one", 5, b"a")) is Repaired.UNTRUSTED
         await place.put(MARKER_KEY.decode(), f"{process}:86401000", 600_000)
         assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == 1
 
     async def test_a_trusted_marker_can_be_made_to_wait_by_who_has_read_it(self, place: Place) -> None:
         node, _ = await place.node()
         own = await self.trusted(node)
-        was, now, _ = await self.ask(node, marker())
-        waiting, _, _ = await self.ask(node, marker(b"waiting", was, now, vouch=own))
+        was, now, _ = await self.mark(node, marker())
+        waiting, _, _ = await self.mark(node, marker(b"waiting", was, now, vouch=own))
         assert waiting.startswith(own + b":")
         assert waiting.count(b":") == 2
         refused, left = await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH))
@@ -190,33 +197,33 @@ class GuardedContract:
 
     async def test_a_marker_is_replaced_only_while_it_is_what_was_read(self, place: Place) -> None:
         node, _ = await place.node()
-        was, now, _ = await self.ask(node, marker())
-        founding, _, _ = await self.ask(node, marker(b"founding", was, now, nonce=b"mine"))
-        kept, _, _ = await self.ask(node, marker(b"founding", was, now, nonce=b"yours"))
+        was, now, _ = await self.mark(node, marker())
+        founding, _, _ = await self.mark(node, marker(b"founding", was, now, nonce=b"mine"))
+        kept, _, _ = await self.mark(node, marker(b"founding", was, now, nonce=b"yours"))
         assert kept == founding
-        assert (await self.ask(node, marker(b"trusted", founding[:-1] + b"x", now)))[0] == founding
-        assert (await self.ask(node, marker(b"trusted", founding, now)))[0].count(b":") == 1
+        assert (await self.mark(node, marker(b"trusted", founding[:-1] + b"x", now)))[0] == founding
+        assert (await self.mark(node, marker(b"trusted", founding, now)))[0].count(b":") == 1
 
     async def test_one_that_waits_is_not_trusted_before_it_is_ready(self, place: Place) -> None:
         node, _ = await place.node()
-        was, now, own = await self.ask(node, marker())
-        waiting, now, _ = await self.ask(node, marker(b"waiting", was, now))
-        assert (await self.ask(node, marker(b"trusted", waiting, now)))[0] == waiting
+        was, now, own = await self.mark(node, marker())
+        waiting, now, _ = await self.mark(node, marker(b"waiting", was, now))
+        assert (await self.mark(node, marker(b"trusted", waiting, now)))[0] == waiting
         over = b"%b:%d" % (own, now - 1)
         await place.put(MARKER_KEY.decode(), over.decode(), 600_000)
-        assert (await self.ask(node, marker(b"trusted", over, now)))[0] == own
+        assert (await self.mark(node, marker(b"trusted", over, now)))[0] == own
 
     @pytest.mark.parametrize("late", [-1500, 1500])
     async def test_what_was_read_more_than_a_second_ago_decides_nothing(self, place: Place, late: int) -> None:
         node, _ = await place.node()
-        was, now, _ = await self.ask(node, marker())
-        assert (await self.ask(node, marker(b"trusted", was, now + late)))[0] == b""
+        was, now, _ = await self.mark(node, marker())
+        assert (await self.mark(node, marker(b"trusted", was, now + late)))[0] == b""
 
     async def test_a_marker_names_the_process_that_was_read_and_not_the_present_one(self, place: Place) -> None:
         node, _ = await place.node()
-        was, now, _ = await self.ask(node, marker())
+        was, now, _ = await self.mark(node, marker())
         earlier = await self.earlier_process(place)
-        written, _, _ = await self.ask(node, marker(b"trusted", was, now, vouch=b"%b:%d" % (earlier, GUARD)))
+        written, _, _ = await self.mark(node, marker(b"trusted", was, now, vouch=b"%b:%d" % (earlier, GUARD)))
         assert written == b"%b:%d" % (earlier, GUARD)
         assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == [-1, -1]
 
@@ -226,20 +233,20 @@ class GuardedContract:
     async def test_a_repair_sets_missing_keys_and_lifts_the_counter(self, place: Place) -> None:
         node, _ = await place.node()
         await self.trusted(node)
-        assert await self.ask(node, repair(b"one", 5, b"a", b"b")) == 1
+        assert await self.ask(node, repair(b"one", 5, b"a", b"b")) is Repaired.DONE
         assert await self.ask(node, confirm(b"one", 5, b"a", b"b")) == [0, 5]
-        assert await self.ask(node, repair(b"one", 7, b"a", b"b")) == 1
+        assert await self.ask(node, repair(b"one", 7, b"a", b"b")) is Repaired.DONE
         assert await self.ask(node, confirm(b"one", 7, b"a", b"b")) == [0, 7]
 
     async def test_a_repair_does_not_touch_what_another_holds_or_was_fenced_for(self, place: Place) -> None:
         node, _ = await place.node()
         await self.trusted(node)
         await place.put("a", "other", TTL)
-        assert await self.ask(node, repair(b"one", 5, b"a", b"b")) == 0
+        assert await self.ask(node, repair(b"one", 5, b"a", b"b")) is Repaired.OUTRUN
         await place.delete("a")
         await self.ask(node, acquire(b"two", 9, b"a", kind=BOTH))
         await place.delete("a")
-        assert await self.ask(node, repair(b"one", 5, b"a")) == 0
+        assert await self.ask(node, repair(b"one", 5, b"a")) is Repaired.OUTRUN
         assert await self.ask(node, acquire(b"three", 10, b"a", b"b", kind=BOTH)) == 1, "no key was set"
 
     async def test_what_is_released_by_force_is_not_repaired(self, place: Place) -> None:
@@ -247,8 +254,8 @@ class GuardedContract:
         await self.trusted(node)
         for key, fence, forced, counter in ((b"a", 10, 5, 11), (b"b", 20, 25, 25), (b"c", 2**52, 1, 2**52 + 1)):
             assert await self.ask(node, acquire(b"one", fence, key, kind=BOTH)) == 1
-            assert await self.ask(node, BOTH.force_releasing((key,), (key,), forced, (b"one",))) == 1
-            assert await self.ask(node, repair(b"one", fence, key)) == 0
+            assert await self.ask(node, BOTH.force_releasing((key,), (key,), forced, (b"one",))) == ForceReleased(1)
+            assert await self.ask(node, repair(b"one", fence, key)) is Repaired.OUTRUN
             assert await self.ask(node, acquire(b"two", counter, key, kind=BOTH)) == [1, counter]
 
     async def test_a_refused_force_release_raises_no_counter(self, place: Place) -> None:
@@ -261,10 +268,10 @@ class GuardedContract:
 
     async def test_a_repair_waits_for_a_quarantined_node(self, place: Place) -> None:
         node, _ = await place.node()
-        assert await self.ask(node, repair(b"one", 5, b"a")) == -1
-        was, now, _ = await self.ask(node, marker())
-        await self.ask(node, marker(b"waiting", was, now))
-        assert await self.ask(node, repair(b"one", 5, b"a")) == -1
+        assert await self.ask(node, repair(b"one", 5, b"a")) is Repaired.UNTRUSTED
+        was, now, _ = await self.mark(node, marker())
+        await self.mark(node, marker(b"waiting", was, now))
+        assert await self.ask(node, repair(b"one", 5, b"a")) is Repaired.UNTRUSTED
 
     async def test_a_forced_release_leaves_a_counter_beyond_all_clocks_and_spreads_it_to_none(self, place: Place) -> None:
         node, _ = await place.node()
@@ -272,8 +279,8 @@ class GuardedContract:
         for key, beside, beyond in ((b"a", b"b", 2**53), (b"c", b"d", 2**60)):
             for name, fence in ((key, beyond), (beside, 10)):
                 assert await self.ask(node, acquire(b"one", fence, name, kind=BOTH)) == 1
-            assert await self.ask(node, BOTH.force_releasing((key, beside), (key, beside), 5, (b"one",))) == 2
-            assert await self.ask(node, repair(b"one", 10, key)) == 0
+            assert await self.ask(node, BOTH.force_releasing((key, beside), (key, beside), 5, (b"one",))) == ForceReleased(2)
+            assert await self.ask(node, repair(b"one", 10, key)) is Repaired.OUTRUN
             assert await self.ask(node, acquire(b"two", 10, key, kind=BOTH)) == [1, beyond]
             assert await self.ask(node, acquire(b"two", 10, beside, kind=BOTH)) == [1, 11]
 
@@ -282,6 +289,7 @@ class GuardedContract:
         other, _ = await place.node()
         await self.ask(node, acquire(b"one", 10, b"a"))
         await self.ask(node, confirm(b"one", 11, b"a"))
+        assert await self.ask(node, FENCED.watching((b"a",), (b"one",))) is ALL_OURS
         await self.ask(other, acquire(b"two", 12, b"b"))
         heard.forget()
         await self.ask(other, acquire(b"three", 13, b"c"))

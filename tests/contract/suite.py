@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
 from aioredlock_ng._core.keys import message_channel
+from aioredlock_ng._core.replies import (
+    ALL_OURS,
+    FREE,
+    ForceReleased,
+    Held,
+    KeyState,
+    KeyStates,
+    Looked,
+    Released,
+)
 from aioredlock_ng._core.votes import Refusal, is_held
 from aioredlock_ng._scripts import Command
-from aioredlock_ng._scripts.kinds import AWAIT_TURN, MUTEX, NOTE, TURN_OVER
+from aioredlock_ng._scripts.kinds import MUTEX
 from tests.contract.guarded import GuardedContract
-from tests.contract.precedence import PrecedenceContract
+from tests.contract.queue import QueueContract, stand
 
 if TYPE_CHECKING:
+    from aioredlock_ng._core.replies import KeyLook
     from aioredlock_ng._nodes.port import Node
 
 WITHIN = 5.0
 """Seconds after which something that must happen has not happened."""
 
 TTL = 20_000
+
+OURS, MISSING, FOREIGN = KeyState.OURS, KeyState.MISSING, KeyState.FOREIGN
 
 
 class Sink:
@@ -140,6 +154,12 @@ class Place(Protocol):
     async def cut(self) -> None:
         """Close all connections of nodes at the server's side."""
 
+    async def queue(self, key: str) -> list[tuple[int, bytes]]:
+        """Return the members of a key's queue with their tickets, the first one first."""
+
+    async def queue_left(self, key: str) -> int:
+        """Return the milliseconds that a key's queue has left."""
+
 
 def acquire(token: bytes, *keys: bytes, ttl: int = TTL) -> Command:
     return Command(MUTEX.acquire, keys, (token, ttl))
@@ -149,6 +169,11 @@ def release(token: bytes, *keys: bytes) -> Command:
     return Command(MUTEX.release, keys, (token,), asyncio.get_running_loop().time() + 60)
 
 
+def look(*keys: bytes) -> Command:
+    """A command that leaves its keys tracked."""
+    return MUTEX.watching(keys, (b"no token",) * len(keys))
+
+
 async def ask(node: Node, command: Command) -> Any:
     sink = Sink()
     sink.asks(command)
@@ -156,7 +181,14 @@ async def ask(node: Node, command: Command) -> Any:
     return await sink.reply()
 
 
-class NodeContract(GuardedContract, PrecedenceContract):
+async def looks(node: Node, command: Command) -> tuple[KeyLook, ...]:
+    """What the node has under the keys that the command inspects."""
+    reply = await ask(node, command)
+    assert isinstance(reply, Looked)
+    return reply.keys
+
+
+class NodeContract(GuardedContract, QueueContract):
     """The suite; subclasses have a fixture `place`."""
 
     async def ask(self, node: Node, command: Command) -> Any:
@@ -168,9 +200,10 @@ class NodeContract(GuardedContract, PrecedenceContract):
         reply = await ask(node, acquire(b"two", b"a"))
         assert is_held(reply)
         assert TTL - WITHIN * 1000 < reply[1] <= TTL
-        ((left, holder),) = await ask(node, Command(MUTEX.inspect, (b"a",)))
-        assert holder == b"one"
-        assert 0 < left <= TTL
+        (look,) = await looks(node, Command(MUTEX.inspect, (b"a",)))
+        assert isinstance(look, Held)
+        assert look.token == b"one"
+        assert 0 < look.remaining * 1000 <= TTL
 
     async def test_several_keys_are_taken_all_or_none(self, place: Place) -> None:
         node, _ = await place.node()
@@ -178,51 +211,38 @@ class NodeContract(GuardedContract, PrecedenceContract):
         reply = await ask(node, acquire(b"two", b"a", b"b", b"c"))
         assert is_held(reply)
         assert 0 < reply[1] <= 5000
-        answers = await ask(node, Command(MUTEX.inspect, (b"a", b"b", b"c")))
-        assert [holder for _, holder in answers] == [b"", b"one", b""]
-        assert [left for left, _ in answers][::2] == [-2, -2]
+        first, second, third = await looks(node, Command(MUTEX.inspect, (b"a", b"b", b"c")))
+        assert isinstance(second, Held)
+        assert (first, second.token, third) == (FREE, b"one", FREE)
         assert await ask(node, acquire(b"two", b"a", b"c")) == 1
-
-    async def test_a_refusal_tells_the_longest_of_several_holders(self, place: Place) -> None:
-        node, _ = await place.node()
-        await ask(node, acquire(b"one", b"a", ttl=60_000))
-        await ask(node, acquire(b"two", b"b", ttl=1_000))
-        reply = await ask(node, acquire(b"three", b"a", b"b"))
-        assert 50_000 < reply[1] <= 60_000
-
-    async def test_a_refusal_tells_which_of_several_keys_are_held(self, place: Place) -> None:
-        node, _ = await place.node()
-        await ask(node, acquire(b"one", b"b"))
-        assert (await ask(node, acquire(b"two", b"a", b"b", b"c")))[2:] == [2]
-        await ask(node, acquire(b"one", b"c", b"d"))
-        assert (await ask(node, acquire(b"two", b"a", b"b", b"c", b"d")))[2:] == [2, 3, 4]
-        assert (await ask(node, acquire(b"two", b"b")))[2:] == []
 
     async def test_a_release_deletes_only_what_holds_its_token(self, place: Place) -> None:
         node, _ = await place.node()
         await ask(node, acquire(b"one", b"a"))
         await ask(node, acquire(b"two", b"b"))
-        assert await ask(node, release(b"two", b"a", b"b")) == 1
+        assert await ask(node, release(b"two", b"a", b"b")) == Released(1)
         assert is_held(await ask(node, acquire(b"three", b"a")))
-        assert await ask(node, release(b"one", b"a")) == 1
-        assert await ask(node, release(b"one", b"a")) == 0
+        assert await ask(node, release(b"one", b"a")) == Released(1)
+        assert await ask(node, release(b"one", b"a")) == Released(0)
 
     async def test_a_batch_is_renewed_key_by_key(self, place: Place) -> None:
         node, _ = await place.node()
         for token, key in ((b"one", b"a"), (b"two", b"b"), (b"three", b"d")):
             await ask(node, acquire(token, key, ttl=5_000))
         args = (60_000, b"one", b"another", b"three", b"three")
-        assert await ask(node, Command(MUTEX.extend, (b"a", b"b", b"c", b"d"), args)) == [1, -1, 0, 1]
-        answers = await ask(node, Command(MUTEX.inspect, (b"a", b"b", b"c", b"d")))
-        assert [left > 50_000 for left, _ in answers] == [True, False, False, True]
-        assert answers[2] == [-2, b""], "a missing key is not set again"
-        assert await ask(node, Command(MUTEX.extend, (b"a", b"d"), (60_000, b"one", b"three"))) == 2
+        assert await ask(node, Command(MUTEX.extend, (b"a", b"b", b"c", b"d"), args)) == KeyStates(
+            (OURS, FOREIGN, MISSING, OURS)
+        )
+        answers = await looks(node, Command(MUTEX.inspect, (b"a", b"b", b"c", b"d")))
+        assert [isinstance(look, Held) and look.remaining > 50 for look in answers] == [True, False, False, True]
+        assert answers[2] == FREE, "a missing key is not set again"
+        assert await ask(node, Command(MUTEX.extend, (b"a", b"d"), (60_000, b"one", b"three"))) is ALL_OURS
 
     async def test_watching_tells_whose_keys_they_are_and_writes_nothing(self, place: Place) -> None:
         node, _ = await place.node()
         await ask(node, acquire(b"one", b"a"))
-        assert await ask(node, Command(MUTEX.watch, (b"a",), (b"one",))) == 1
-        assert await ask(node, Command(MUTEX.watch, (b"a", b"b"), (b"two", b"two"))) == [-1, 0]
+        assert await ask(node, Command(MUTEX.watch, (b"a",), (b"one",))) is ALL_OURS
+        assert await ask(node, Command(MUTEX.watch, (b"a", b"b"), (b"two", b"two"))) == KeyStates((FOREIGN, MISSING))
 
     async def test_labels_are_written_beside_the_keys_that_hold_their_tokens_alone(self, place: Place) -> None:
         node, _ = await place.node()
@@ -230,14 +250,19 @@ class NodeContract(GuardedContract, PrecedenceContract):
         await ask(node, acquire(b"two", b"b"))
         labels = (b"o:a", b"o:b", b"o:c"), (TTL, b"of a", TTL, b"of b", TTL, b"of c")
         watching = MUTEX.watching((b"a", b"b", b"c"), (b"one", b"one", b"one"), labels)
-        assert await ask(node, watching) == [1, -1, 0]
-        answers = await ask(node, MUTEX.inspecting((b"a", b"b", b"c"), labels[0]))
-        assert [label for _, _, label in answers] == [b"of a", b"", b""]
-        ((left, label),) = await ask(node, MUTEX.inspecting((b"o:a",)))
-        assert (label, TTL - WITHIN * 1000 < left <= TTL) == (b"of a", True)
+        assert await ask(node, watching) == KeyStates((OURS, FOREIGN, MISSING))
+        first, second, third = await looks(node, MUTEX.inspecting((b"a", b"b", b"c"), labels[0]))
+        assert isinstance(first, Held)
+        assert isinstance(second, Held)
+        assert (first.label, second.label, third) == (b"of a", b"", FREE)
+        (look,) = await looks(node, MUTEX.inspecting((b"o:a",)))
+        assert isinstance(look, Held)
+        assert (look.token, TTL / 1000 - WITHIN < look.remaining <= TTL / 1000) == (b"of a", True)
         watching = MUTEX.watching((b"a",), (b"one",), ((b"o:a",), (TTL, b"again")))
-        assert await ask(node, watching) == 1
-        assert (await ask(node, MUTEX.inspecting((b"a",), (b"o:a",))))[0][2] == b"again"
+        assert await ask(node, watching) is ALL_OURS
+        (look,) = await looks(node, MUTEX.inspecting((b"a",), (b"o:a",)))
+        assert isinstance(look, Held)
+        assert look.label == b"again"
 
     async def test_a_release_deletes_the_labels_of_what_it_deletes(self, place: Place) -> None:
         node, _ = await place.node()
@@ -245,9 +270,12 @@ class NodeContract(GuardedContract, PrecedenceContract):
             await ask(node, acquire(token, key))
             await ask(node, MUTEX.watching((key,), (token,), ((b"o:" + key,), (TTL, b"label"))))
         until = asyncio.get_running_loop().time() + 60
-        assert await ask(node, MUTEX.releasing((b"a", b"b"), b"one", until, (b"o:a", b"o:b"))) == 1
-        answers = await ask(node, MUTEX.inspecting((b"a", b"b"), (b"o:a", b"o:b")))
-        assert [answer[1:] for answer in answers] == [[b"", b""], [b"two", b"label"]]
+        assert await ask(node, MUTEX.releasing((b"a", b"b"), b"one", until, (b"o:a", b"o:b"))) == Released(1)
+        first, second = await looks(node, MUTEX.inspecting((b"a", b"b"), (b"o:a", b"o:b")))
+        assert isinstance(second, Held)
+        assert (first, second.token, second.label) == (FREE, b"two", b"label")
+        (label,) = await looks(node, MUTEX.inspecting((b"o:a",)))
+        assert label == FREE
 
     async def test_a_release_deletes_the_labels_of_its_token_though_the_keys_are_gone(self, place: Place) -> None:
         node, _ = await place.node()
@@ -257,81 +285,39 @@ class NodeContract(GuardedContract, PrecedenceContract):
             await ask(node, MUTEX.watching((key,), (another,), ((b"o:" + key,), (TTL, label))))
         until = asyncio.get_running_loop().time() + 60
         keys, label_keys = (b"a", b"b", b"c", b"d"), (b"o:a", b"o:b", b"o:c", b"o:d")
-        assert await ask(node, MUTEX.releasing(keys, token, until, label_keys)) == 0
-        answers = await ask(node, MUTEX.inspecting(keys, label_keys))
-        assert [answer[1] for answer in answers] == [another, another, another, b""]
-        assert [answer[2] for answer in answers] == [b"", b"fedcba9876543210 1 2 x", b"0123456789abcdef", b""]
-
-    async def test_a_note_is_written_for_a_while(self, place: Place) -> None:
-        node, _ = await place.node()
-        assert await ask(node, Command(NOTE, (b"n:a", b"n:b"), (3, TTL))) == 1
-        for left, count in await ask(node, MUTEX.inspecting((b"n:a", b"n:b"))):
-            assert (count, TTL - WITHIN * 1000 < left <= TTL) == (b"3", True)
-
-    async def test_who_awaits_a_turn_is_told_of_its_end_and_of_no_hand_over(self, place: Place) -> None:
-        node, heard = await place.node()
-        other, _ = await place.node()
-        await_turn = Command(AWAIT_TURN, (b"turn:a",), (b"a", b"passed:a", 1, 100))
-        assert await ask(node, await_turn) == 0
-        assert await ask(other, acquire(b"one", b"a")) == 1
-        assert await ask(node, await_turn) == 1
-        heard.forget()
-        await place.put("a", "two", TTL)
-        await place.delete("a")
-        assert await ask(other, Command(TURN_OVER, (b"turn:a",))) == 1
-        async with asyncio.timeout(WITHIN):
-            assert await heard.told.get() == [b"turn:a"]
-        assert await ask(node, await_turn) == 0
-        ((left, value),) = await ask(node, MUTEX.inspecting((b"turn:a",)))
-        assert (left, value) == (-2, b"")
-
-    async def test_who_awaits_a_turn_learns_how_many_anybody_has_let_pass(self, place: Place) -> None:
-        node, heard = await place.node()
-        other, _ = await place.node()
-
-        def await_turn(passed: int, life: int = TTL) -> Command:
-            return Command(AWAIT_TURN, (b"turn:a",), (b"a", b"passed:a", passed, life))
-
-        assert await ask(node, await_turn(9)) == 0
-        assert await ask(other, acquire(b"one", b"a")) == 1
-        heard.forget()
-        assert [await ask(node, await_turn(passed)) for passed in (2, 1, 2)] == [2, 2, 2]
-        assert [await ask(other, await_turn(passed)) for passed in (1, 10, 9)] == [2, 10, 10]
-        # That is told to nobody: the first that it hears is the end.
-        assert await ask(other, Command(TURN_OVER, (b"turn:a",))) == 1
-        async with asyncio.timeout(WITHIN):
-            assert await heard.told.get() == [b"turn:a"]
-        await place.delete("passed:a")
-        assert await ask(node, await_turn(3, 1)) == 3
-        await asyncio.sleep(0.01)
-        assert await ask(node, await_turn(1)) == 1
+        assert await ask(node, MUTEX.releasing(keys, token, until, label_keys)) == Released(0)
+        *held, last = await looks(node, MUTEX.inspecting(keys, label_keys))
+        labels = [b"", b"fedcba9876543210 1 2 x", b"0123456789abcdef"]
+        assert [(look.token, look.label) for look in held if isinstance(look, Held)] == [(another, label) for label in labels]
+        assert last == FREE
 
     async def test_force_release_deletes_the_keys_of_the_tokens_it_names(self, place: Place) -> None:
         node, _ = await place.node()
         await ask(node, acquire(b"one", b"a"))
-        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, ())) == 0
-        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two", b"three"))) == 0
-        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two", b"one"))) == 1
-        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two", b"one"))) == 0
+        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, ())) == ForceReleased(0)
+        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two", b"three"))) == ForceReleased(0)
+        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two", b"one"))) == ForceReleased(1)
+        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two", b"one"))) == ForceReleased(0)
         assert await ask(node, acquire(b"two", b"a")) == 1
 
     async def test_force_release_refuses_a_key_that_does_not_expire_unless_told_otherwise(self, place: Place) -> None:
         node, _ = await place.node()
         await place.keep("a", "one")
-        assert await ask(node, MUTEX.inspecting((b"a",))) == [[-1, b"one"]]
+        assert await looks(node, MUTEX.inspecting((b"a",))) == (Held(math.inf, b"one"),)
         assert refused(await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"one",))), "NOTALOCK string -1")
-        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two",))) == 0
-        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two",), any_key=True)) == 0
-        assert await ask(node, MUTEX.inspecting((b"a",))) == [[-1, b"one"]]
-        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"one",), any_key=True)) == 1
-        assert await ask(node, MUTEX.inspecting((b"a",))) == [[-2, b""]]
+        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two",))) == ForceReleased(0)
+        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two",), any_key=True)) == ForceReleased(0)
+        assert await looks(node, MUTEX.inspecting((b"a",))) == (Held(math.inf, b"one"),)
+        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"one",), any_key=True)) == ForceReleased(1)
+        assert await looks(node, MUTEX.inspecting((b"a",))) == (FREE,)
 
     async def test_a_refused_force_release_deletes_no_other_key_of_it(self, place: Place) -> None:
         node, _ = await place.node()
         await ask(node, acquire(b"one", b"a"))
         await place.keep("b", "one")
         assert refused(await ask(node, MUTEX.force_releasing((b"a", b"b"), (), 0, (b"one",))), "NOTALOCK")
-        assert [answer[1] for answer in await ask(node, MUTEX.inspecting((b"a", b"b")))] == [b"one", b"one"]
+        answers = await looks(node, MUTEX.inspecting((b"a", b"b")))
+        assert [isinstance(look, Held) and look.token for look in answers] == [b"one", b"one"]
 
     async def test_an_acquire_and_its_release_queued_in_one_tick_leave_nothing(self, place: Place) -> None:
         node, _ = await place.node()
@@ -342,8 +328,8 @@ class NodeContract(GuardedContract, PrecedenceContract):
                 sinks.append(Sink())
                 sinks[-1].asks(command)
                 node.ask(sinks[-1], 0)
-        assert [await sink.reply() for sink in sinks] == [1] * 100
-        assert await ask(node, Command(MUTEX.inspect, (b"a",))) == [[-2, b""]]
+        assert [await sink.reply() for sink in sinks] == [1, Released(1)] * 50
+        assert await looks(node, Command(MUTEX.inspect, (b"a",))) == (FREE,)
 
     async def test_one_that_gave_up_is_still_answered_once_and_in_order(self, place: Place) -> None:
         node, _ = await place.node()
@@ -352,15 +338,16 @@ class NodeContract(GuardedContract, PrecedenceContract):
         node.ask(given_up, 0)
         after.asks(release(b"one", b"a"))
         node.ask(after, 0)
-        assert await after.reply() == 1
+        assert await after.reply() == Released(1)
         assert await given_up.reply() == 1
 
     @pytest.mark.parametrize("how", ["delete", "flush", "release", "expire", "overwrite"])
-    async def test_one_that_was_refused_is_told_when_the_key_changes(self, place: Place, how: str) -> None:
+    async def test_a_tracked_look_is_told_when_the_key_changes(self, place: Place, how: str) -> None:
         holder, _ = await place.node()
         waiter, heard = await place.node()
         await ask(holder, acquire(b"one", b"a", ttl=100 if how == "expire" else TTL))
         assert is_held(await ask(waiter, acquire(b"two", b"a")))
+        await ask(waiter, stand(b"1:-0123456789abcdef:1:1000", b"a", tracked=True))
         heard.forget()
         match how:
             case "delete":
@@ -373,20 +360,20 @@ class NodeContract(GuardedContract, PrecedenceContract):
                 await place.put("a", "another", TTL)
         await heard.hears_of(b"a")
 
-    async def test_the_answer_that_refused_comes_before_what_is_told_because_of_it(self, place: Place) -> None:
+    async def test_the_answer_to_a_look_comes_before_what_is_told_because_of_it(self, place: Place) -> None:
         holder, _ = await place.node()
         waiter, heard = await place.node()
         for key in (b"%d" % number for number in range(20)):
             await ask(holder, acquire(b"one", key))
             heard.forget()
-            refused, released = LateSink(heard), Sink()
-            refused.asks(acquire(b"two", key))
+            looked, released = LateSink(heard), Sink()
+            looked.asks(stand(b"1:-0123456789abcdef:1:1000", key, tracked=True))
             released.asks(release(b"one", key))
-            waiter.ask(refused, 0)
+            waiter.ask(looked, 0)
             holder.ask(released, 0)
             # Else the release was quicker.
-            if is_held(await refused.reply()):
-                assert not refused.late
+            if (await looked.reply())[0] > 0:
+                assert not looked.late
                 await heard.hears_of(key)
             await released.reply()
 
@@ -394,8 +381,8 @@ class NodeContract(GuardedContract, PrecedenceContract):
         node, heard = await place.node()
         other, other_heard = await place.node()
         await ask(node, acquire(b"one", b"a"))
-        assert is_held(await ask(node, acquire(b"two", b"a")))
-        assert is_held(await ask(other, acquire(b"three", b"a")))
+        for tracking in (node, other):
+            assert await ask(tracking, look(b"a")) == KeyStates((KeyState.FOREIGN,))
         heard.forget()
         await ask(node, release(b"one", b"a"))
         await other_heard.hears_of(b"a")
@@ -405,10 +392,55 @@ class NodeContract(GuardedContract, PrecedenceContract):
     async def test_a_renewed_lease_is_told_when_its_key_is_deleted(self, place: Place) -> None:
         node, heard = await place.node()
         await ask(node, acquire(b"one", b"a"))
-        assert await ask(node, Command(MUTEX.extend, (b"a",), (TTL, b"one"))) == 1
+        assert await ask(node, Command(MUTEX.extend, (b"a",), (TTL, b"one"), tracked=True)) is ALL_OURS
         heard.forget()
         await place.delete("a")
         await heard.hears_of(b"a")
+
+    async def test_a_tracked_key_that_was_missing_is_told_when_it_is_set(self, place: Place) -> None:
+        node, heard = await place.node()
+        assert await ask(node, look(b"a")) == KeyStates((KeyState.MISSING,))
+        heard.forget()
+        await place.put("a", "another", TTL)
+        await heard.hears_of(b"a")
+
+    async def test_no_other_command_leaves_a_key_tracked(self, place: Place) -> None:
+        node, heard = await place.node()
+        other, _ = await place.node()
+        await ask(other, acquire(b"one", b"a"))
+        for command in (
+            acquire(b"two", b"a"),
+            acquire(b"two", b"a", b"b"),
+            release(b"two", b"a"),
+            MUTEX.inspecting((b"a", b"b"), (b"o:a", b"o:b")),
+            MUTEX.force_releasing((b"a",), (), 0, (b"two",)),
+            Command(MUTEX.extend, (b"a",), (TTL, b"two")),
+            Command(MUTEX.watch, (b"a",), (b"two",)),
+        ):
+            heard.forget()
+            await ask(node, command)
+            await place.put("a", "another", TTL)
+            await place.put("b", "another", TTL)
+            await place.delete("b")
+            # What it is told would come before the answer to this.
+            await ask(node, MUTEX.inspecting((b"a",)))
+            assert heard.told.empty(), command.script.name
+
+    async def test_a_tracked_command_among_others_of_one_tick_tracks_its_own_keys_alone(self, place: Place) -> None:
+        node, heard = await place.node()
+        commands = [acquire(b"one", b"a"), look(b"b"), acquire(b"one", b"c"), MUTEX.inspecting((b"d",)), look(b"e")]
+        sinks = [Sink() for _ in commands]
+        for sink, command in zip(sinks, commands, strict=True):
+            sink.asks(command)
+            node.ask(sink, 0)
+        missing = KeyStates((KeyState.MISSING,))
+        assert [await sink.reply() for sink in sinks] == [1, missing, 1, Looked((FREE,)), missing]
+        heard.forget()
+        for key in "abcde":
+            await place.put(key, "another", TTL)
+        await heard.hears_of(b"b")
+        await heard.hears_of(b"e")
+        assert heard.told.empty()
 
     async def test_a_message_reaches_its_manager_and_no_other(self, place: Place) -> None:
         node, heard = await place.node()

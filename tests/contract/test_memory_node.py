@@ -53,6 +53,12 @@ class MemoryPlace:
             node.disconnect()
             node.connect()
 
+    async def queue(self, key: str) -> list[tuple[int, bytes]]:
+        return self.server.queues.members(key.encode())
+
+    async def queue_left(self, key: str) -> int:
+        return self.server.queues.left(key.encode())
+
 
 @pytest.fixture
 async def place() -> AsyncIterator[MemoryPlace]:

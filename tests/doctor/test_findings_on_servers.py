@@ -160,8 +160,8 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
             url = await ward.proxy(RewritingProxy(ward.start().url, version_of("5.0.9")))
             return await examine([url]), ERROR, r"it is redis 5\.0\.0*9"
         case "unknown-command":
-            server = ward.start(["--rename-command", "GETEX", "", "--rename-command", "MGET", ""])
-            return await examine([server.url]), ERROR, "it does not know GETEX, MGET"
+            server = ward.start(["--rename-command", "MGET", "", "--rename-command", "PEXPIRE", ""])
+            return await examine([server.url]), ERROR, "it does not know MGET, PEXPIRE"
         case "noloop-defect":
             url = await ward.proxy(RewritingProxy(ward.start().url, version_of("7.0.4")))
             return await examine([url]), INFO, r"it is redis 7\.0\.0*4"
@@ -173,6 +173,9 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
         case "no-messages":
             server = ward.start(["--rename-command", "PUBLISH", ""])
             return await examine([server.url]), WARNING, "PUBLISH is refused: .*unknown command"
+        case "no-queue":
+            server = ward.start(["--rename-command", "ZRANK", ""])
+            return await examine([server.url]), WARNING, "queue ZRANK is refused: .*unknown command"
         case "no-identity":
             return await examine([ward.start(["--rename-command", "INFO", ""]).url]), WARNING, "INFO is refused"
         case "no-script-load":

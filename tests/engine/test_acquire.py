@@ -174,7 +174,8 @@ async def test_blocking_timeout_goes_on_while_the_lock_changes_hands(rig: Rig) -
     with pytest.raises(AcquireTimeout):
         await process.lock("a", blocking_timeout=1.5).acquire()
     assert now() - before == pytest.approx(1.5, abs=0.001)
-    assert process.redlock.stats().attempts > 10, "each time it was told, asked, and lost the race"
+    # A change is looked at; the key is never free when the look comes.
+    assert process.redlock.stats().attempts <= 3
     changing.cancel()
 
 

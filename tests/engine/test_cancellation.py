@@ -370,9 +370,11 @@ async def _interrupt(loop: SteppedLoop, interruption: str, scenario: str, at: in
         rig.resume()
         await asyncio.sleep(CLEAN_UP_TIME)
         assert rig.clean, f"keys left: {rig.keys()}"
+        assert not any(server.queues.members(KEY) for server in rig.servers), "entries left in a queue"
         for process in (world.mine, world.other):
             assert process.redlock.stats().held == process.redlock.stats().waiting == 0
-            assert all(line.idle for line in process.redlock._engine.lines._lines.values())
+            lines = process.redlock._engine.lines
+            assert lines._lines == lines._others == lines._standing == {}
         for process in (world.other, world.mine):
             lease = await process.lock(NAME).try_acquire()
             assert lease is not None

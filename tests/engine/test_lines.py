@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import pytest
 
 from aioredlock_ng import AcquireTimeout, Lease, Lock, QuorumUnreachable, RedlockClosed
-from aioredlock_ng._core.turns import LAST_BOUND
 from aioredlock_ng._engine.acquire import Acquisition
 from aioredlock_ng._engine.holding import Holding
-from aioredlock_ng._engine.register import ROOM
 from aioredlock_ng._engine.round import Round
-from aioredlock_ng._scripts.kinds import NOTE
-from tests.support.rig import NODE_TIMEOUT, WAY, Rig
+from aioredlock_ng._engine.waiting.lines import RUN, RUN_TRIPS
+from tests.support.rig import WAY, Rig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +75,7 @@ async def test_a_hand_over_costs_one_round_trip(rig: Rig) -> None:
     assert process.redlock.stats().handoffs == 1
 
 
-async def test_a_wake_up_without_rivals_costs_one_round_trip(rig: Rig) -> None:
+async def test_a_deletion_by_another_client_costs_a_waiter_a_look_and_an_attempt(rig: Rig) -> None:
     process = await rig.process()
     rig.occupy(b"a", ttl=60)
     waiting = asyncio.ensure_future(process.lock("a").acquire())
@@ -86,119 +83,59 @@ async def test_a_wake_up_without_rivals_costs_one_round_trip(rig: Rig) -> None:
     before = now()
     rig.vacate(b"a")
     lease = await waiting
-    assert now() - before == pytest.approx(2 * WAY, abs=1e-6)
+    assert 2 * WAY - 1e-6 <= now() - before <= 4 * WAY + 1e-6
     await lease.release()
-
-
-async def outrun(rig: Rig, process: Process) -> asyncio.Future[Lease]:
-    """A waiter that was woken twice and found somebody faster."""
-    rig.occupy(b"a", ttl=60)
-    waiting = asyncio.ensure_future(process.lock("a").acquire())
-    for _ in range(2):
-        await asyncio.sleep(1)
-        rig.vacate(b"a")
-        rig.occupy(b"a", ttl=60, value=b"somebody faster")
-    await asyncio.sleep(0.5)
-    return waiting
-
-
-async def test_who_was_outrun_after_a_wake_up_asks_one_node_first(rig: Rig) -> None:
-    process = await rig.process()
-    waiting = await outrun(rig, process)
-    before = now()
-    rig.vacate(b"a")
-    lease = await waiting
-    assert now() - before == pytest.approx(4 * WAY, abs=1e-6)
-    await lease.release()
-    # The next one of this process knows too, for a while.
-    rig.occupy(b"a", ttl=60)
-    waiting = asyncio.ensure_future(process.lock("a").acquire())
-    await asyncio.sleep(0.5)
-    rig.vacate(b"a")
-    rig.occupy(b"a", ttl=60, value=b"somebody faster")
-    await asyncio.sleep(0.5)
-    waiting.cancel()
-    await asyncio.wait([waiting])
-    waiting = asyncio.ensure_future(process.lock("a").acquire())
-    await asyncio.sleep(0.1)
-    before = now()
-    rig.vacate(b"a")
-    lease = await waiting
-    assert now() - before == pytest.approx(4 * WAY, abs=1e-6)
-
-
-async def test_who_was_outrun_is_not_kept_out_by_a_dead_key_on_the_lead_while_the_others_come_and_go(rig: Rig) -> None:
-    process = await rig.process()
-    waiting = await outrun(rig, process)
-    others = {0, 1, 2} - {crc32(b"a") % 3}
-    # Each time its look at all nodes, some 50 ms behind the lead's refusal, finds them taken again.
-    for _ in range(5):
-        rig.vacate(b"a", on=others)
-        await asyncio.sleep(0.006)
-        if waiting.done():
-            break
-        rig.occupy(b"a", on=others)
-        await asyncio.sleep(0.074)
-    assert waiting.done()
-    await waiting.result().release()
 
 
 @pytest.mark.parametrize("rig", [5], indirect=True)
-async def test_a_holder_that_renews_costs_a_waiter_one_question_to_each_of_a_quorum(rig: Rig) -> None:
+async def test_a_holder_that_renews_costs_a_waiter_few_commands(rig: Rig) -> None:
     holder, waiter = await rig.process(), await rig.process()
     lease = await holder.lock("a", ttl=9.0).acquire()
     waiting = asyncio.ensure_future(waiter.lock("a").acquire())
     await asyncio.sleep(4)
-    asked, before = waiter.questions(), waiter.redlock.stats().wakeups
+    asked, attempts = waiter.questions(), waiter.redlock.stats().attempts
     await asyncio.sleep(60)
-    wakeups = waiter.redlock.stats().wakeups - before
-    assert 19 <= wakeups <= 24
-    notes = [command for command in asked if command.script is NOTE]
-    assert len(asked) - len(notes) == 3 * wakeups
-    assert len(notes) <= 12
+    # A renewal tells nothing but that the time which was left is no longer true.
+    assert waiter.redlock.stats().attempts - attempts <= 60 / 3 + 1
+    assert len(asked) <= 5 * 5 * 60 / 3
     await lease.release()
     await (await waiting).release()
 
 
 @pytest.mark.parametrize("rig", [5], indirect=True)
 @pytest.mark.parametrize("hung", range(5))
-async def test_who_has_asked_a_quorum_alone_is_told_of_a_release_by_what_is_left_of_it(rig: Rig, hung: int) -> None:
+async def test_a_release_wakes_a_waiter_through_any_quorum(rig: Rig, hung: int) -> None:
     holder, waiter = await rig.process(), await rig.process()
     lease = await holder.lock("a", ttl=9.0).acquire()
     waiting = asyncio.ensure_future(waiter.lock("a").acquire())
     await asyncio.sleep(8)
-    assert waiter.redlock.stats().wakeups == 2, "two renewals"
     rig.hang(hung)
     before = now()
     await lease.release()
     lease = await waiting
-    # Asked first may be the one that hangs: the others are asked a quarter of the node timeout later.
-    assert now() - before < NODE_TIMEOUT / 4 + 10 * WAY
+    assert now() - before < 10 * WAY
     rig.resume()
     await lease.release()
 
 
 @pytest.mark.parametrize("rig", [5], indirect=True)
-async def test_a_slow_look_asks_a_quorum_and_forgets_nobody_with_nothing_more_to_tell(rig: Rig) -> None:
+async def test_a_long_wait_costs_one_command_per_node_in_five_to_ten_seconds(rig: Rig) -> None:
     process = await rig.process()
     rig.occupy(b"a", ttl=600)
     waiting = asyncio.ensure_future(process.lock("a").acquire())
     await asyncio.sleep(3)
-    asked = process.questions()
+    asked, attempts = process.questions(), process.redlock.stats().attempts
     await asyncio.sleep(40)
-    looks = len([command for command in asked if command.script is not NOTE])
-    assert 3 * 8 <= looks <= 3 * 13, "some four seconds apart"
-    lead = process.redlock.engine().context.fleet.lead(b"a")
-    assert lead is not None
-    _, second, third, *others = ((lead + i) % 5 for i in range(5))
-    rig.vacate(b"a", on=others)
-    await asyncio.sleep(20)
+    assert 5 * 3 <= len(asked) <= 5 * 9
+    assert process.redlock.stats().attempts == attempts, "nobody asks for a lock that is known to be held"
+    rig.hang(4)
+    rig.vacate(b"a", on=[0, 1])
+    await asyncio.sleep(0.5)
     assert not waiting.done()
-    rig.hang(third)
     before = now()
-    rig.vacate(b"a", on=[second])
+    rig.vacate(b"a", on=[2])
     lease = await waiting
-    assert now() - before < 0.2, "not by the next look"
+    assert now() - before < 10 * WAY, "not by the next look"
     rig.resume()
     await lease.release()
 
@@ -206,19 +143,14 @@ async def test_a_slow_look_asks_a_quorum_and_forgets_nobody_with_nothing_more_to
 @pytest.mark.parametrize("rig", [5], indirect=True)
 @pytest.mark.parametrize("hung", [(), (1,), (4,)])
 @pytest.mark.parametrize("quarters", range(20))
-async def test_who_is_cancelled_while_it_asks_a_quorum_first_or_then_the_others_leaves_nothing(
+async def test_a_waiter_cancelled_at_any_instant_after_the_key_was_freed_leaves_nothing(
     rig: Rig, hung: tuple[int, ...], quarters: int
 ) -> None:
     process = await rig.process()
     rig.occupy(b"a", ttl=600)
     waiting = asyncio.ensure_future(process.lock("a").acquire())
     await asyncio.sleep(1)
-    asked = process.questions()
-    # These have told it, and are asked first.
-    rig.vacate(b"a", on=[0, 1, 2])
-    await asyncio.sleep(0)
-    assert len(asked) == 3
-    rig.vacate(b"a", on=[3, 4])
+    rig.vacate(b"a")
     rig.hang(*hung)
     await asyncio.sleep(quarters * WAY / 4)
     waiting.cancel()
@@ -229,21 +161,8 @@ async def test_who_is_cancelled_while_it_asks_a_quorum_first_or_then_the_others_
         await waiting.result().release()
         await asyncio.sleep(0.1)
     assert rig.clean
+    assert not any(server.queues.members(b"a") for server in rig.servers)
     assert process.redlock.stats().waiting == 0
-
-
-async def test_a_process_that_splits_votes_with_itself_goes_on_at_once(rig: Rig) -> None:
-    process = await rig.process(recovery_guard=None)
-    lead = crc32(b"a") % 3
-    waiting = await outrun(rig, process)
-    before = now()
-    rig.vacate(b"a", on=[lead, (lead + 1) % 3])
-    # The waiter has asked the lead; the other gets the second node before it, and both lack one.
-    await asyncio.sleep(WAY / 2)
-    assert await process.lock("a").try_acquire() is None
-    lease = await waiting
-    assert now() - before < 0.05, "nobody tells a process of what it does itself, and the slow look is seconds away"
-    await lease.release()
 
 
 @pytest.mark.parametrize("leaver", range(4))
@@ -378,8 +297,8 @@ async def test_a_busy_process_leaves_the_others_their_turn_however_far_the_nodes
     working = [asyncio.create_task(work()) for _ in range(workers)]
     await asyncio.sleep(1)
     for _ in range(5):
-        # Two runs of the longest kind, a hold and the round trips to it and to us.
-        async with asyncio.timeout(2 * LAST_BOUND + 0.001 + 10 * way), other.lock("a"):
+        # Two runs, a hold and the round trips to it and to us.
+        async with asyncio.timeout(2 * max(RUN, RUN_TRIPS * 2 * way) + 0.001 + 10 * way), other.lock("a"):
             pass
     for task in working:
         task.cancel()
@@ -449,10 +368,10 @@ async def test_a_late_grant_that_completes_a_free_quorum_wakes() -> None:
 async def test_stats_tell_what_woke_the_waiters(rig: Rig) -> None:
     process, other = await rig.process(), await rig.process()
 
-    async def woken_by(end: Callable[[], Any]) -> list[int]:
+    async def woken_by(end: Callable[[], Any]) -> list[bool]:
         def counted() -> list[int]:
             stats = process.redlock.stats()
-            return [stats.wakeups, stats.wakeups_local, stats.wakeups_expiry, stats.wakeups_fallback]
+            return [stats.wakeups, stats.wakeups_expiry, stats.wakeups_fallback]
 
         waiting = asyncio.ensure_future(process.lock("a").acquire())
         await asyncio.sleep(0.5)
@@ -464,38 +383,40 @@ async def test_stats_tell_what_woke_the_waiters(rig: Rig) -> None:
         return [after > earlier for earlier, after in zip(before, counted(), strict=True)]
 
     lease = await other.lock("a").acquire()
-    assert await woken_by(lease.release) == [True, False, False, False]
+    assert await woken_by(lease.release) == [True, False, False]
+    rig.occupy(b"a", ttl=60.0)
+    assert await woken_by(lambda: rig.vacate(b"a")) == [True, False, False]
 
-    def tell_nobody() -> None:
+    def notify_nobody() -> None:
         for server in rig.servers:
             server.forget_trackers()
 
-    def vacate_untold() -> None:
-        tell_nobody()
+    def vacate_unnoticed() -> None:
+        notify_nobody()
         rig.vacate(b"a")
 
     rig.occupy(b"a", ttl=1.0)
-    assert await woken_by(tell_nobody) == [False, False, True, False]
+    assert await woken_by(notify_nobody) == [False, True, False]
     rig.occupy(b"a", ttl=60.0)
-    assert await woken_by(vacate_untold) == [False, False, False, True]
+    # The next look finds the key free, and is told so by the nodes.
+    assert await woken_by(vacate_unnoticed) == [True, False, False]
+
+    def cut_off() -> None:
+        process.nodes[0].hang()
+        process.nodes[1].hang()
+        asyncio.get_running_loop().call_later(12, rig.resume, 0, 1)
+        asyncio.get_running_loop().call_later(12, rig.vacate, b"a")
+
     rig.occupy(b"a", ttl=60.0)
-    past = asyncio.ensure_future(woken_by(lambda: None))
-    await asyncio.sleep(0.4)
-    for server in rig.servers:
-        server.forget_trackers()
-    rig.vacate(b"a")
-    passing = await process.lock("a", blocking_timeout=0).acquire()
-    await asyncio.sleep(0.2)
-    await passing.release()
-    assert await past == [False, True, False, False]
+    assert (await woken_by(cut_off))[2] is True
 
 
 async def test_who_waited_for_a_holder_to_the_end_is_not_told_that_no_node_answers(rig: Rig) -> None:
     process = await rig.process()
     lease = await process.lock("a").acquire()
     waiting = asyncio.ensure_future(process.lock("a", blocking_timeout=0.1).acquire())
-    # Its process stands back for 1.5 ms after so long a hold; then its first attempt is on its way when its time is over.
-    await asyncio.sleep(0.1 - 3 * WAY)
+    # Its first attempt is on its way when its time is over.
+    await asyncio.sleep(0.1 - WAY)
     await lease.release()
     with pytest.raises(AcquireTimeout):
         await waiting
@@ -524,20 +445,19 @@ async def test_locks_of_many_names_leave_no_object_behind(rig: Rig) -> None:
 
     before = alive()
     lines = process.redlock.engine().lines
-    for block in range(0, 4 * ROOM, ROOM // 2):
-        await asyncio.gather(*(take(f"{name}") for name in range(block, block + ROOM // 2)))
-        assert len(lines._lines) <= ROOM + ROOM // 2, "idle lines are swept out"
+    for block in range(0, 1000, 250):
+        await asyncio.gather(*(take(f"{name}") for name in range(block, block + 250)))
+        assert lines._lines == lines._others == lines._standing == {}
     # What is on its way home is answered by then, and the slots of its timers have run.
     await asyncio.sleep(1.0)
-    assert alive() == before
+    assert alive() <= before
 
 
 @pytest.mark.parametrize("rig", [5], indirect=True)
-async def test_a_dead_key_on_the_lead_does_not_stall_who_compete(rig: Rig) -> None:
-    """As a client leaves it that is killed between the lead's grant and the others: there alone, nobody will release it."""
+async def test_a_dead_key_on_one_node_does_not_stall_competing_processes(rig: Rig) -> None:
+    """As a client leaves it that is killed between the grant of one node and the others: nobody will release that key."""
     processes = [await rig.process() for _ in range(2)]
-    lead = processes[0].redlock.engine().context.fleet.lead(b"a")
-    rig.occupy(b"a", ttl=60.0, on=[lead])
+    rig.occupy(b"a", ttl=60.0, on=[0])
     end, holds = now() + 5, 0
 
     async def work(process: Process) -> None:

@@ -12,17 +12,9 @@ import pytest
 
 from aioredlock_ng import AcquireTimeout, ConfigurationError, LockHeld, Redlock
 from aioredlock_ng._core.inspection import holder_label
-from aioredlock_ng._core.owners import (
-    MAX_LABEL,
-    WAITING_KEYS,
-    key_waited_for,
-    label_life,
-    owner_key,
-    pack_owner,
-    read_owner,
-)
-from aioredlock_ng._core.votes import Refusal
-from aioredlock_ng._nodes.memory import MemoryServer
+from aioredlock_ng._core.owners import MAX_LABEL, label_life, owner_key, pack_owner, read_owner
+from aioredlock_ng._core.replies import Free, Held, Looked, NotALock
+from aioredlock_ng._core.votes import Garbled, Refusal
 from aioredlock_ng._scripts.kinds import MUTEX
 from aioredlock_ng.events import AcquireFailed, Event
 from aioredlock_ng.records import Owner
@@ -135,58 +127,6 @@ async def test_without_labels_nothing_is_written_beside_the_locks(rig: Rig, opti
     assert rig.servers[0].get(owner_key(b"a")) is None
     assert await owner_of(process, "a") is None
     assert await lease.release() is True
-
-
-def notes(rig: Rig) -> dict[bytes, bytes | None]:
-    everywhere = [(key, server.get(key)) for server in rig.servers for key in list(server._keys)]
-    return {key_waited_for(key): value for key, value in everywhere if key.startswith(WAITING_KEYS)}
-
-
-async def test_who_waits_for_long_is_noted_on_one_node_and_for_a_while(rig: Rig) -> None:
-    holder, waiter = await rig.process(), await rig.process()
-    lease = await holder.lock("a").acquire()
-    waiting = [asyncio.create_task(waiter.lock("a").acquire()) for _ in range(3)]
-    await asyncio.sleep(0.9)
-    assert notes(rig) == {}
-    await asyncio.sleep(2.1)
-    assert notes(rig) == {b"a": b"3"}
-    for task in waiting[1:]:
-        task.cancel()
-    await asyncio.sleep(30)
-    assert notes(rig) == {b"a": b"1"}
-    await lease.release()
-    await (await waiting[0]).release()
-    await asyncio.sleep(13)
-    assert notes(rig) == {}
-
-
-async def test_a_note_costs_one_command_in_five_seconds(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    holder, waiter = await rig.process(), await rig.process()
-    lease = await holder.lock("a").acquire()
-    executed: list[str] = []
-    execute = MemoryServer.execute
-
-    def counted(self: MemoryServer, command: Any, by: Any) -> Any:
-        executed.append(command.script.name)
-        return execute(self, command, by)
-
-    monkeypatch.setattr(MemoryServer, "execute", counted)
-    waiting = asyncio.create_task(waiter.lock("a").acquire())
-    await asyncio.sleep(60)
-    assert 6 <= executed.count("note") <= 13
-    waiting.cancel()
-    await asyncio.wait([waiting])
-    await lease.release()
-
-
-async def test_without_labels_no_waiter_is_noted(rig: Rig) -> None:
-    waiter = await rig.process(owner=False)
-    rig.occupy(b"a")
-    waiting = asyncio.create_task(waiter.lock("a").acquire())
-    await asyncio.sleep(30)
-    assert notes(rig) == {}
-    waiting.cancel()
-    await asyncio.wait([waiting])
 
 
 def test_a_label_is_read_as_it_was_written() -> None:
@@ -400,10 +340,15 @@ async def test_the_name_of_a_task_neither_ends_the_line_nor_moves_the_cursor(rig
 
 
 TOKEN = b"0123456789abcdef0123456789abcdef"
-NAMED = [[1000, TOKEN, pack_owner(TOKEN, 1, 0, "web-1")]]
-UNNAMED = [[1000, TOKEN, b""]]
-RIVAL = [[1000, b"f" * 32, pack_owner(b"f" * 32, 1, 0, "rival")]]
-FREE = [[-2, b"", b""]]
+NAMED = Looked((Held(1.0, TOKEN, pack_owner(TOKEN, 1, 0, "web-1")),))
+UNNAMED = Looked((Held(1.0, TOKEN),))
+RIVAL = Looked((Held(1.0, b"f" * 32, pack_owner(b"f" * 32, 1, 0, "rival")),))
+FREE = Looked((Free(),))
+OTHER = Looked((NotALock("hash", 1.0),))
+
+
+def labelled(label: bytes) -> list[Looked | None]:
+    return [Looked((Held(1.0, TOKEN, label),))] * 2 + [None]
 
 
 @pytest.mark.parametrize(
@@ -418,12 +363,11 @@ FREE = [[-2, b"", b""]]
         ([NAMED, RIVAL, FREE], (True, None)),
         ([FREE, FREE, None], (True, None)),
         ([Refusal("NOPERM"), NAMED, NAMED], (True, "web-1")),
-        ([[[1000, TOKEN, b"somebody's value"]]] * 2 + [None], (True, None)),
-        ([[[1000, TOKEN, pack_owner(TOKEN, 1, 0, "x\x1b[31m\ny")]]] * 2 + [None], (True, "x\ufffd[31m\ufffdy")),
-        ([[[1000, TOKEN, pack_owner(TOKEN, 1, 0, "")]]] * 2 + [None], (True, None)),
-        ([[], [7], [[]]], (True, None)),
-        ([[[1, 2, 3]], [[None] * 3], 1], (True, None)),
-        (["x", {}, [["a", "b", "c"]]], (True, None)),
+        (labelled(b"somebody's value"), (True, None)),
+        (labelled(pack_owner(TOKEN, 1, 0, "x\x1b[31m\ny")), (True, "x\ufffd[31m\ufffdy")),
+        (labelled(pack_owner(TOKEN, 1, 0, "")), (True, None)),
+        ([OTHER, OTHER, None], (True, None)),
+        ([Garbled("no"), OTHER, NAMED], (True, None)),
     ],
 )
 def test_an_owner_is_named_by_a_majority_and_decided_as_early_as_it_can_be(replies: list[Any], expected: object) -> None:

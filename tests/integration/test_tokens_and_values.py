@@ -14,7 +14,8 @@ import hiredis
 import pytest
 
 from aioredlock_ng import LockLost, QuorumUnreachable, Redlock, RedlockError
-from aioredlock_ng._core.inspection import Deleted, Free, Held, NotALock, Unknown, look_vote
+from aioredlock_ng._core.inspection import Unknown, look_vote
+from aioredlock_ng._core.replies import ForceReleased, Free, Held, NotALock
 from aioredlock_ng.compat.aioredlock import Aioredlock, AioredlockError, Lock
 from tests.cli.commands import Cli
 from tests.support.eventually import eventually
@@ -276,7 +277,7 @@ async def test_a_server_that_quotes_a_command_it_lacks_does_not_spread_the_token
 
 def test_every_look_has_a_vote_that_shows_neither_token_nor_value() -> None:
     looks = [Free(), Held(9.8, TOKEN.encode(), VALUE.encode()), Held(float("inf"), VALUE.encode()), NotALock("hash", 3.0)]
-    looks += [NotALock("other", float("inf")), Deleted(1), Deleted(0), Unknown(None), Unknown([[TOKEN.encode()]])]
+    looks += [NotALock("other", float("inf")), ForceReleased(1), ForceReleased(0), Unknown(None), Unknown([[TOKEN.encode()]])]
     votes = [str(look_vote("n", look)) for look in looks]
     assert votes == [
         "n: free",

@@ -104,6 +104,7 @@ def test_retry_after_is_whole_seconds_rounded_up_and_an_hour_at_most(known: floa
 
 
 @pytest.mark.parametrize("decorate", [lock_for, locked])
-def test_fail_fast_is_refused_unless_it_is_true_or_false(decorate: Callable[..., Any]) -> None:
-    with pytest.raises(ConfigurationError, match="fail_fast must be True or False, not float"):
-        decorate("a", fail_fast=1.0)
+@pytest.mark.parametrize("option", ["fail_fast", "fair"])
+def test_a_switch_is_refused_unless_it_is_true_or_false(decorate: Callable[..., Any], option: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{option} must be True or False, not float"):
+        decorate("a", **{option: 1.0})

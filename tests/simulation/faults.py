@@ -6,6 +6,10 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from aioredlock_ng._core.quorum import quorum_of
+from aioredlock_ng._core.tickets import is_offer
+from tests.simulation.server import manager_in
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -232,4 +236,50 @@ class Faults:
         if process.dead or len([p for p in self._processes if not p.dead]) < 2:
             return False
         process.kill()
+        return True
+
+    def kill_holder(self, fault: Fault, _process: Process, server: Server) -> bool:
+        """The same to a process that holds something on a node."""
+        owners = [server.owners.get(token) for _, token in server.locks()]
+        return any(self.kill(fault, process, server) for process in self._processes if process.name in owners)
+
+    def kill_first(self, fault: Fault, _process: Process, server: Server) -> bool:
+        """The same to the first in a queue, or to the first two, or to two behind the first."""
+        first, last = (0, 1) if fault.extra < 0.4 else (0, 2) if fault.extra < 0.6 else (1, 3)
+        return any(self.kill(fault, process, server) for process in self._waiting(server)[first:last])
+
+    def pause_first(self, fault: Fault, _process: Process, server: Server) -> bool:
+        """The first in a queue is stopped, and maybe the second."""
+        most = 2 if fault.extra > 0.7 else 1
+        return any(self.pause(fault, process, server) for process in self._waiting(server)[:most])
+
+    def _waiting(self, server: Server) -> list[Process]:
+        """The processes that wait on a node for one of the keys, the first one first."""
+        of = {process.manager: process for process in self._processes}
+        return [of[manager_in(member)] for _, members in server.queues()[:1] for member in members]
+
+    def delete(self, fault: Fault, _process: Process, server: Server) -> bool:
+        """Another client deletes a key: an offer; else a lock's key, where a quorum has the same token besides."""
+        keys = [(key, value) for key, value, _ in server.offers()] + server.locks()
+        for key, token in sorted(keys, key=lambda pair: not is_offer(pair[1])):
+            others = sum(other.has(key, token) for other in self._servers if other is not server)
+            if is_offer(token) or others >= quorum_of(len(self._servers)):
+                server.delete(key)
+                return True
+        return False
+
+    def delete_queue(self, _fault: Fault, _process: Process, server: Server) -> bool:
+        """Another client deletes a queue."""
+        queues = server.queues()
+        if queues:
+            server.delete_queue(queues[0][0])
+        return bool(queues)
+
+    def unsubscribe(self, _fault: Fault, process: Process, server: Server) -> bool:
+        """A server loses the subscription of a process, and not its connection."""
+        link = process.links[server.index]
+        if link.connection is None or link.connection.is_closing() or process.dead:
+            return False
+        link.connection.lose_subscription()
+        link.deaf = True
         return True

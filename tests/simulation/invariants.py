@@ -20,9 +20,12 @@ __all__ = [
     "Leftovers",
     "Stall",
     "Violation",
+    "effort",
     "inside_lost",
+    "lingering",
     "overdue",
     "overrun",
+    "overtaken",
     "too_soon",
 ]
 
@@ -32,6 +35,8 @@ INVARIANTS = {
     "told": "who lost a lease is told by its deadline, or when the process goes on",
     "leftovers": "no key outlives its owner beyond the rules",
     "waiters": "nobody waits while the resource is free and a quorum is well",
+    "order": "no waiter is overtaken for ever",
+    "effort": "a calm crowd asks the nodes a bounded number of times",
     "timeout": "no acquisition takes longer than its blocking_timeout",
     "minority": "faults of a minority block nobody, and take no lease away",
     "callbacks": "no callback raises, no loop spins, everything ends",
@@ -113,6 +118,37 @@ def too_soon(name: str, left: float) -> str:
     return f"{name} was lost for its max_hold {left:.3f} s before that was over" if left > 0.0 else ""
 
 
+def lingering(node: str, key: bytes, member: bytes, since: float, allowed: float) -> str:
+    """Somebody stands in a queue `since` seconds after it should have left."""
+    who = f"{node} still has {member.decode()} in the queue of {key.decode()}"
+    return f"{who}, {since:.3f} s after it stopped to wait" if since > allowed else ""
+
+
+def overtaken(name: str, times: int, waiters: int) -> str:
+    """A waiter stands in the queues while others got `times` grants that they asked for later.
+
+    Those before it come once, and those that let a turn lapse once more, with the ticket that they had. A first attempt
+    that finds the key free, between two offers, comes besides.
+    """
+    most = 2 * waiters + 8
+    return f"{name} was overtaken {times} times, beside {waiters} that waited" if times > most else ""
+
+
+def effort(acquired: int, attempts: int, commands: float) -> str:
+    """A crowd in which nothing failed took `attempts`, and `commands` per node.
+
+    An acquisition is refused once, stands, and is granted. Its commands are two attempts, the release of the first one, two
+    looks and the release, and with fences and in a line of a process one more each.
+    """
+    if not acquired:
+        return ""
+    if attempts > 2.5 * acquired + 20:
+        return f"{attempts} attempts for {acquired} acquisitions"
+    if commands > 8.0 * acquired + 50:
+        return f"{commands:.0f} commands per node for {acquired} acquisitions"
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Leftover:
     """A key whose token nobody holds or asks for any more.
@@ -146,10 +182,15 @@ class Leftovers:
 
 
 class Stall:
-    """Somebody waits for what is free."""
+    """Somebody waits for what is free.
+
+    Attributes:
+        longest: Seconds for which somebody has.
+    """
 
     def __init__(self) -> None:
         self._since: dict[tuple[bytes, ...], float] = {}
+        self.longest = 0.0
 
     def judge(self, now: float, bound: float, waited_for: Sequence[tuple[bytes, ...]], excused: set[tuple[bytes, ...]]) -> str:
         """Each time the world is looked at.
@@ -163,6 +204,7 @@ class Stall:
         since = {keys: self._since.get(keys, now) for keys in waited_for if keys not in excused}
         self._since = since
         for keys, began in since.items():
+            self.longest = max(self.longest, now - began)
             if now - began > bound:
                 return f"{b' '.join(keys).decode()} has been free and waited for since {began:.3f}, {now - began:.3f} s"
         return ""

@@ -12,11 +12,17 @@ from aioredlock_ng import lease as lease_module
 from aioredlock_ng._core.fencing import FenceClock
 from aioredlock_ng._core.guard import next_steps
 from aioredlock_ng._core.lease_state import LeaseState, Phase, Renewal
-from aioredlock_ng._core.votes import Refusal, is_granted
-from aioredlock_ng._engine import acquire, cleanup, engine, extender, guard, waiting
+from aioredlock_ng._core.tickets import OFFER
+from aioredlock_ng._core.votes import Garbled, Refusal, is_granted
+from aioredlock_ng._engine import acquire, cleanup, engine, extender, guard
 from aioredlock_ng._engine.acquire import Acquisition
 from aioredlock_ng._engine.holding import Holding
+from aioredlock_ng._engine.waiting import lines, place
+from aioredlock_ng._engine.waiting.lines import Lines
+from aioredlock_ng._engine.waiting.place import Place
+from aioredlock_ng._nodes import memory_queue, memory_server
 from aioredlock_ng._nodes.channel import Channel
+from aioredlock_ng._nodes.memory_queue import Keys, Queues
 from aioredlock_ng._nodes.memory_server import MemoryServer, _bytes
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._scripts import Command
@@ -99,17 +105,6 @@ def _renewed_from_reply(self: LeaseState, renewal: Renewal) -> bool:
     return _renewed(self, later)
 
 
-def _lead_is_proof(self: Acquisition, attempt: Any) -> None:
-    if self.lead is not None and is_granted(attempt.replies[self.lead]):
-        self.lead = None
-        self._decided(attempt)
-    else:
-        _first_asked(self, attempt)
-
-
-_first_asked = Acquisition._first_asked
-
-
 def _store_maximum(self: MemoryServer, fence: int, slots: Any, granted: int) -> int:
     highest = max(fence, *(self.counters.get(slot, 0) for slot in slots))
     self.counters.update(dict.fromkeys(slots, highest))
@@ -137,6 +132,14 @@ _acquire_guarded = MemoryServer._acquire_guarded
 def _unguarded(self: MemoryServer, command: Command, by: Any) -> Any:
     token, ttl, _, *rest = command.args
     return _acquire_guarded(self, Command(command.script, command.keys, (token, ttl, b"", *rest)), by)
+
+
+_read = Command.read
+
+
+def _read_anyhow(self: Command, reply: Any) -> Any:
+    record = _read(self, reply)
+    return reply if type(record) is Garbled else record
 
 
 _take = guard.Guard._take
@@ -172,6 +175,47 @@ def _released_only(self: extender.Extender, holding: Holding) -> Any:
     return self._releases.send(holding.spec, holding.token, holding.granted, holding.longest_ttl, self._context.clock())
 
 
+def _served_untold(self: Queues, keys: Keys, key: bytes, claim: bytes) -> None:
+    self.remove(key, claim.partition(b":")[2])
+
+
+_notify = memory_queue._notify
+
+
+def _notify_no_second(keys: Keys, member: bytes, milliseconds: int, key: bytes) -> bool:
+    return milliseconds > 0 or _notify(keys, member, milliseconds, key)
+
+
+class _NotLeaving:
+    """Takes the place of `Leaving` where a message comes too late."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def send(self, *_: object) -> None:
+        pass
+
+
+def _never_look(self: Place) -> None:
+    self._look_at = float("inf")
+
+
+_back_off = Place.back_off
+
+
+def _back_off_in_line(self: Place) -> None:
+    self._standing = False
+    _back_off(self)
+
+
+_stand = Place.stand
+
+
+def _stand_again(self: Place, replies: Any) -> None:
+    self._ticket = 0
+    _stand(self, replies)
+
+
 def _mutants() -> Iterator[Mutant]:
     def one(name: str, what: str, *patches: tuple[object, str, Any]) -> Mutant:
         return Mutant(name, what, patches)
@@ -188,7 +232,6 @@ def _mutants() -> Iterator[Mutant]:
     yield one("release", "a release deletes whoever's key", (MemoryServer, "_release", _delete_anybodys))
     yield one("repair", "a renewal sets a missing key again, and counts it", (MemoryServer, "_extend", _set_again))
     yield one("deadline", "a renewal's deadline counts from its reply", (LeaseState, "renewed", _renewed_from_reply))
-    yield one("wakeup", "after a wake-up the lead node's grant is proof enough", (Acquisition, "_first_asked", _lead_is_proof))
     yield one("fence", "fences are acknowledged by maximum", (MemoryServer, "_store", _store_maximum))
     yield one("block", "fences are proposed among those of a line", (FenceClock, "propose", _propose_any))
     yield one("passed-on", "a grant that is passed on counts from then", (Holding, "passed_on", _passed_on_from_now))
@@ -196,7 +239,19 @@ def _mutants() -> Iterator[Mutant]:
     yield one("late-grant", "a grant that comes after the refusal is ignored", (cleanup, "may_have_set", is_granted))
     yield one("unshielded", "cancelled, a release is given up", (lease_module.Lease, "release", _release_unshielded))
     yield one("cancelled", "a cancelled acquisition is not given up", (engine.Engine, "cancelled", _nothing))
-    yield one("wakeups", "wake-ups are lost", (waiting.Lines, "changed", _nothing))
+    yield one("wakeups", "messages to waiters are lost", (Lines, "notified", _nothing))
+    yield one("anybody", "an offer admits everybody", (memory_server, "admits", lambda value, _: value.startswith(OFFER)))
+    yield one("entry", "a grant leaves its entry in the queue", (Queues, "served", _nothing))
+    yield one("no-offer", "a release offers the key to nobody", (Queues, "offer", lambda *_: False))
+    yield one("second", "the second in a queue is not told when an offer ends", (memory_queue, "_notify", _notify_no_second))
+    yield one("stale", "a message for who has stopped to wait is not answered", (lines, "Leaving", _NotLeaving))
+    yield one("look", "a waiter never looks again", (Place, "_set_look", _never_look))
+    yield one("new-first", "a grant does not tell the new first in the queue", (Queues, "served", _served_untold))
+    yield one("out-of-reach", "a waiter without a quorum stays in the queues", (Place, "back_off", _back_off_in_line))
+    yield one("refusing", "a waiter that is served stays where it was refused", (Place, "served", lambda self, _: self.stop()))
+    yield one("ticket", "a waiter takes a new ticket with each refusal", (Place, "stand", _stand_again))
+    yield one("kept", "what is kept for a set is kept for good", (place, "KEPT_FOR", 1000.0))
+    yield one("undying", "a queue never ends by itself", (place, "QUEUE_LIFE", 1000.0))
     yield one("handoff", "a release does not hand on", (extender.Extender, "release", _released_only))
     yield one("guard", "nodes that forgot vote at once", (MemoryServer, "_acquire_guarded", _unguarded))
     yield one(
@@ -207,7 +262,7 @@ def _mutants() -> Iterator[Mutant]:
     )
     yield one("witness", "a witness founds and promotes", (guard, "next_steps", _remember_nothing))
     yield one("owed", "releases are not owed across a reconnect", (RedisNode, "_pay", _forgive_releases))
-    yield one("shapes", "replies are read whatever their shape", (Command, "fits", lambda *_: True))
+    yield one("shapes", "replies are read whatever their shape", (Command, "read", _read_anyhow))
     yield one("garbled", "a reply that cannot be read counts as a refusal", (Channel, "_garbled", _refusal))
     yield one("timer", "nobody watches the deadline", (extender.Extender, "_watch_deadline", _nothing))
     yield one("monotonic", "the clock stands still in a suspend", (ProcessLoop, "clock", ProcessLoop.time))

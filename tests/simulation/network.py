@@ -55,6 +55,9 @@ class ServerEnd(Protocol):
     def closed(self) -> None:
         """The other side is gone."""
 
+    def unsubscribe(self) -> None:
+        """Deliver no more messages."""
+
 
 class Link:
     """The way between one process and one server, whatever connections it carries.
@@ -63,6 +66,7 @@ class Link:
         blocked: Partitions that stop what goes to the server, and what comes from it.
         extra: Seconds that each message takes longer, each way.
         connection: The one that is open.
+        deaf: True while the server has lost the subscription of that connection.
     """
 
     def __init__(self, world: World, loop: ProcessLoop, server: Server, profile: Profile) -> None:
@@ -75,6 +79,7 @@ class Link:
         self.blocked = [0, 0]
         self.extra = [0.0, 0.0]
         self._calm_since = math.inf
+        self.deaf = False
         self.connection: Connection | None = None
         self.isolated = False
         self._held: list[tuple[int, Callable[[], None]]] = []
@@ -82,10 +87,11 @@ class Link:
     @property
     def calm_since(self) -> float:
         """True time since when nothing is wrong with it, and there is a connection that was greeted; else infinity."""
-        return math.inf if self._held or any(self.blocked) or any(self.extra) else self._calm_since
+        return math.inf if self.deaf or self._held or any(self.blocked) or any(self.extra) else self._calm_since
 
     def greeted(self) -> None:
         """There is a connection."""
+        self.deaf = False
         self._calm_since = self.world.now
 
     def disconnected(self) -> None:
@@ -212,6 +218,11 @@ class Connection(asyncio.Transport):
     def answer(self, data: bytes) -> None:
         """The server sends."""
         self._send(1, self._at_process, data)
+
+    def lose_subscription(self) -> None:
+        """The server delivers no more messages to this connection."""
+        if self._server is not None:
+            self._server.unsubscribe()
 
     def hang_up(self) -> None:
         """The server's side is gone: its process ended. What it sent before may arrive."""

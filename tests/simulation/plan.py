@@ -100,6 +100,13 @@ class Plan:
         """Of all that can be left out."""
         return (*(action.name for action in self.actions), *(fault.name for fault in self.faults))
 
+    @property
+    def steady(self) -> bool:
+        """True for a crowd in which nothing fails, and everybody waits until it is served."""
+        patient = all(action.blocking_timeout is None and action.cancel_after is None for action in self.actions)
+        sure = not any(profile.tail or profile.loss for row in self.profiles for profile in row)
+        return self.theme == "queue" and self.network != "continents" and not self.faults and patient and sure
+
     def keeping(self, names: Collection[str]) -> Plan:
         """The same without all actions and faults that are not named."""
         actions = tuple(action for action in self.actions if action.name in names)
@@ -124,8 +131,14 @@ _WITNESSES = 0.06
 _CROWDS = 0.12
 """Share of the runs in which many tasks of a process want one name, each for a moment."""
 
+_QUEUES = 0.1
+"""Share of the runs in which many processes want one name or overlapping sets, and whoever waits may fail."""
+
 _LIARS = 0.1
 """Share of the runs in which a server answers with what no script can return, for a while."""
+
+_SIZES = (55, 30, 14, 0.5)
+"""How often a run about queues has 2 to 5 processes, 6 to 12, 13 to 30, or more. The last ones take seconds each."""
 
 _NETWORKS = {
     # name: seconds one way (least, most), spread, node_timeout, ttls
@@ -146,9 +159,13 @@ def plan_of(seed: int) -> Plan:
         theme = "witness"
     elif Random(f"crowd {seed}").random() < _CROWDS:
         theme = "crowd"
+    elif Random(f"queue {seed}").random() < _QUEUES:
+        theme = "queue"
     network = rng.choices(list(_NETWORKS), (30, 25, 25, 20))[0]
     if theme in ("calm", "forgetting", "founding", "crowd", "witness"):
         network = rng.choice(("loopback", "zone", "zones"))
+    if theme == "queue":
+        network = rng.choice(("loopback", "zone", "zone", "zones", "zones", "continents"))
     (least, most), spread, node_timeout, ttls = _NETWORKS[network]
     nodes = rng.choices((3, 5, 2, 4, 1), (70, 20, 3, 5, 2))[0]
     if theme == "cuts":
@@ -156,12 +173,19 @@ def plan_of(seed: int) -> Plan:
     elif theme == "witness":
         nodes = rng.choice((1, 1, 3, 3, 5))
     processes = rng.choice((1, 2, 2, 3, 3, 4) if theme == "mixed" else (2, 2, 3))
+    far = [1.0] * processes
+    if theme == "queue":
+        processes = rng.choices((rng.randint(2, 5), rng.randint(6, 12), rng.randint(13, 30), rng.randint(31, 200)), _SIZES)[0]
+        # A round trip of four times that must stay within the node timeout.
+        far = [rng.choice((1.0, 1.0, 1.0, 4.0)) if network != "continents" else 1.0 for _ in range(processes)]
     tail = rng.choice((0.0, 0.0, 0.005, 0.02))
     loss = rng.choice((0.0, 0.0, 0.0, 0.003))
+    if theme == "queue" and _is_steady(seed):
+        tail = loss = 0.0
     profiles = tuple(
         tuple(
             Profile(
-                rng.uniform(least, most),
+                rng.uniform(least, most) * far[process],
                 spread,
                 tail,
                 loss,
@@ -202,9 +226,10 @@ def plan_of(seed: int) -> Plan:
     )
     actions = _actions(rng, plan)
     length = ttl * rng.choice((4, 6, 10))
-    special = {"forgetting": _bursts, "founding": _founding, "witness": _witnessed}
+    special = {"forgetting": _bursts, "founding": _founding, "witness": _witnessed, "queue": _unfair}
     faults = special[theme](rng, plan) if theme in special else _faults(rng, plan, length)
-    faults += _lies(seed, plan, length)
+    if theme != "queue":
+        faults += _lies(seed, plan, length)
     forgetting = any(fault.kind in ("flush", "crash_empty") for fault in faults)
     # Fences rise across nodes that forgot where wall clocks are within half the guard time; else whatever they show.
     apart = 0.2 * max_ttl if forgetting else rng.choice((0.0, 0.5, 300.0))
@@ -247,10 +272,54 @@ def _crowd(rng: Random, plan: Plan) -> tuple[Action, ...]:
     )
 
 
+def _is_steady(seed: int) -> bool:
+    """True for the runs about queues in which nothing fails and nobody gives up: what they cost is judged."""
+    return Random(f"steady {seed}").random() < 0.2
+
+
+def _start(plan: Plan) -> float:
+    """When the waiting begins: mostly once the nodes are trusted and everybody is taken to be well."""
+    return 0.0 if Random(f"start {plan.seed}").random() < 0.2 else 3.0 + 5 * plan.node_timeout
+
+
+def _queue(rng: Random, plan: Plan) -> tuple[Action, ...]:
+    """Many processes wait for one name, or for sets that overlap."""
+    steady = _is_steady(plan.seed)
+    names = rng.choice((("r0",), ("r0",), ("r0",), ("r0", "r1"), ("r0", "r1", "r2")))[: 1 if steady else 3]
+    tasks = rng.choice((1, 1, 1, 2)) if plan.processes <= 30 else 1
+    each = min(8, max(2, 80 // (plan.processes * tasks))) if plan.processes <= 30 else 1
+    # A renewal of the holder makes the first in the queue ask: steady runs have none.
+    hold = rng.choice((0.0, 0.001, 0.004, 0.012, 0.05) if steady else (0.0, 0.004, 0.012, 0.05, 0.2))
+    think = rng.choice((0.0, 0.001, 0.01))
+    numbers = [(process, task, number) for process in range(plan.processes) for task in range(tasks) for number in range(each)]
+    then = {name: "" if steady else rng.choices(("", "verify", "extend", "leave"), (94, 2, 2, 2))[0] for name in numbers}
+    return tuple(
+        Action(
+            name="p{}.{}.{}".format(*name),
+            process=name[0],
+            task=name[1],
+            think=think * rng.random() + _start(plan) * (name[2] == 0),
+            how="acquire" if steady else rng.choice(("with", "acquire", "acquire")),
+            resources=tuple(sorted(rng.sample(names, rng.randint(1, len(names))))),
+            ttl=plan.ttl,
+            blocking_timeout=None if steady else rng.choice((None, None, None, 3 * plan.ttl, rng.random() * 0.2)),
+            # Else a lease that nobody releases is waited for without end.
+            auto_extend=then[name] != "leave" and (steady or rng.random() < 0.8),
+            max_hold=None,
+            hold=hold if steady else rng.choice((hold, hold, hold, 0.0, 0.3 * plan.ttl * rng.random())),
+            then=then[name],
+            cancel_after=rng.randint(1, 40) if not steady and rng.random() < 0.05 else None,
+        )
+        for name in numbers
+    )
+
+
 def _actions(rng: Random, plan: Plan) -> tuple[Action, ...]:
     """What the processes do."""
     if plan.theme == "crowd":
         return _crowd(rng, plan)
+    if plan.theme == "queue":
+        return _queue(rng, plan)
     ttl = plan.ttl
     many = rng.random() < 0.25
     if plan.theme in ("forgetting", "answers", "cuts", "witness"):
@@ -362,6 +431,53 @@ def _witnessed(rng: Random, plan: Plan) -> tuple[Fault, ...]:
             when = at + 0.001 + rng.random() * within
             faults.append(Fault("", how, when, rng.choice((0.001, 0.02, 0.1 * plan.ttl)), process, node, 0.0))
         at += plan.max_ttl + 3.5
+    return tuple(replace(fault, name=f"f{number}") for number, fault in enumerate(sorted(faults, key=lambda f: f.at)))
+
+
+_OF_QUEUES = {
+    "kill_holder": 10,
+    "kill_first": 10,
+    "pause_first": 16,
+    "pause": 6,
+    "suspend": 3,
+    "pause_between": 4,
+    "kill": 3,
+    "hang": 8,
+    "cut": 10,
+    "partition": 6,
+    "partition_one_way": 4,
+    "isolate_node": 3,
+    "slow_one_way": 3,
+    "flush": 4,
+    "crash": 4,
+    "crash_empty": 4,
+    "flush_scripts": 1,
+    "delete": 12,
+    "delete_queue": 8,
+    "unsubscribe": 8,
+}
+
+
+def _unfair(rng: Random, plan: Plan) -> tuple[Fault, ...]:
+    """Those that wait, those that hold, and what the nodes know of them fail while many wait; or nothing fails."""
+    count = rng.choices((0, rng.randint(1, 3), rng.randint(4, 15)), (10, 45, 45))[0] * (not _is_steady(plan.seed))
+    kinds, weights = list(_OF_QUEUES), list(_OF_QUEUES.values())
+    if rng.random() < 0.4:
+        kinds = rng.choices(kinds, weights, k=2)
+        weights = [1, 1]
+    span = rng.choice((0.2, 0.4, 1.0, 3.0))
+    faults = [
+        Fault(
+            name="",
+            kind=rng.choices(kinds, weights)[0],
+            at=_start(plan) + 0.02 + rng.random() * span,
+            lasts=plan.ttl * rng.choice((0.05, 0.2, 0.5, 1.0, 3.0)) * rng.uniform(0.5, 1.5),
+            process=rng.randrange(plan.processes),
+            node=rng.randrange(plan.nodes),
+            extra=rng.random(),
+        )
+        for _ in range(count)
+    ]
     return tuple(replace(fault, name=f"f{number}") for number, fault in enumerate(sorted(faults, key=lambda f: f.at)))
 
 

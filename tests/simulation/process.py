@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng import LockLost, LockNotAcquired, QuorumUnreachable, Redlock, RedlockClosed, RedlockError
 from aioredlock_ng._core.lease_state import Phase
+from aioredlock_ng._engine.context import Counters
 from aioredlock_ng._nodes.connect import ConnectFailed
 from aioredlock_ng.errors import LockReleased
 from tests.simulation.network import Connection, Link
@@ -94,8 +95,10 @@ class Process:
     Attributes:
         links: To each server.
         dead: True once it was killed.
+        died_at: True time at which it was.
         closing: True time at which it began to close its manager.
         closed: True time at which its manager was closed.
+        counters: What its engine counts.
         on_end: Called when it has nothing more to do, or was killed.
     """
 
@@ -109,7 +112,7 @@ class Process:
         self.links = [Link(world, self.loop, server, plan.profiles[index][server.index]) for server in servers]
         self.loop.process = self
         self.dead = False
-        self.closing = self.closed = math.inf
+        self.died_at = self.closing = self.closed = math.inf
         self.acquired = self.refused = 0
         skew = plan.skews[index]
         self.redlock = Redlock(
@@ -125,6 +128,7 @@ class Process:
             wall_clock=lambda: world.now * plan.rates[index] + skew,
             rng=self.loop.rng,
         )
+        self.counters = Counters()
         self.main: asyncio.Task[None] | None = None
         self.on_end: Callable[[Process], None] = lambda _: None
 
@@ -132,6 +136,11 @@ class Process:
     def engine(self) -> Engine | None:
         """The open engine."""
         return self.redlock._engine
+
+    @property
+    def manager(self) -> bytes:
+        """Its name in the queues."""
+        return self.redlock._run_id[:16]
 
     @property
     def over(self) -> bool:
@@ -151,6 +160,7 @@ class Process:
     def kill(self) -> None:
         """SIGKILL."""
         self.dead = True
+        self.died_at = self.world.now
         self.on_end(self)
         self.loop.stopped = True
         for link in self.links:
@@ -173,6 +183,8 @@ class Process:
             if action.process == self.index:
                 tasks.setdefault(action.task, []).append(action)
         await self.redlock.open()
+        if self.engine is not None:
+            self.counters = self.engine.context.counters
         self.world.note(self.name, "open")
         try:
             await asyncio.gather(*(self._task(actions) for actions in tasks.values()))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tests.simulation.faults import Faults
+from tests.simulation.invariants import effort
 from tests.simulation.process import Process
 from tests.simulation.server import Server
 from tests.simulation.surroundings import surroundings
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome", "run"]
 
+LONGEST_OFFER = 2.2
+"""True seconds after which no offer is left: those that keep keys for a set live for two seconds."""
+
+QUEUE_LIFE = 20.5
+"""True seconds after the last look of a waiter by which a queue is gone."""
+
 PATIENCE = 60.0
 """True seconds after the last fault by which everything must have ended (bodies, leases of the dead, quarantines)."""
 
@@ -32,6 +39,9 @@ class Outcome:
     Attributes:
         simulated: True seconds.
         acquired: Leases granted.
+        waited: See `Watch.longest`.
+        overtaken: See `Watch.most_overtaken`.
+        crowd: Acquisitions, attempts and commands per node of a crowd in which nothing fails; else nothing.
         log: Everything that happened.
     """
 
@@ -39,6 +49,9 @@ class Outcome:
     violation: Violation | None
     simulated: float
     acquired: int
+    waited: tuple[float, float]
+    overtaken: int
+    crowd: tuple[int, int, float]
     faults: Counter[str]
     log: list[tuple[object, ...]] = field(default_factory=list)
 
@@ -91,12 +104,35 @@ def _simulate(plan: Plan) -> Outcome:
     if watch.violation is None:
         # What owners left behind must go by itself; what was sent may come late, and partitions be still to come.
         slowest = max(profile.longest for profiles in plan.profiles for profile in profiles)
-        world.run(max(ended, faults.ends, last) + slowest + 2.5 * plan.ttl + 1.0, lambda: watch.violation is not None)
+        settle = slowest + max(2.5 * plan.ttl + 1.0, LONGEST_OFFER)
+        world.run(max(ended, faults.ends, last) + settle, lambda: watch.violation is not None)
         if watch.violation is None:
             for server in servers:
                 for key, token in server.locks():
                     watch.found("leftovers", f"at the end {server.name} has {key!r} of {server.owners.get(token)}")
-    outcome = Outcome(plan.seed, watch.violation, world.now, watch.grants, faults.counts, world.log)
+                for key, offer, _ in server.offers():
+                    watch.found("leftovers", f"at the end {server.name} has {key!r} of {offer!r}")
+    if watch.violation is None:
+        # Those that were killed or cut off could not leave: a queue ends by itself.
+        world.run(world.now + QUEUE_LIFE, lambda: not any(server.queues() for server in servers))
+        for server in servers:
+            for key, members in server.queues():
+                watch.found("leftovers", f"at the end {members!r} wait for {key!r} on {server.name}")
+    crowd = 0, 0, 0.0
+    if plan.steady:
+        crowd = watch.crowd
+        watch.found("effort", effort(*crowd))
+    outcome = Outcome(
+        plan.seed,
+        watch.violation,
+        world.now,
+        watch.grants,
+        watch.longest,
+        watch.most_overtaken,
+        crowd,
+        faults.counts,
+        world.log,
+    )
     _unwind(world, processes, servers, watch)
     return outcome
 

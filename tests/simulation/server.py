@@ -9,6 +9,7 @@ import hiredis
 
 from aioredlock_ng._core.guard import Trust, read_marker
 from aioredlock_ng._core.keys import OWN_KEYS
+from aioredlock_ng._core.tickets import OFFER, is_offer
 from aioredlock_ng._nodes.memory_server import MemoryServer
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import COMMANDS, MARKER_KEY, SCRIPTS
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tests.simulation.network import Connection
     from tests.simulation.world import World
 
-__all__ = ["Server"]
+__all__ = ["Server", "manager_in", "offered_to"]
 
 _OK = b"+OK\r\n"
 _BY_SHA = {script.sha: script for script in SCRIPTS}
@@ -29,7 +30,32 @@ _BY_NAME = {script.name: script for script in SCRIPTS}
 LIES: tuple[Any, ...] = (b"garbage", [b"a", b"b"], [[b"a"]], [1, b"2"], [0, b"x"], -7)
 """Replies that no script can give."""
 
+_OF_LOCKS = frozenset(
+    {
+        "acquire",
+        "acquire_guarded",
+        "acquire_each",
+        "hand_over_each",
+        "confirm",
+        "release",
+        "release_each",
+        "stand",
+        "leave",
+        "watch",
+    }
+)
+
 _SETTING = frozenset({"acquire", "acquire_guarded", "repair"})
+
+
+def manager_in(member: bytes) -> bytes:
+    """The manager that a member of a queue belongs to."""
+    return member.lstrip(b"-").partition(b":")[0]
+
+
+def offered_to(value: bytes) -> bytes:
+    """The member of a queue that an offer is for."""
+    return value.removeprefix(OFFER).partition(b":")[2]
 
 
 class Server:
@@ -42,11 +68,12 @@ class Server:
         well_since: The same, and trusted, and it has forgotten nothing.
         trusted_since: True time since when its marker has said so.
         owners: Which process every token came from.
-        late: Tokens that came over a connection which was dead by then: their release may have been faster, over another;
-            and those of a script that was flushed.
+        late: Tokens, and members of queues, that came over a connection which was dead by then: their release may have been
+            faster, over another; and those of a script that was flushed.
         forgot: How often it lost its memory.
         voted: Its memory has been trusted, so that it may hold locks.
         lying: It executes scripts, and answers each with what no script can return.
+        calls: How many scripts it has executed that take, release or wait.
     """
 
     def __init__(self, world: World, index: int, rate: float, skew: float) -> None:
@@ -60,6 +87,7 @@ class Server:
         self.life = 1
         self.forgot = 0
         self.voted = self.lying = False
+        self.calls = 0
         self.running_since = 0.0
         self.well_since = self.trusted_since = math.inf
         self.owners: dict[bytes, str] = {}
@@ -97,6 +125,14 @@ class Server:
         self.voted = False
         self.loop.within(self.memory.flush)
 
+    def delete(self, key: bytes) -> None:
+        """DEL of a lock's key by another client."""
+        self.loop.within(self.memory.delete, key)
+
+    def delete_queue(self, key: bytes) -> None:
+        """DEL of the queue beside a lock's key by another client."""
+        self.memory.queues._queues.pop(key, None)
+
     def flush_scripts(self) -> None:
         """SCRIPT FLUSH."""
         self._scripts.clear()
@@ -104,8 +140,25 @@ class Server:
     def locks(self) -> list[tuple[bytes, bytes]]:
         """The locks' keys that have not expired, and their tokens."""
         now = self.loop.time()
-        held = self.memory._keys.items()
-        return [(key, token) for key, (token, over) in held if over > now and not key.startswith(OWN_KEYS)]
+        keys = self.memory._keys.items()
+        return [
+            (key, token) for key, (token, over) in keys if over > now and not key.startswith(OWN_KEYS) and not is_offer(token)
+        ]
+
+    def offers(self) -> list[tuple[bytes, bytes, float]]:
+        """The locks' keys that are kept for a waiter, the offers, and when these end by the server's clock."""
+        now = self.loop.time()
+        return [(key, value, over) for key, (value, over) in self.memory._keys.items() if over > now and is_offer(value)]
+
+    def queues(self) -> list[tuple[bytes, list[bytes]]]:
+        """The keys that somebody waits for here, and the members of their queues, the first one first."""
+        now = self.loop.time()
+        queues = self.memory.queues._queues.items()
+        return [
+            (key, [member for _, member in sorted((ticket, member) for member, ticket in queue.items())])
+            for key, (queue, until) in queues
+            if until > now
+        ]
 
     def has(self, key: bytes, token: bytes) -> bool:
         """True while `key` holds `token`."""
@@ -154,9 +207,10 @@ class Server:
     def execute(self, end: End, words: list[bytes]) -> bytes:
         """One command of one connection."""
         name = words[0].upper()
+        tracked, end.caching = end.caching, False
         if name == b"EVALSHA" or name == b"EVAL":
             # The handshake asks which commands are unknown: none.
-            return encode([]) if words[1] in _TRIES else self._run(end, words)
+            return encode([]) if words[1] in _TRIES else self._run(end, words, tracked=tracked)
         if name == b"INFO":
             about = b"redis_version:7.4.0\r\nrun_id:%b\r\nrole:master\r\ncluster_enabled:0\r\n" % self.memory.run_id
             return encode(about)
@@ -172,11 +226,13 @@ class Server:
             end.subscribe(words[1])
             return subscribed(words[1])
         assert name == b"CLIENT", f"unknown command {words!r}"
+        end.caching = words[1] == b"CACHING"
         return _OK
 
-    def _run(self, end: End, words: list[bytes]) -> bytes:
+    def _run(self, end: End, words: list[bytes], *, tracked: bool) -> bytes:
         named, count = words[1], int(words[2])
         script = _BY_SHA[named] if words[0] == b"EVALSHA" else _BY_SOURCE[named]
+        self.calls += script.name in _OF_LOCKS
         calls = _one_by_one(script.name, words[3 : 3 + count], words[3 + count :])
         if words[0] == b"EVALSHA" and named not in self._scripts:
             # Who has closed by then does not send it again.
@@ -185,7 +241,8 @@ class Server:
         self._scripts.add(script.sha)
         if script.name == "hand_over_each" and words[4 + count] and not self.trusted:
             return encode([])
-        replies = [self._call(end, Command(_BY_NAME[name], tuple(keys), tuple(args))) for name, keys, args in calls]
+        commands = [Command(_BY_NAME[name], tuple(keys), tuple(args), tracked=tracked) for name, keys, args in calls]
+        replies = [self._call(end, command) for command in commands]
         if self.lying:
             return encode(self._rng.choice(LIES))
         if not script.name.endswith("_each"):
@@ -200,6 +257,8 @@ class Server:
             self.owners[token] = end.owner
             if end.late:
                 self.late.add(token)
+        if end.late and name == "stand":
+            self.late.add(bytes(command.args[0]).partition(b":")[2])
         reply = self.memory.execute(command, end)
         self.voted |= self.trusted
         self.world.log.append((self.world.now, self.name, end.owner, name, command.keys[:1], command.args[:1], reply))
@@ -221,14 +280,18 @@ def _one_by_one(script: str, keys: list[bytes], args: list[bytes]) -> list[tuple
         token, ttl, *each = each
         if own == b"2":
             fence, slot, *each = each
-            calls.append(("acquire_guarded", [key, *keys[-2:]], [token, ttl, vouch, fence, slot]))
+            calls.append(("acquire_guarded", [key, *keys[-2:]], [token, ttl, vouch, fence, b"", slot]))
         else:
             calls.append(("acquire", [key], [token, ttl]))
     return calls
 
 
 class End:
-    """The server's side of one connection; see `network.ServerEnd` and `memory_server.Connection`."""
+    """The server's side of one connection; see `network.ServerEnd` and `memory_server.Connection`.
+
+    Attributes:
+        caching: True if the next command leaves the keys tracked that it reads.
+    """
 
     def __init__(self, server: Server, connection: Connection) -> None:
         self._server = server
@@ -237,6 +300,7 @@ class End:
         self._reader = hiredis.Reader()
         self._answers: list[bytes] | None = None
         self._channel = b""
+        self.caching = False
         server.memory.attach(self)
 
     def received(self, data: bytes) -> None:
@@ -271,6 +335,10 @@ class End:
         """The process asks for the messages of its channel."""
         self._channel = channel
         self._server.memory.subscribe(self, channel)
+
+    def unsubscribe(self) -> None:
+        """Lose the subscription, though not the connection."""
+        self._server.memory._subscribers.get(self._channel, {}).pop(self, None)
 
     def connect(self) -> None:
         """Of `memory_server.Connection`: processes connect by themselves."""

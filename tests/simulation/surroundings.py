@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from unittest.mock import patch
 
 import aioredlock_ng.redlock as redlock_module
-from aioredlock_ng._engine import batch, engine, extender, labels, waiting, watcher, wheel
+from aioredlock_ng._engine import batch, engine, extender, labels, watcher, wheel
 from aioredlock_ng._nodes import joint as joint_module
 from aioredlock_ng._nodes import memory_server, node
 from aioredlock_ng.events import NodeUp
@@ -116,7 +116,7 @@ def surroundings(*, joint: bool) -> Iterator[None]:
         loop.process.watch.adopted(loop, holding)
 
     with ExitStack() as stack:
-        for module in (batch, engine, extender, waiting, watcher, wheel, memory_server):
+        for module in (batch, engine, extender, watcher, wheel, memory_server):
             stack.enter_context(patch.object(module, "set", OrderedSet, create=True))
         stack.enter_context(patch.object(node, "random", _Jitter))
         stack.enter_context(patch.object(labels, "os", _Place))

@@ -22,6 +22,10 @@ class Totals:
     seeds: int = 0
     simulated: float = 0.0
     acquired: int = 0
+    prompt: float = 0.0
+    slow: float = 0.0
+    overtaken: int = 0
+    crowd: tuple[int, int, float] = (0, 0, 0.0)
     faults: Counter[str] = field(default_factory=Counter)
 
     def add(self, outcome: Outcome) -> None:
@@ -30,9 +34,15 @@ class Totals:
         self.simulated += outcome.simulated
         self.acquired += outcome.acquired
         self.faults += outcome.faults
+        self.prompt = max(self.prompt, outcome.waited[0])
+        self.slow = max(self.slow, outcome.waited[1])
+        self.overtaken = max(self.overtaken, outcome.overtaken)
+        (acquired, attempts, commands), more = self.crowd, outcome.crowd
+        self.crowd = acquired + more[0], attempts + more[1], commands + more[2]
 
     def lines(self, seconds: float) -> list[str]:
         """The totals, in words."""
+        acquired, attempts, commands = self.crowd
         by_kind = ", ".join(f"{kind} {count:,}" for kind, count in self.faults.most_common())
         return [
             (
@@ -40,6 +50,12 @@ class Totals:
                 f" {self.simulated / 3600:.2f} simulated hours, {self.acquired:,} acquisitions, {self.faults.total():,} faults"
             ),
             f"faults: {by_kind or 'none'}",
+            (
+                f"longest wait beside what is free: {self.prompt:.2f} s, {self.slow:.2f} s where a look has to end it;"
+                f" most overtaken: {self.overtaken:+} beyond the number of waiters;"
+                f" calm crowds: {acquired:,} acquisitions, {attempts / max(1, acquired):.2f} attempts and"
+                f" {commands / max(1, acquired):.2f} commands per node for each"
+            ),
         ]
 
 

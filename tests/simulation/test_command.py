@@ -22,11 +22,12 @@ def test_many_seeds_end_with_figures_and_status_0() -> None:
     words = [sys.executable, "-m", "tests.simulation", "--seeds", "4", "--processes", "2"]
     done = subprocess.run(words, env=untraced(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    first, faults, last = done.stdout.splitlines()
+    first, faults, waits, last = done.stdout.splitlines()
     assert first.startswith("4 seeds in ")
     assert "seeds/s" in first
     assert "simulated hours" in first
     assert faults.startswith("faults: ")
+    assert waits.startswith("longest wait beside what is free: ")
     assert last == "no invariant violated by seeds 0 to 3"
 
 

@@ -12,9 +12,12 @@ from tests.simulation.invariants import (
     Leftovers,
     Stall,
     Violation,
+    effort,
     inside_lost,
+    lingering,
     overdue,
     overrun,
+    overtaken,
     too_soon,
 )
 
@@ -85,6 +88,31 @@ def test_a_wait_begins_anew_where_it_was_held_or_nobody_waited() -> None:
     assert stall.judge(1.6, 0.5, [a], set()) == ""
     assert stall.judge(1.8, 0.5, [], set()) == ""
     assert stall.judge(2.2, 0.5, [a], set()) == ""
+
+
+def test_an_entry_that_stays_in_a_queue_is_told() -> None:
+    assert lingering("n0", b"a", b"m:1:50", since=0.1, allowed=0.2) == ""
+    words = "n0 still has m:1:50 in the queue of a, 0.300 s after it stopped to wait"
+    assert lingering("n0", b"a", b"m:1:50", since=0.3, allowed=0.2) == words
+
+
+def test_a_waiter_that_is_overtaken_again_and_again_is_told() -> None:
+    assert overtaken("one", times=12, waiters=2) == ""
+    assert overtaken("one", times=13, waiters=2) == "one was overtaken 13 times, beside 2 that waited"
+
+
+def test_a_crowd_that_asks_too_often_is_told() -> None:
+    assert effort(0, 1000, 1000.0) == effort(100, 270, 850.0) == ""
+    assert effort(100, 271, 850.0) == "271 attempts for 100 acquisitions"
+    assert effort(100, 270, 851.0) == "851 commands per node for 100 acquisitions"
+
+
+def test_the_longest_wait_beside_what_is_free_is_known() -> None:
+    stall, a = Stall(), (b"a",)
+    for at in (1.0, 1.3, 1.4):
+        stall.judge(at, 0.5, [a], set())
+    stall.judge(1.5, 0.5, [a], {a})
+    assert stall.longest == pytest.approx(0.4)
 
 
 def test_a_violation_names_its_invariant() -> None:

@@ -23,16 +23,20 @@ from tests.simulation.invariants import (
     Stall,
     Violation,
     inside_lost,
+    lingering,
     overdue,
     overrun,
+    overtaken,
     too_soon,
 )
+from tests.simulation.server import manager_in, offered_to
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aioredlock_ng import Lease
     from aioredlock_ng._engine.holding import Holding
+    from aioredlock_ng._engine.waiting.place import Place
     from aioredlock_ng.errors import RedlockError
     from tests.simulation.faults import Faults
     from tests.simulation.plan import Action, Plan
@@ -52,11 +56,15 @@ AFTER_SUSPEND = 0.55
 """Seconds after a suspend for which timers armed before may be late (`wheel.MAX_SLEEP`)."""
 
 
-PROMPT = 0.6
-"""Seconds within which a free resource is taken by somebody who waits, besides some round trips."""
+PROMPT = 0.2
+"""Seconds within which a free resource is taken by somebody who waits, besides two node timeouts and some round trips.
 
-SAFETY_NET = 5.0
-"""Seconds between looks of a waiter at the longest (twice `waker.TRACKED_POLL` with its jitter)."""
+Four looks: as long as the first in a queue may not see a deletion, once more for what comes in between, and rounding. One
+node timeout is the life of an offer that nobody takes, the other one that of an attempt that is not answered.
+"""
+
+SAFETY_NET = 11.0
+"""Seconds until a waiter has looked at its place (`place.LOOK_EVERY`), and has got what it found there."""
 
 
 @dataclass(slots=True)
@@ -88,6 +96,23 @@ class _Call:
     at: float
 
 
+@dataclass(slots=True)
+class _Standing:
+    place: Place | None
+    since: float
+    times: int = 0
+    waiters: int = 0
+    token: bytes = b""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A member of a queue on a node: first seen there, and since when its process does not wait there any more."""
+
+    since: float
+    over: float = math.inf
+
+
 class Watch:
     """Everything that is observed in one run.
 
@@ -95,6 +120,7 @@ class Watch:
         violation: The first that was found.
         grants: How many.
         contested: True while more than one lease of a resource is about.
+        most_overtaken: How many grants passed a waiter, beyond the number of those that waited with it.
     """
 
     def __init__(self, world: World, plan: Plan) -> None:
@@ -109,16 +135,22 @@ class Watch:
         self._fences = {"success": Fences("success"), "interval": Fences("interval")}
         self._stall = Stall()
         self._granted_now: set[bytes] = set()
+        self._shaky: dict[bytes, float] = {}
+        self._entries: dict[tuple[int, bytes, bytes], _Entry] = {}
+        self._offers: dict[tuple[int, bytes, bytes, float], float] = {}
+        self._overtaken: dict[tuple[Process, bytes], _Standing] = {}
+        self.most_overtaken = 0
+        self._before = 0, 0
         self._orphans: dict[tuple[int, bytes, bytes], float] = {}
         self._stuck: list[bytes] = []
         self._abandoned: set[bytes] = set()
         self._inside: dict[Process, list[tuple[Lease, _Tracked]]] = {}
         slowest = max(profile.usual for row in plan.profiles for profile in row)
         self._round_trip = 2 * slowest
-        # A wake-up, and some rounds against rivals.
-        self._bound = PROMPT + 12 * self._round_trip
-        # Two acquisitions of one process may split the votes where they do not wait in one line, and are not told of each
-        # other's releases (NOLOOP): then the safety net counts.
+        # A message, and some attempts against rivals.
+        self._bound = PROMPT + 2 * plan.node_timeout + 12 * self._round_trip
+        # A set keeps the keys before the one that it waits for, for two seconds. And whoever does not wait may take some
+        # nodes at the very instant at which a waiter takes the others.
         by_themselves = [action for action in plan.actions if len(action.resources) > 1 or action.how == "try"]
         self._split = {resource.encode() for action in by_themselves for resource in action.resources}
         self._net = Stall()
@@ -132,6 +164,7 @@ class Watch:
         self._servers = servers
         self._faults = faults
         self._by_loop: dict[ProcessLoop, Process] = {process.loop: process for process in processes}
+        self._by_manager = {process.manager: process for process in processes}
         self._world.at(LOOK_EVERY, self._look)
 
     def found(self, invariant: str, words: str) -> None:
@@ -154,6 +187,9 @@ class Watch:
         """A lease was granted."""
         now = self._world.now
         process = self._by_loop[loop]
+        if not self.grants:
+            # Until then the nodes were being founded, or everybody asked at one instant.
+            self._before = self._asked()
         self.grants += 1
         name = f"lease {self.grants} ({holding.token[:6].decode()}) of {process.name}"
         tracked = _Tracked(name, process, holding, frozenset(holding.spec.keys), now)
@@ -172,6 +208,34 @@ class Watch:
                     self.found("fences", words)
         self.contested = True
         self.after_step()
+        self._judge_order(tracked)
+
+    def _judge_order(self, tracked: _Tracked) -> None:
+        """Count, for everybody who waits for one of these keys alone, how many it was passed by since."""
+        now, holding = self._world.now, tracked.holding
+        began = tracked.process.loop.true(holding.started)
+        standing: dict[tuple[Process, bytes], _Standing] = {}
+        lines = [
+            (process, member, line)
+            for process in self._processes
+            if process.engine is not None
+            for member, line in process.engine.lines._standing.items()
+        ]
+        for process, member, line in lines:
+            if now - self._well_since(process) < self._settled or len(line.keys) > 1:
+                continue
+            name = process, member
+            mine = self._overtaken.get(name)
+            if mine is None or mine.place is not line.place:
+                mine = _Standing(line.place, now)
+            standing[name] = mine
+            if line.keys[0] in tracked.keys and line.holder is None and holding.token != mine.token and began > mine.since:
+                mine.times, mine.token = mine.times + 1, holding.token
+                rivals = sum(line.keys[0] in other.keys for _, _, other in lines)
+                mine.waiters = max(mine.waiters, rivals)
+                self.most_overtaken = max(self.most_overtaken, mine.times - mine.waiters)
+                self.found("order", overtaken(f"{process.name} ({member.decode()})", mine.times, mine.waiters))
+        self._overtaken = standing
 
     def after_step(self) -> None:
         """Judge exclusion where more than one lease of a resource is about."""
@@ -314,6 +378,7 @@ class Watch:
                     live.append(tracked)
         self._tracked = live
         self._judge_leftovers()
+        self._judge_queues()
         self._judge_waiters()
         self._granted_now.clear()
         self._world.at(now + LOOK_EVERY, self._look)
@@ -388,17 +453,96 @@ class Watch:
         self._orphans = seen
         self.found("leftovers", Leftovers.judge(now, left))
 
+    @property
+    def crowd(self) -> tuple[int, int, float]:
+        """Acquisitions, and what they took from the first one on: attempts, and commands per node."""
+        attempts, commands = (now - before for now, before in zip(self._asked(), self._before, strict=True))
+        return self.grants, attempts, commands / self._plan.nodes
+
+    def _asked(self) -> tuple[int, int]:
+        return sum(p.counters.attempts for p in self._processes), sum(server.calls for server in self._servers)
+
+    @property
+    def longest(self) -> tuple[float, float]:
+        """Seconds for which somebody waited for what was free: what a message should end, and what a look may."""
+        return self._stall.longest, self._net.longest
+
+    def _judge_queues(self) -> None:
+        """No entry stays whose process has stopped to wait; note where those that come first cannot ask."""
+        now = self._world.now
+        entries: dict[tuple[int, bytes, bytes], _Entry] = {}
+        offers: dict[tuple[int, bytes, bytes, float], float] = {}
+        for server in self._servers:
+            offered = {}
+            for key, value, over in server.offers():
+                offered[key] = member = offered_to(value)
+                process = self._by_manager[manager_in(member)]
+                if not process.dead and not _stands(process, member):
+                    since = offers[server.index, key, value, over] = self._offers.get((server.index, key, value, over), now)
+                    self._judge_offer(server, key, member, since)
+            taken = {*offered, *(key for key, _ in server.locks())}
+            for key, members in server.queues():
+                for member in members:
+                    process = self._by_manager[manager_in(member)]
+                    name = server.index, key, member
+                    entry = entries[name] = self._entries.get(name) or _Entry(now)
+                    if not process.dead and _stands(process, member):
+                        entry.over = math.inf
+                    else:
+                        entry.over = min(entry.over, now)
+                        self._judge_entry(server, key, member, entry, process)
+                # Beside a free key only the first knows of it: the offer to the one before has ended.
+                told = 2 if key in taken else 1
+                first = [offered[key], *members] if key in offered else members
+                if not any(map(self._can_ask, [member for member in first if not self._is_known_dead(member)][:told])):
+                    self._shaky[key] = now
+        self._entries, self._offers = entries, offers
+
+    def _is_known_dead(self, member: bytes) -> bool:
+        """True for who was killed before it can have got the latest message: the nodes pass it over."""
+        process = self._by_manager[manager_in(member)]
+        return process.dead and self._world.now - process.died_at > 2 * LOOK_EVERY + self._round_trip
+
+    def _can_ask(self, member: bytes) -> bool:
+        process = self._by_manager[manager_in(member)]
+        well = self._world.now - self._well_since(process) > self._settled
+        return well and not process.dead and _stands(process, member)
+
+    def _judge_offer(self, server: Server, key: bytes, member: bytes, since: float) -> None:
+        """Who does not wait any more says so when it gets the message."""
+        process = self._by_manager[manager_in(member)]
+        link = process.links[server.index]
+        trouble = max(link.calm_since, server.running_since, process.loop.resumed_at)
+        if process.loop.stopped or process.closing < math.inf or trouble > since - self._settled:
+            return
+        late = self._world.now - since
+        if late > self._round_trip + 0.02:
+            self.found("leftovers", f"{server.name} keeps {key!r} for {member!r}, which does not wait, for {late:.3f} s")
+
+    def _judge_entry(self, server: Server, key: bytes, member: bytes, entry: _Entry, process: Process) -> None:
+        link, loop = process.links[server.index], process.loop
+        # What came, or was sent, while anything was wrong goes when its turn comes, or with the queue.
+        trouble = max(link.calm_since, server.running_since, loop.resumed_at)
+        if process.dead or loop.stopped or member in server.late or trouble > entry.since - self._settled:
+            return
+        # Who closes no longer answers to a refusal that was under way.
+        if entry.over > process.closing - self._plan.node_timeout - LOOK_EVERY:
+            return
+        allowed = 0.15 + self._plan.node_timeout + 2 * self._round_trip
+        self.found("leftovers", lingering(server.name, key, member, self._world.now - entry.over, allowed))
+
     def _judge_waiters(self) -> None:
         now = self._world.now
         waited_for: dict[tuple[bytes, ...], None] = {}
         excused = set()
-        held = {key for tracked in self._tracked for key in tracked.keys} | self._granted_now
+        held = {key for tracked in self._tracked if _counts(tracked) for key in tracked.keys} | self._granted_now
         well = True
         for process in self._processes:
             engine = process.engine
             if engine is None or process.dead or process.loop.stopped:
                 continue
-            for keys, line in engine.lines._lines.items():
+            for line in engine.lines._all():
+                keys = line.keys
                 if line.contender is None or line.holder is not None:
                     continue
                 since = self._well_since(process)
@@ -412,8 +556,26 @@ class Watch:
                     or sum(key in keys for key in self._stuck) > self._plan.nodes - self._quorum
                 ):
                     excused.add(keys)
-        # A key that stays on the lead node alone is met by the slow look.
-        slow = {keys for keys in waited_for if not self._split.isdisjoint(keys) or any(key in keys for key in self._stuck)}
+        # A key that stays on some nodes is met by a look; so are two in a row that do not take what they are offered.
+        shaky = {key for key, at in self._shaky.items() if now - at < self._bound + SAFETY_NET}
+        slow = {
+            keys
+            for keys in waited_for
+            if not self._split.isdisjoint(keys) or not shaky.isdisjoint(keys) or any(key in keys for key in self._stuck)
+        }
         words = self._stall.judge(now, self._bound, list(waited_for), excused | slow)
         words = words or self._net.judge(now, SAFETY_NET + 12 * self._round_trip, list(waited_for), excused)
         self.found("waiters" if well else "minority", words)
+
+
+def _counts(tracked: _Tracked) -> bool:
+    """False for what a process that is stopped or killed has left of a lease that has expired."""
+    return tracked.holding.remaining(tracked.process.loop.clock()) > 0.0 or not tracked.process.loop.stopped
+
+
+def _stands(process: Process, member: bytes) -> bool:
+    """True while a line of the process waits in the queues, or is about to ask as one that does."""
+    line = None if process.engine is None else process.engine.lines._standing.get(member)
+    if line is None or line.place is None:
+        return False
+    return line.contender is None or not line.contender.unreachable or line.place.waiting

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from importlib import resources
 from typing import TYPE_CHECKING
 
 import pytest
 from redis.asyncio import Redis
 
-from aioredlock_ng._scripts.kinds import COMMANDS, SCRIPTS
+from aioredlock_ng._scripts.kinds import CALLED, COMMANDS, SCRIPTS
 
 if TYPE_CHECKING:
     from aioredlock_ng._scripts import Script
     from tests.support.node_set import NodeSet
 
+PACKAGE = "aioredlock_ng._scripts"
+PART = re.compile(r"^ *-- part: (\w+)$", re.MULTILINE)
+
 every_script = pytest.mark.parametrize("script", [*SCRIPTS, COMMANDS.script], ids=lambda script: script.name)
+
+
+def stored(name: str) -> str:
+    """Return a Lua file as it is in the package."""
+    return resources.files(PACKAGE).joinpath(f"{name}.lua").read_bytes().decode("ascii")
 
 
 async def test_every_server_names_the_scripts_by_our_sha(node_of_each_version: NodeSet) -> None:
@@ -24,28 +33,49 @@ async def test_every_server_names_the_scripts_by_our_sha(node_of_each_version: N
 
 
 def test_every_lua_file_but_the_one_sent_in_full_is_loaded() -> None:
-    files = {entry.name for entry in resources.files("aioredlock_ng._scripts").iterdir() if entry.name.endswith(".lua")}
+    files = {entry.name for entry in resources.files(PACKAGE).iterdir() if entry.name.endswith(".lua")}
     assert files == {f"{script.name}.lua" for script in (*SCRIPTS, COMMANDS.script)}
 
 
 @every_script
 def test_a_script_opens_with_what_it_takes_and_returns(script: Script) -> None:
     header = []
-    for line in script.source.decode("ascii").splitlines():
-        if not line.startswith("--"):
+    for line in stored(script.name).splitlines():
+        if not line.startswith("--") or PART.fullmatch(line):
             break
         header.append(line)
     text = "\n".join(header)
     assert "-- KEYS" in text
     assert "-- Returns" in text
-    assert ("-- ARGV" in text) == (b"ARGV" in script.source.replace(text.encode(), b""))
+    assert ("-- ARGV" in text) == ("ARGV" in stored(script.name).replace(text, ""))
 
 
 @every_script
-def test_a_script_is_stored_with_unix_line_ends(script: Script) -> None:
-    stored = resources.files("aioredlock_ng._scripts").joinpath(f"{script.name}.lua").read_bytes()
-    assert b"\r" not in stored
-    assert stored == script.source
+def test_a_script_is_stored_with_unix_line_ends_and_sent_with_its_parts_in_place(script: Script) -> None:
+    text = stored(script.name)
+    for part in PART.findall(text):
+        text = re.sub(rf"^ *-- part: {part}\n", lambda _, part=part: stored(f"parts/{part}"), text, flags=re.MULTILINE)
+    assert "\r" not in text
+    assert "-- part:" not in text
+    assert text.encode("ascii") == script.source
+
+
+def test_every_part_is_used_and_none_takes_keys_and_arguments_of_its_own() -> None:
+    """A part that opens with what it does is not mistaken for a script."""
+    parts = {entry.name.removesuffix(".lua") for entry in resources.files(PACKAGE).joinpath("parts").iterdir()}
+    assert parts == {part for script in SCRIPTS for part in PART.findall(stored(script.name))}
+    for part in parts:
+        text = stored(f"parts/{part}")
+        assert text.startswith("-- ")
+        assert "ARGV" not in text
+
+
+def test_the_names_of_all_commands_that_scripts_call_are_declared() -> None:
+    """The doctor names rights by that list, and a new connection asks whether the server knows its commands."""
+    sources = [script.source.decode() for script in SCRIPTS]
+    called = {name for source in sources for name in re.findall(r"(?:redis\.p?call|\bask)\('([A-Z]+)'", source)}
+    assert called - {"TYPE"} == set(CALLED), "TYPE is dispensable, and asked for in protected calls"
+    assert len(CALLED) == len(set(CALLED))
 
 
 READS = ("get", "mget", "pttl", "ttl", "exists", "strlen", "zscore", "zmscore")
@@ -58,8 +88,8 @@ async def test_the_reads_of_a_script_do_not_grow_with_the_names_of_a_lock(node_o
         ("acquire", False, ("one", "60000")),
         ("acquire", False, ("two", "60000")),
         ("release", False, ("one",)),
-        ("acquire_guarded", True, ("one", "60000", trust, fence, "slot")),
-        ("acquire_guarded", True, ("two", "60000", trust, fence, "slot")),
+        ("acquire_guarded", True, ("one", "60000", trust, fence, "", "slot")),
+        ("acquire_guarded", True, ("two", "60000", trust, fence, "", "slot")),
         ("repair", True, ("one", "60000", trust, fence, "slot")),
         ("release", False, ("one",)),
         ("repair", True, ("one", "60000", trust, fence, "slot")),

@@ -58,6 +58,12 @@ class MemoryPlace:
     async def publish(self, channel: str, message: str) -> int:
         return self.server.publish(channel.encode(), message.encode())
 
+    async def queue(self, key: str) -> list[tuple[int, bytes]]:
+        return self.server.queues.members(key.encode())
+
+    async def queue_left(self, key: str) -> int:
+        return self.server.queues.left(key.encode())
+
     async def cut(self) -> None:
         for node in self.opened:
             node.disconnect()

@@ -114,6 +114,7 @@ async def operators(redlock: Redlock) -> None:
     assert_type(redlock.ready, bool)
     assert_type(await redlock.wait_ready(timeout=5), None)
     assert_type(redlock.lock("orders:42", fail_fast=True), Lock)
+    assert_type(redlock.lock("orders:42", fair=True), Lock)
     info = await redlock.inspect("orders:42")
     assert_type(info, LockInfo)
     assert_type((info.resource, info.held, info.token), tuple[str, bool, str | None])
@@ -184,7 +185,7 @@ async def guarded_functions(redlock: Redlock) -> None:
     class Account:
         number = 1
 
-        @redlock.guard("account:{self.number}")
+        @redlock.guard("account:{self.number}", fair=True, fail_fast=True)
         async def close(self, reason: str) -> int:
             return 1
 

@@ -7,9 +7,11 @@ from typing import Any, cast
 
 import pytest
 
+from aioredlock_ng._core.replies import ALL_OURS, released
 from aioredlock_ng._core.votes import Dropped, Refusal
 from aioredlock_ng._nodes.channel import Channel, Subscription
 from aioredlock_ng._nodes.outbox import Outbox
+from aioredlock_ng._nodes.tracking import CACHING
 from aioredlock_ng._scripts import Command, Request
 from aioredlock_ng._scripts.kinds import MUTEX
 from tests.simulation.resp import message, subscribed
@@ -333,3 +335,62 @@ async def test_a_push_that_is_no_message_of_the_own_channel_is_ignored(push: byt
     subscribing(line)
     line.receive(subscribed(OWN) + push + message(OWN, b"head a"))
     assert (line.messages, line.closed) == ([b"head a"], [])
+
+
+TRACKED = MUTEX.watching(KEY, (b"token",))
+
+
+@pytest.mark.parametrize("answer", [b"+OK\r\n", b"-ERR no tracking\r\n", b":1\r\n", b"*1\r\n:1\r\n"])
+async def test_what_is_answered_to_caching_is_no_answer_to_the_tracked_command(answer: bytes) -> None:
+    line = Line(Outbox(asyncio.get_running_loop(), Clock()))
+    tracked, after = Asker(command=TRACKED), Asker()
+    line.channel.ask(tracked)
+    line.channel.ask(after)
+    await asyncio.sleep(0)
+    assert line.take_written() == [CACHING.packed + TRACKED.packed + QUESTION]
+    line.receive(answer)
+    assert (tracked.replies, line.garbled) == ([], [])
+    line.receive(b":1\r\n+after\r\n")
+    assert (tracked.replies, after.replies, line.closed) == ([ALL_OURS], [b"after"], [])
+
+
+async def test_a_tracked_command_for_all_nodes_stays_behind_its_caching_whatever_is_sent_as_one() -> None:
+    outbox = Outbox(asyncio.get_running_loop(), Clock())
+    lines = [Line(outbox), Line(outbox)]
+    releases = [Asker(command=MUTEX.releasing((b"%d" % number,), b"token", 1e9)) for number in range(2)]
+    acquires = [Asker(command=MUTEX.acquiring((b"%d" % number,), (), b"token", b"1000", 0)) for number in range(2)]
+    tracked = Asker(command=TRACKED)
+    for asker in [*releases, tracked, *acquires]:
+        outbox.ask_all(asker)
+    await asyncio.sleep(0)
+    for line in lines:
+        (written,) = line.take_written()
+        assert written.count(CACHING.packed + TRACKED.packed) == 1
+        # Two calls sent as one, the pair, and two calls sent as one.
+        assert line.channel.pending == 4
+        line.receive(b":2\r\n+OK\r\n:1\r\n:2\r\n")
+        assert line.closed == []
+    expected = [[released(1)] * 2] * 2 + [[ALL_OURS] * 2] + [[1, 1]] * 2
+    assert [asker.replies for asker in [*releases, tracked, *acquires]] == expected
+
+
+async def test_a_tracked_command_asked_behind_a_channels_own_goes_to_each_channel_as_a_pair() -> None:
+    outbox = Outbox(asyncio.get_running_loop(), Clock())
+    line = Line(outbox)
+    line.channel.ask(Asker())
+    outbox.ask_all(Asker(command=TRACKED))
+    await asyncio.sleep(0)
+    assert line.take_written() == [QUESTION + CACHING.packed + TRACKED.packed]
+
+
+async def test_a_tracked_command_that_is_sent_in_full_has_a_caching_of_its_own() -> None:
+    line = Line(Outbox(asyncio.get_running_loop(), Clock()))
+    tracked = Asker(command=TRACKED)
+    line.channel.ask(tracked)
+    await asyncio.sleep(0)
+    line.take_written()
+    line.receive(b"+OK\r\n" + NOSCRIPT)
+    await asyncio.sleep(0)
+    assert line.take_written() == [CACHING.packed + TRACKED.packed_in_full()]
+    line.receive(b"+OK\r\n:1\r\n")
+    assert (tracked.replies, line.closed) == ([ALL_OURS], [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from math import inf
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from aioredlock_ng._core import backoff, validity, votes
 from aioredlock_ng._core.lease_state import IllegalMove, LeaseState, Phase, Renewal
 from aioredlock_ng._core.quorum import Verdict, is_decided, quorum_of, verdict
+from aioredlock_ng._core.tickets import OFFER, Message, Outlook, claim_of, is_offer, member_of, message_of
 
 seconds = st.floats(0.001, 1000)
 draws = st.floats(0, 1, exclude_max=True)
@@ -55,29 +57,78 @@ def test_renewals_come_at_about_a_third(started: float, ttl: float, draw: float)
     assert 0.29 < share < 0.34
 
 
-@given(st.lists(st.none() | st.floats(0.001, 60), max_size=9), st.integers(0, 4))
-def test_a_quorum_is_free_as_soon_as_expiry_alone_allows(remaining: list[float | None], free: int) -> None:
-    n = len(remaining) + free
-    if n == 0:
-        return
-    quorum = quorum_of(n)
-    instants = [0.0, *(r for r in remaining if r is not None)]
-    enough = [t for t in instants if free + sum(r is not None and r <= t for r in remaining) >= quorum]
-    assert backoff.quorum_free_in(remaining, quorum, n) == (min(enough) if enough else None)
-
-
-@given(st.integers(0, 10_000), draws)
-def test_delays_are_bounded_and_never_negative(tries: int, draw: float) -> None:
-    assert 0 <= backoff.split_delay(tries, draw) <= backoff.SPLIT_CAP
-    assert 0 <= backoff.wake_delay(draw) <= backoff.WAKE_CAP
+@given(st.integers(0, 10_000), draws, st.floats(0, 10), st.floats(0.001, 10))
+def test_delays_are_bounded_and_never_negative(tries: int, draw: float, took: float, timeout: float) -> None:
     assert 0.01 <= backoff.unreachable_delay(tries, draw) <= 1.0
     assert 0.025 <= backoff.reconnect_delay(tries, draw) <= 5.0
+    assert 0 <= backoff.second_try_delay(took, timeout, draw) <= 5 / 8 * timeout + 1e-9
+
+
+OUTLOOKS = st.lists(st.none() | st.floats(0, 60), min_size=1, max_size=9)
+
+
+@given(OUTLOOKS, st.data())
+def test_a_waiter_asks_once_a_quorum_of_voting_nodes_may_grant(known: list[float | None], data: st.DataObject) -> None:
+    n = len(known)
+    voting = data.draw(st.lists(st.booleans(), min_size=n, max_size=n))
+    outlook = Outlook(n, quorum_of(n))
+    outlook.asked(voting)
+    for index, at in enumerate(known):
+        outlook.learns(index, at)
+    usable = [at for at, votes_ in zip(known, voting, strict=True) if votes_ and at is not None]
+    enough = [at for at in usable if sum(other <= at for other in usable) >= quorum_of(n)]
+    assert outlook.ask_at == min(enough, default=inf)
+
+
+def test_a_node_that_did_not_vote_counts_again_once_it_may_have_changed() -> None:
+    outlook = Outlook(3, 2)
+    outlook.asked([True, False, True])
+    outlook.learns(0, 5.0)
+    outlook.learns(1, 1.0)
+    assert outlook.ask_at == inf
+    outlook.votes(1)
+    assert outlook.ask_at == 5.0
+    outlook.asked([True] * 3)
+    assert outlook.ask_at == inf, "a refused attempt ends what was known before it"
+
+
+def test_the_names_in_a_queue_are_read_as_they_were_written() -> None:
+    member = member_of(b"0123456789abcdef", 7, 0.1, notified=True)
+    assert member == b"0123456789abcdef:7:100"
+    assert member_of(b"0123456789abcdef", 7, 0.0, notified=False) == b"-0123456789abcdef:7:1"
+    assert claim_of(3, member) == b"3:" + member
+    assert is_offer(OFFER + claim_of(3, member))
+    assert not is_offer(b"f" * 32)
+    assert message_of(b"0 %b a key" % member) == Message(0.0, member, b"a key")
+    assert message_of(b"1500 %b a" % member) == Message(1.5, member, b"a")
+    assert message_of(b"-1 %b a" % member) == Message(None, member, b"a")
+
+
+@given(st.binary(max_size=40) | st.lists(st.binary(max_size=8), max_size=4).map(b" ".join))
+def test_a_message_of_any_bytes_can_be_read_or_is_none(payload: bytes) -> None:
+    message = message_of(payload)
+    if message is not None:
+        assert payload.endswith(b" %b %b" % (message.member, message.key))
+        assert message.left is None or 0 <= message.left < 10**9
+
+
+@pytest.mark.parametrize(
+    ("replies", "expected"),
+    [
+        ([[0, 9, 1, 0], [0, 9, 1, 0], 1], b"a"),
+        ([[0, 9, 2, 0], None, 1], b"b"),
+        ([[0, 9, 3, 0], [0, 9, 1, 0], [0, 9, 3, 0]], b"c"),
+        ([None, votes.Unsent("down"), 1], b"a"),
+    ],
+)
+def test_the_key_that_most_refusals_are_about_is_the_one_waited_for(replies: list[votes.Reply], expected: bytes) -> None:
+    assert votes.blocking_key(replies, (b"a", b"b", b"c")) == expected
 
 
 REPLIES = [
     (1, votes.Outcome.GRANTED, True),
-    ([0, 1500], votes.Outcome.HELD, False),
-    ([0, -1], votes.Outcome.HELD, False),
+    ([0, 1500, 1, 0], votes.Outcome.HELD, False),
+    ([0, -1, 1, 7], votes.Outcome.HELD, False),
     (None, votes.Outcome.UNKNOWN, True),
     (votes.Dropped("cut"), votes.Outcome.UNKNOWN, True),
     (votes.Refusal("OOM command not allowed"), votes.Outcome.FAILED, False),
@@ -99,37 +150,9 @@ def test_every_reply_has_a_meaning_and_only_a_certain_no_is_owed_no_release(
     assert votes.is_held(reply) is (outcome is votes.Outcome.HELD)
 
 
-@pytest.mark.parametrize(
-    ("replies", "nodes", "failed", "expected"),
-    [
-        ([[0, 9, 1], [0, 9, 1], [0, 9, 1], None, None], 5, 0, b"a"),
-        ([[0, 9, 1, 2], [0, 9, 1], [0, 9, 1], None, 1], 5, 0, b"a"),
-        ([[0, 9, 1, 2], [0, 9, 1, 2], [0, 9, 1, 2], 1, 1], 5, 0, b"ab"),
-        ([[0, 9, 1], [0, 9, 1], [0, 9, 2], 1, 1], 5, 0, b""),
-        ([[0, 9, 2], votes.Unsent("down"), 1], 3, 1, b"b"),
-        ([[0, 9, 1], votes.Unsent("down"), votes.Unsent("down"), 1, 1], 5, 2, b"a"),
-        ([[0, 9, 1], [0, 9, 1], [0, 9, 2], 1], 4, 0, b"a"),
-        ([[0, 9, 3]], 5, 0, b"c"),
-        ([[0, 9, 3], [0, 9, 3], [0, 9, 1, 3]], 5, 0, b"c"),
-        ([[0, 9, 3], [0, 9, 3], [0, 9, 1]], 5, 0, b""),
-        ([[0, 9, 3], [0, 9, 1, 3]], 3, 0, b"c"),
-        ([[0, 9]] * 5, 5, 0, b""),
-    ],
-)
-def test_which_of_several_keys_no_majority_can_be_had_of(
-    replies: list[votes.Reply], nodes: int, failed: int, expected: bytes
-) -> None:
-    held = votes.keys_held(replies, (b"a", b"b", b"c"), nodes, failed)
-    assert b"".join(held) == expected
-
-
-def test_of_one_key_a_refusal_says_all() -> None:
-    assert votes.keys_held([[0, 9]], (b"a",), 5, 0) == (b"a",)
-
-
 def test_a_holders_remaining_time_is_told_in_seconds_and_endless_as_none() -> None:
-    assert votes.acquire_vote("node", [0, 1500]).remaining == 1.5
-    assert votes.acquire_vote("node", [0, -1]).remaining is None
+    assert votes.acquire_vote("node", [0, 1500, 1, 0]).remaining == 1.5
+    assert votes.acquire_vote("node", [0, -1, 1, 0]).remaining is None
 
 
 FINAL = [Phase.RELEASED, Phase.ABANDONED, Phase.LOST]

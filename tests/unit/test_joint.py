@@ -7,7 +7,6 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioredlock_ng._core.votes import GRANTED
 from aioredlock_ng._nodes.joint import LEAST, MOST, Joint, joined
 from aioredlock_ng._scripts import Request
 from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
@@ -54,8 +53,9 @@ def test_everything_is_asked_once_and_in_its_order(commands: list[Request]) -> N
         assert request.command.packed.startswith(b"*")
         if isinstance(request, Joint):
             assert LEAST <= len(request.sinks) <= MOST
-        request.deliver(0, len(request.sinks) if isinstance(request, Joint) else GRANTED)
-    assert all(asker.heard == [GRANTED] for asker in askers)
+        reply = len(request.sinks) if isinstance(request, Joint) else 1
+        request.deliver(0, request.command.read(reply))
+    assert all(asker.heard == [asker.command.read(1)] for asker in askers)
     # A release with the acquire of its key behind it never leaves as two commands.
     for one, other in pairwise(requests):
         first = one.sinks[-1] if isinstance(one, Joint) else one
@@ -80,7 +80,7 @@ def test_who_takes_is_told_before_who_has_given() -> None:
     order: list[Asker] = []
     giving, taking = Asker(command(2, b"a", 0), order), Asker(command(0, b"a", 0), order)
     (request,) = joined([giving, taking])
-    request.deliver(0, 2)
+    request.deliver(0, request.command.read(2))
     assert order == [taking, giving]
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from aioredlock_ng import LockLost, Outcome, QuorumUnreachable, Vote
 from aioredlock_ng._core.keys import KeyFormat, as_text
+from aioredlock_ng._core.replies import KeyState
 from aioredlock_ng._core.validity import deadline_of, ttl_ms
-from aioredlock_ng._core.votes import acquire_vote
-from aioredlock_ng._scripts import Command, Script, replies
+from aioredlock_ng._core.votes import no_vote
+from aioredlock_ng._scripts import Command, Script
 from aioredlock_ng.compat.aioredlock._words import in_words_of_aioredlock
 from aioredlock_ng.compat.aioredlock.errors import LockRuntimeError
 
@@ -18,10 +19,9 @@ if TYPE_CHECKING:
 
     from aioredlock_ng import LockInfo, Redlock
     from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._scripts.replies import Call
 
 __all__ = ["Access", "name_of"]
-
-_PROLONG: Final = Script("prolong", replies.number, __package__)
 
 
 def name_of(resource: str | bytes | float) -> str | bytes:
@@ -144,9 +144,22 @@ def _token(identifier: object) -> bytes:
     return identifier if isinstance(identifier, bytes) else str(identifier).encode()
 
 
+def _prolonged(reply: object, _call: Call) -> KeyState | None:
+    """Decode the reply of prolong.lua; None where it does not fit."""
+    return _STATES.get(reply) if type(reply) is int else None
+
+
+_STATES: Final = {1: KeyState.OURS, 0: KeyState.MISSING, 2: KeyState.FOREIGN}
+
+_PROLONG: Final = Script("prolong", _prolonged, __package__)
+
+
 def _vote(address: str, reply: Reply) -> Vote:
-    if type(reply) is not int:
-        return acquire_vote(address, reply)
-    if reply == 1:
-        return Vote(address, Outcome.GRANTED)
-    return Vote(address, Outcome.HELD, detail="no such key" if reply == 0 else "another's key")
+    match reply:
+        case KeyState.OURS:
+            return Vote(address, Outcome.GRANTED)
+        case KeyState.MISSING:
+            return Vote(address, Outcome.HELD, detail="no such key")
+        case KeyState.FOREIGN:
+            return Vote(address, Outcome.HELD, detail="another's key")
+    return no_vote(address, reply)

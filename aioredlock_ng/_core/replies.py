@@ -1,0 +1,211 @@
+"""What a script's reply says, as small frozen records. This module never sees the wire.
+
+`_scripts/replies.py` decodes each reply once, right after the parser. Code above it compares
+records and reads their attributes. It never looks into a list of a server.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+__all__ = [
+    "ALL_DONE",
+    "ALL_OURS",
+    "FREE",
+    "ForceReleased",
+    "Free",
+    "Held",
+    "KeyLook",
+    "KeyState",
+    "KeyStates",
+    "Looked",
+    "MarkerRead",
+    "NotALock",
+    "Record",
+    "Released",
+    "ReleasedEach",
+    "Repaired",
+    "Whole",
+    "released",
+]
+
+
+class Whole(Enum):
+    """A reply that says the same of all its parts. It is compared by identity: no allocation."""
+
+    ALL_OURS = auto()
+    ALL_DONE = auto()
+
+
+ALL_OURS: Final = Whole.ALL_OURS
+"""The answer to a renewal or a watch: every key holds its token."""
+
+ALL_DONE: Final = Whole.ALL_DONE
+"""The answer to several calls sent as one: each of them succeeded."""
+
+
+class KeyState(Enum):
+    """Whose a key is. A watch calls a key of another type missing, a renewal calls it another's."""
+
+    OURS = auto()
+    MISSING = auto()
+    FOREIGN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyStates:
+    """The answer to a renewal or a watch of which not every key is ours.
+
+    Attributes:
+        states: Of the keys, in the order of the command.
+    """
+
+    states: tuple[KeyState, ...]
+
+    @property
+    def some_ours(self) -> bool:
+        """True if any of the keys is ours."""
+        return KeyState.OURS in self.states
+
+    def are_ours(self, first: int, count: int) -> bool:
+        """True if all of these keys are ours."""
+        return self.states[first : first + count].count(KeyState.OURS) == count
+
+    def are_missing(self, first: int, count: int) -> bool:
+        """True if one of these keys is missing and none is another's."""
+        states = self.states[first : first + count]
+        return KeyState.MISSING in states and KeyState.FOREIGN not in states
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A release was executed.
+
+    Attributes:
+        deleted: The number of the lock's keys that held the token and are deleted now.
+    """
+
+    deleted: int
+
+
+_RELEASED: Final = tuple(map(Released, range(33)))
+
+
+def released(deleted: int) -> Released:
+    """Return the record of a release. One of few keys is not allocated anew."""
+    return _RELEASED[deleted] if deleted < len(_RELEASED) else Released(deleted)
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedEach:
+    """Several releases were executed as one.
+
+    Attributes:
+        calls: One per call. Those behind a call that the server refused are not there.
+    """
+
+    calls: tuple[Released, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """There is no key."""
+
+
+FREE: Final = Free()
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A string is under the key.
+
+    Attributes:
+        remaining: Seconds that it has left; infinite without an expiry, which every lock of this
+            library has.
+        token: Its value.
+        label: What its holder wrote beside it.
+    """
+
+    remaining: float
+    token: bytes = field(repr=False)
+    label: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NotALock:
+    """A key that can be no lock of this library.
+
+    Attributes:
+        kind: Its type as the server names it, "string" for one without expiry; "other" where the
+            server does not say.
+        remaining: Seconds that it has left; infinite without an expiry.
+    """
+
+    kind: str
+    remaining: float
+
+    def __str__(self) -> str:
+        """What it is, for messages."""
+        what = "a key of another type" if self.kind == "other" else f"a {self.kind}"
+        if math.isinf(self.remaining):
+            return f"{what} without expiry"
+        return f"{what}, {self.remaining:.3g} s left"
+
+
+KeyLook = Free | Held | NotALock
+"""What a node has under one key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The answer to a look at some keys.
+
+    Attributes:
+        keys: Of each, in the order of the command.
+    """
+
+    keys: tuple[KeyLook, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ForceReleased:
+    """A forced release was executed.
+
+    Attributes:
+        deleted: The number of the keys that it deleted.
+    """
+
+    deleted: int
+
+
+class Repaired(Enum):
+    """What became of a repair. The attempt of another holder may have outrun it.
+
+    `OUTRUN` means that a key is another's, or that a counter is above the lease's fence.
+    """
+
+    DONE = auto()
+    OUTRUN = auto()
+    UNTRUSTED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerRead:
+    """The answer to a look at a node's marker, or to a write of it.
+
+    Attributes:
+        marker: As it is now, b"" for none.
+        node_ms: The node's own time in milliseconds.
+        vouch: What the connection sent in place of the placeholder: run_id and guard time.
+    """
+
+    marker: bytes
+    node_ms: int
+    vouch: bytes
+
+
+Record = Whole | KeyState | KeyStates | Released | ReleasedEach | Looked | ForceReleased | Repaired | MarkerRead
+"""What a script answered. Those of the scripts that grant are not among them yet."""

@@ -1,0 +1,164 @@
+"""The queue of a lock as data: members, tickets, offers, messages, and when a waiter should ask; pure.
+
+Each node keeps, beside a lock's key, a queue of the processes that wait for it. A waiter takes a
+ticket above all tickets that a majority of nodes has seen (Lamport's bakery), and brings the same
+ticket to every node. So it stands in the same place everywhere, without a clock. A release offers
+the key to the first in the queue, and sends that process a message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Final, Literal
+
+from aioredlock_ng._core.keys import OWN_KEYS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "LARGEST_TICKET",
+    "OFFER",
+    "QUEUE_KEYS",
+    "Message",
+    "Outlook",
+    "Standing",
+    "WakeCause",
+    "claim_of",
+    "is_offer",
+    "member_of",
+    "message_of",
+]
+
+QUEUE_KEYS: Final = OWN_KEYS + b"queue:"
+"""The beginning of a queue's own key; the lock's key follows."""
+
+OFFER: Final = OWN_KEYS + b"offer:"
+"""The beginning of a lock key's value while the key is kept for a waiter; the claim follows."""
+
+LARGEST_TICKET: Final = 2**53
+"""Above this the scores of a sorted set skip numbers, and two tickets could become one."""
+
+WakeCause = Literal["told", "expiry", "look"]
+"""Why a waiter asks again; see `events.WaiterWoken`."""
+
+
+def member_of(manager: bytes, line: int, grace: float, *, notified: bool) -> bytes:
+    """Return the name of a waiter in the queues.
+
+    Args:
+        manager: 16 hexadecimal digits; messages to the waiter go to the channel of that name.
+        line: Number of the waiting line in its process.
+        grace: Seconds that an offer to it lives.
+        notified: False where no message reaches the process, so that it asks by itself.
+    """
+    return b"%b%b:%d:%d" % (b"" if notified else b"-", manager, line, max(1, round(grace * 1000)))
+
+
+def claim_of(ticket: int, member: bytes) -> bytes:
+    """Return what a waiter says of itself when it asks."""
+    return b"%d:%b" % (min(ticket, LARGEST_TICKET), member)
+
+
+def is_offer(value: bytes) -> bool:
+    """True for the value of a key that nobody holds, but that is kept for a waiter."""
+    return value.startswith(OFFER)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a node says about a waiter's place.
+
+    Attributes:
+        left: Seconds until the node may grant; 0.0 now, None where it does not know.
+        place: Of the key that the waiter waits for, among the keys of its lock, from 1.
+        rank: How many stand before it; -1 where it could not be put in the queue.
+    """
+
+    left: float | None
+    place: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a node tells a waiter that did not ask.
+
+    Attributes:
+        left: Seconds until the node may grant; 0.0 now, None where the waiter has to look.
+        member: The waiter.
+        key: The lock's key.
+    """
+
+    left: float | None
+    member: bytes
+    key: bytes
+
+
+def message_of(payload: bytes) -> Message | None:
+    """Read a message; None for anything that this library does not send."""
+    words = payload.split(b" ", 2)
+    if len(words) != 3 or not words[0].removeprefix(b"-").isdigit() or len(words[0]) > 12:
+        return None
+    milliseconds = int(words[0])
+    return Message(None if milliseconds < 0 else milliseconds / 1000, words[1], words[2])
+
+
+class Outlook:
+    """From when on each node may grant, as far as a waiter knows.
+
+    Args:
+        nodes: How many there are.
+        quorum: How many it needs.
+    """
+
+    __slots__ = ("_from", "_quorum", "_voting")
+
+    def __init__(self, nodes: int, quorum: int) -> None:
+        self._from = [inf] * nodes
+        self._voting = [True] * nodes
+        self._quorum = quorum
+
+    def asked(self, voting: Sequence[bool]) -> None:
+        """Forget what was known: an attempt was refused.
+
+        Args:
+            voting: For each node whether the attempt showed it able to grant. Of the others a free
+                key means nothing: the waiter would ask them again and again.
+        """
+        self._from = [inf] * len(self._from)
+        self._voting = list(voting)
+
+    def learns(self, index: int, at: float | None) -> None:
+        """Note from when on a node may grant; None: not known."""
+        self._from[index] = inf if at is None else at
+
+    def at(self, index: int) -> float:
+        """Return from when on a node may grant; infinite while that is not known."""
+        return self._from[index]
+
+    def votes(self, index: int) -> None:
+        """Note that a node may be able to grant again."""
+        self._voting[index] = True
+
+    def free(self, now: float) -> int:
+        """Return how many nodes may grant now."""
+        return sum(at <= now for at in self._usable())
+
+    def next_at(self, now: float) -> float:
+        """Return the next instant at which one more node may grant; infinite while none is known."""
+        return min((at for at in self._usable() if at > now), default=inf)
+
+    def all_vote(self) -> None:
+        """Note that every node may be able to grant again: a full or busy server does not say when it recovers."""
+        self._voting = [True] * len(self._voting)
+
+    @property
+    def ask_at(self) -> float:
+        """The instant from which on a quorum may grant; infinite while that is not known."""
+        usable = self._usable()
+        return sorted(usable)[self._quorum - 1] if len(usable) >= self._quorum else inf
+
+    def _usable(self) -> list[float]:
+        return [at for at, voting in zip(self._from, self._voting, strict=True) if voting]

@@ -1,0 +1,142 @@
+-- The queue of a lock: the processes that wait for one key, in order of their tickets.
+-- Member   '<manager>:<line>:<grace>'. '<grace>' is how many milliseconds an offer to this member
+--          lives. '<manager>' is 16 hexadecimal digits where messages reach it by the channel
+--          'aioredlock_ng:<manager>'; a '-' before them marks a member that asks by itself.
+-- Claim    '<ticket>:<member>'. A waiter brings the same ticket to every node.
+-- Offer    'aioredlock_ng:offer:<claim>', the value of a lock's key that is kept for this member
+--          and for members before it. Other clients see a key that exists.
+-- Message  '<milliseconds> <member> <key>': when this node may grant the key; -1: not known.
+-- The queue's own key is a sorted set of members by tickets, and expires by itself. Every call here
+-- is protected: a failure costs order or time, and must not end a script that has set a key.
+local function ask(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then return nil end
+  return reply
+end
+
+local function queue_of(key) return 'aioredlock_ng:queue:' .. key end
+
+-- An hour at most: what somebody else put into the queue must not make an answer unreadable.
+local function grace_of(member)
+  return math.min(tonumber(string.match(member, ':(%d+)$')) or 0, 3600000)
+end
+
+-- True unless it is certain that no connection of this member's process listens.
+local function notify(member, milliseconds, key)
+  local manager = string.match(member, '^(%x+):')
+  if not manager then return true end
+  local message = milliseconds .. ' ' .. member .. ' ' .. key
+  return ask('PUBLISH', 'aioredlock_ng:' .. manager, message) ~= 0
+end
+
+local function is_offer_to(value, member)
+  return string.match(value, '^aioredlock_ng:offer:%d+:(.+)$') == member
+end
+
+-- True if this value of a lock's key is an offer to the claim's member, or to one behind it.
+local function admits(value, claim)
+  local ticket, member = string.match(value, '^aioredlock_ng:offer:(%d+):(.+)$')
+  local own, me = string.match(claim, '^(%d+):(.+)$')
+  if not ticket or not own then return false end
+  own, ticket = tonumber(own), tonumber(ticket)
+  return member == me or own < ticket or (own == ticket and me < member)
+end
+
+-- Sends the first in the queue a message. Members whose process is gone are removed.
+local function notify_first(key, milliseconds)
+  local first = ask('ZRANGE', queue_of(key), 0, 0)
+  while first and first[1] and not notify(first[1], milliseconds, key) do
+    if not ask('ZREM', queue_of(key), first[1]) then return end
+    first = ask('ZRANGE', queue_of(key), 0, 0)
+  end
+end
+
+-- Keeps a key that is about to be free for the first in its queue, and takes that member out of the
+-- queue. False: nobody waits. A member that lets its offer expire, as a stopped process does, costs
+-- the others one grace and not one per hand-over. It comes back with its ticket when it looks again.
+local function offer(key)
+  local queue = queue_of(key)
+  while true do
+    local line = ask('ZRANGE', queue, 0, 1, 'WITHSCORES') or {}
+    local member, ticket, second = line[1], line[2], line[3]
+    if not member then return false end
+    local heard = notify(member, 0, key)
+    if not ask('ZREM', queue, member) then return false end
+    if heard then
+      local grace = math.max(1, grace_of(member))
+      local value = 'aioredlock_ng:offer:' .. ticket .. ':' .. member
+      if not ask('SET', key, value, 'PX', grace) then return false end
+      if second then notify(second, grace, key) end
+      return true
+    end
+  end
+end
+
+-- Takes a member out of a queue; the next one learns that it is the first.
+local function step_out(key, member)
+  local first = ask('ZRANGE', queue_of(key), 0, 0)
+  if ask('ZREM', queue_of(key), member) == 1 and first and first[1] == member then
+    notify_first(key, -1)
+  end
+end
+
+-- The same for a member that no longer wants the key: an offer to it goes to the next one.
+local function leave(key, member)
+  local value = ask('GET', key)
+  if value and is_offer_to(value, member) then
+    ask('ZREM', queue_of(key), member)
+    if not offer(key) then ask('DEL', key) end
+  else
+    step_out(key, member)
+  end
+end
+
+-- The highest ticket of those that wait for a key with this value. A ticket above 2^53, which is
+-- damage, counts as 2^53.
+local function highest_ticket(key, value)
+  local last = ask('ZREVRANGE', queue_of(key), 0, 0, 'WITHSCORES') or {}
+  local offered = string.match(value or '', '^aioredlock_ng:offer:(%d+):')
+  return math.min(math.max(tonumber(last[2]) or 0, tonumber(offered) or 0), 9007199254740992)
+end
+
+-- A refusal because of one of these keys: {0, remaining milliseconds (-1 endless), its place among
+-- the keys, the highest ticket of those that wait for any of the keys}. A set has one ticket for all
+-- its keys: were it the last of one queue only, waiters that came later for another of its keys
+-- would overtake it there for ever.
+local function refusal(place, keys, values)
+  local highest = 0
+  for i, key in ipairs(keys) do highest = math.max(highest, highest_ticket(key, values[i])) end
+  return {0, redis.call('PTTL', keys[place]), place, highest}
+end
+
+-- Sets the first n keys to a token, or none of them; returns the refusal if there is one. A single
+-- key is set before anything is read: a full server refuses the first write of a script only. MGET
+-- and not GET: see extend.lua.
+local function take(n, token, ttl, claim)
+  if n == 1 and redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl) then return nil end
+  local keys = {unpack(KEYS, 1, n)}
+  local values = redis.call('MGET', unpack(keys))
+  for i = 1, n do
+    if values[i] and not admits(values[i], claim) then return refusal(i, keys, values) end
+  end
+  for i = 1, n do
+    if values[i] then
+      redis.call('SET', keys[i], token, 'PX', ttl)
+    elseif not redis.call('SET', keys[i], token, 'NX', 'PX', ttl) then
+      -- MGET calls a key of another type missing. GET raises the error that says what is wrong.
+      if i > 1 then redis.call('DEL', unpack(keys, 1, i - 1)) end
+      redis.call('GET', keys[i])
+    end
+  end
+end
+
+-- Ends the waiting of a claim's member for the first n keys, which it has now. The next one learns
+-- that it is the first: the offer that it may have waited for is over.
+local function served(n, claim)
+  local member = string.match(claim, '^%d+:(.+)$')
+  if not member then return end
+  for i = 1, n do
+    ask('ZREM', queue_of(KEYS[i]), member)
+    notify_first(KEYS[i], -1)
+  end
+end

@@ -1,0 +1,624 @@
+"""What every node does with the queues of waiters, whatever is behind it: part of the contract of `suite.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioredlock_ng._core.replies import ForceReleased, KeyState, KeyStates, Repaired, released
+from aioredlock_ng._core.tickets import OFFER, claim_of, is_offer, member_of
+from aioredlock_ng._scripts import Command, Script
+from aioredlock_ng._scripts.kinds import FORCE_RELEASE, LEAVE, MUTEX, STAND
+from aioredlock_ng._scripts.replies import as_it_is
+from tests.contract.guarded import BOTH, FENCED, GUARDED
+
+if TYPE_CHECKING:
+    from aioredlock_ng._nodes.port import Node
+    from aioredlock_ng._scripts.kinds import LockKind
+    from tests.contract.suite import Listener, Place
+
+__all__ = ["QueueContract", "Waiter", "leave", "stand"]
+
+TTL = 20_000
+GRACE = 5_000
+"""Milliseconds that an offer to a waiter of these tests lives."""
+
+FOREIGN = KeyStates((KeyState.FOREIGN,))
+
+RAW_INSPECT = Script("inspect", as_it_is(lambda _reply, _call: True))
+"""A look that shows offers as well, which the library calls free."""
+
+LIFE = 12_000
+KEPT = 2_000
+SLACK = 4_000
+"""Milliseconds that a slow machine may take between two steps."""
+
+every_kind = pytest.mark.parametrize(
+    "kind", [MUTEX, FENCED, GUARDED, BOTH], ids=["plain", "fenced", "guarded", "fenced and guarded"]
+)
+
+
+def stand(claim: bytes, *keys: bytes, life: int = LIFE, kept: int = KEPT, tracked: bool = False) -> Command:
+    return Command(STAND, keys, (claim, life, kept), tracked=tracked)
+
+
+def leave(member: bytes, *keys: bytes) -> Command:
+    return Command(LEAVE, keys, (member,))
+
+
+class Waiter:
+    """A waiting line of one process, with a connection of its own."""
+
+    def __init__(self, node: Node, heard: Listener, line: int = 1, grace: int = GRACE, *, notified: bool = True) -> None:
+        self.node, self.heard = node, heard
+        self.member = member_of(heard.manager_id, line, grace / 1000, notified=notified)
+
+    def claim(self, ticket: int) -> bytes:
+        return claim_of(ticket, self.member)
+
+    def message(self, milliseconds: int, key: bytes = b"a") -> bytes:
+        return b"%d %b %b" % (milliseconds, self.member, key)
+
+
+class QueueContract:
+    """Subclasses have a fixture `place`, and `ask` and `trusted`."""
+
+    async def ask(self, node: Node, command: Command) -> Any:
+        raise NotImplementedError
+
+    async def trusted(self, node: Node) -> bytes:
+        raise NotImplementedError
+
+    async def waiter(self, place: Place, **settings: Any) -> Waiter:
+        node, heard = await place.node()
+        return Waiter(node, heard, **settings)
+
+    async def waiters(self, place: Place, count: int) -> list[Waiter]:
+        """In the order of their tickets, which are 1, 2, …; the key "a" is held by "one"."""
+        await place.put("a", "one", TTL)
+        waiters = [await self.waiter(place) for _ in range(count)]
+        for ticket, waiter in enumerate(waiters, 1):
+            await self.ask(waiter.node, stand(waiter.claim(ticket), b"a"))
+        return waiters
+
+    async def dead(self, place: Place, ticket: int, key: bytes = b"a") -> bytes:
+        """Put a member into a queue whose process is gone, and return it."""
+        node, _ = await place.node()
+        member = member_of(secrets.token_hex(8).encode(), 1, GRACE / 1000, notified=True)
+        await self.ask(node, stand(claim_of(ticket, member), key))
+        return member
+
+    async def acquire(self, waiter: Waiter, token: bytes, *keys: bytes, ticket: int = 0, kind: LockKind = MUTEX) -> Any:
+        """A first attempt; with a ticket, the attempt of a waiter."""
+        self.fence = getattr(self, "fence", 0) + 1
+        claim = waiter.claim(ticket) if ticket else b""
+        return await self.ask(waiter.node, kind.acquiring(keys, keys, token, b"%d" % TTL, self.fence, claim))
+
+    async def release(self, node: Node, token: bytes, *keys: bytes) -> Any:
+        until = asyncio.get_running_loop().time() + 60
+        return (await self.ask(node, MUTEX.releasing(keys, token, until))).deleted
+
+    async def value(self, node: Node, key: bytes = b"a") -> tuple[int, bytes]:
+        """Milliseconds that a key has left, and its value."""
+        ((left, value),) = await self.ask(node, Command(RAW_INSPECT, (key,)))
+        return left, value
+
+    async def offered(self, node: Node, key: bytes = b"a") -> bytes:
+        """The claim that a key is kept for; empty where it is free or held."""
+        _, value = await self.value(node, key)
+        return value.removeprefix(OFFER) if is_offer(value) else b""
+
+    async def messages(self, *waiters: Waiter) -> list[list[bytes]]:
+        """What each was sent since this was asked last."""
+        for waiter in waiters:
+            # What was published before an answer comes before that answer.
+            await self.value(waiter.node, b"nothing")
+            await self.value(waiter.node, b"nothing")
+        said = [list(waiter.heard.messages) for waiter in waiters]
+        for waiter in waiters:
+            waiter.heard.messages.clear()
+        return said
+
+    # -- A first attempt, and refusals ------------------------------------------------------------
+
+    @every_kind
+    async def test_a_first_attempt_enters_no_queue(self, place: Place, kind: LockKind) -> None:
+        waiter = await self.waiter(place)
+        await self.trusted(waiter.node)
+        await place.put("a", "one", TTL)
+        assert (await self.acquire(waiter, b"two", b"a", kind=kind))[0] == 0
+        assert await place.queue("a") == []
+
+    @every_kind
+    async def test_a_refusal_tells_what_is_left_which_key_and_the_highest_ticket(self, place: Place, kind: LockKind) -> None:
+        first, second = await self.waiters(place, 2)
+        await self.trusted(first.node)
+        await self.ask(first.node, stand(first.claim(41), b"a"))
+        await self.ask(second.node, stand(second.claim(7), b"a"))
+        for keys, at in (((b"a",), 1), ((b"0", b"a", b"z"), 2)):
+            refused, left, blocking, ticket = await self.acquire(second, b"two", *keys, ticket=7, kind=kind)
+            assert (refused, blocking, ticket) == (0, at, 41)
+            assert TTL - SLACK < left <= TTL
+        assert await self.value(first.node, b"0") == (-2, b""), "no key was taken"
+
+    async def test_a_refusal_is_about_the_first_key_that_is_not_to_be_had(self, place: Place) -> None:
+        waiter = await self.waiter(place)
+        await place.put("b", "one", 60_000)
+        await place.put("c", "one", TTL)
+        await self.ask(waiter.node, stand(waiter.claim(9), b"c"))
+        refused, left, blocking, ticket = await self.acquire(waiter, b"two", b"a", b"b", b"c")
+        # The ticket of the set must be above those of all its names.
+        assert (refused, blocking, ticket) == (0, 2, 9)
+        assert 60_000 - SLACK < left <= 60_000
+
+    async def test_the_refusal_of_an_endless_key_says_so(self, place: Place) -> None:
+        waiter = await self.waiter(place)
+        await place.keep("a", "one")
+        assert await self.acquire(waiter, b"two", b"a") == [0, -1, 1, 0]
+        assert await self.ask(waiter.node, stand(waiter.claim(1), b"a")) == [-1, 1, 0]
+
+    async def test_a_ticket_beyond_all_tickets_counts_as_the_highest(self, place: Place) -> None:
+        """Above 2**53 scores skip numbers, and servers write them in a form that is no ticket."""
+        waiter, other = await self.waiter(place), await self.waiter(place)
+        await place.put("a", "one", TTL)
+        await self.ask(other.node, stand(b"%d:%b" % (10**30, other.member), b"a"))
+        assert (await self.acquire(waiter, b"two", b"a"))[3] == 2**53
+        for waits in (waiter, other):
+            await self.ask(waits.node, stand(waits.claim(2**53 + 1), b"a"))
+        members = sorted((waiter.member, other.member))
+        assert await place.queue("a") == [(2**53, member) for member in members]
+        first, second = sorted((waiter, other), key=lambda waits: waits.member)
+        assert await self.release(waiter.node, b"one", b"a") == 1
+        assert (await self.acquire(second, b"two", b"a", ticket=2**53 + 1))[0] == 0
+        assert await self.acquire(first, b"two", b"a", ticket=2**53 + 1) == 1
+
+    # -- Standing ---------------------------------------------------------------------------------
+
+    async def test_waiters_stand_in_the_order_of_their_tickets(self, place: Place) -> None:
+        await place.put("a", "one", TTL)
+        waiters = [await self.waiter(place) for _ in range(3)]
+        ranks = []
+        for ticket, waiter in zip((5, 3, 4), waiters, strict=True):
+            ranks.append((await self.ask(waiter.node, stand(waiter.claim(ticket), b"a")))[2])
+        assert ranks == [0, 0, 1]
+        members = [waiters[at].member for at in (1, 2, 0)]
+        assert await place.queue("a") == list(zip((3, 4, 5), members, strict=True))
+
+    async def test_waiters_with_one_ticket_stand_in_the_order_of_their_members(self, place: Place) -> None:
+        await place.put("a", "one", TTL)
+        waiters = sorted([await self.waiter(place) for _ in range(3)], key=lambda waiter: waiter.member)
+        for waiter in reversed(waiters):
+            assert (await self.ask(waiter.node, stand(waiter.claim(4), b"a")))[2] == 0
+        assert await place.queue("a") == [(4, waiter.member) for waiter in waiters]
+
+    async def test_a_waiter_that_stands_again_has_one_place_by_its_latest_ticket(self, place: Place) -> None:
+        first, second = await self.waiters(place, 2)
+        assert (await self.ask(first.node, stand(first.claim(3), b"a")))[2] == 1
+        assert await place.queue("a") == [(2, second.member), (3, first.member)]
+
+    async def test_two_lines_of_a_process_are_two_members(self, place: Place) -> None:
+        (first,) = await self.waiters(place, 1)
+        second = Waiter(first.node, first.heard, line=2)
+        assert (await self.ask(second.node, stand(second.claim(2), b"a")))[2] == 1
+        await self.release(first.node, b"one", b"a")
+        assert await self.messages(first) == [[first.message(0), second.message(GRACE)]]
+
+    async def test_the_first_learns_when_the_holder_expires_and_the_second_when_an_offer_to_the_first_would(
+        self, place: Place
+    ) -> None:
+        waiters = await self.waiters(place, 3)
+        answers = [await self.ask(waiter.node, stand(waiter.claim(at), b"a")) for at, waiter in enumerate(waiters, 1)]
+        assert [answer[1:] for answer in answers] == [[1, 0], [1, 1], [1, 2]]
+        lefts = [left for left, _, _ in answers]
+        assert TTL - SLACK < lefts[0] <= TTL
+        assert TTL + GRACE - SLACK < lefts[1] <= TTL + GRACE
+        assert lefts[2] == -1, "the third cannot know"
+
+    async def test_the_second_learns_when_an_offer_to_the_first_expires(self, place: Place) -> None:
+        first, second, third = await self.waiters(place, 3)
+        await self.release(first.node, b"one", b"a")
+        left, _, rank = await self.ask(second.node, stand(second.claim(2), b"a"))
+        assert rank == 0
+        assert 0 < left <= GRACE
+        left, _, rank = await self.ask(third.node, stand(third.claim(3), b"a"))
+        assert rank == 1
+        assert GRACE < left <= 2 * GRACE
+        assert await self.ask(first.node, stand(first.claim(1), b"a")) == [0, 1, 0]
+
+    async def test_a_waiter_that_stands_before_a_free_key_gets_it_offered(self, place: Place) -> None:
+        waiter = await self.waiter(place)
+        assert await self.ask(waiter.node, stand(waiter.claim(3), b"a")) == [0, 1, 0]
+        assert await self.offered(waiter.node) == waiter.claim(3)
+
+    async def test_a_free_key_is_offered_to_the_first_by_whoever_looks(self, place: Place) -> None:
+        first, second = await self.waiters(place, 2)
+        await place.delete("a")
+        left, at, rank = await self.ask(second.node, stand(second.claim(2), b"a"))
+        assert (at, rank) == (1, 0)
+        assert 0 < left <= GRACE
+        assert await self.offered(first.node) == first.claim(1)
+        assert await self.messages(first, second) == [[first.message(0)], [second.message(GRACE)]]
+
+    async def test_a_queue_lives_as_long_as_its_latest_waiter_asked_for(self, place: Place) -> None:
+        first, second = await self.waiters(place, 2)
+        assert LIFE - SLACK < await place.queue_left("a") <= LIFE
+        await self.ask(second.node, stand(second.claim(2), b"a", life=60_000))
+        assert 60_000 - SLACK < await place.queue_left("a") <= 60_000
+        await self.ask(first.node, stand(first.claim(1), b"a", life=20))
+        await asyncio.sleep(0.03)
+        assert await place.queue("a") == []
+        assert (await self.acquire(first, b"two", b"a"))[3] == 0
+
+    async def test_the_place_of_a_dead_process_is_not_waited_for(self, place: Place) -> None:
+        await place.put("a", "one", TTL)
+        node, _ = await place.node()
+        member = member_of(secrets.token_hex(8).encode(), 1, 1.0, notified=True)
+        await place.delete("a")
+        assert await self.ask(node, stand(claim_of(3, member), b"a")) == [0, 1, -1], "nobody hears of the offer"
+        assert await place.queue("a") == []
+
+    # -- Offers -----------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("how", ["release", "release of several", "hand-over", "leave", "stand"])
+    async def test_a_key_that_becomes_free_is_offered_to_the_first_and_the_first_two_are_told(
+        self, place: Place, how: str
+    ) -> None:
+        leaver, first, second, third = await self.waiters(place, 4)
+        match how:
+            case "release":
+                await self.ask(leaver.node, leave(leaver.member, b"a"))
+                await self.messages(first)
+                assert await self.release(leaver.node, b"one", b"a") == 1
+            case "release of several":
+                await self.ask(leaver.node, leave(leaver.member, b"a"))
+                await self.messages(first)
+                await place.put("b", "one", TTL)
+                assert await self.release(leaver.node, b"one", b"a", b"b", b"c") == 2
+                assert await self.value(leaver.node, b"b") == (-2, b"")
+            case "hand-over" | "leave":
+                assert await self.release(leaver.node, b"one", b"a") == 1
+                assert await self.offered(leaver.node) == leaver.claim(1)
+                await self.messages(first)
+                assert await self.ask(leaver.node, leave(leaver.member, b"a")) == 1
+            case "stand":
+                await self.ask(leaver.node, leave(leaver.member, b"a"))
+                await place.delete("a")
+                await self.messages(first)
+                await self.ask(third.node, stand(third.claim(4), b"a"))
+        left, value = await self.value(first.node)
+        assert value == OFFER + first.claim(2)
+        assert GRACE - SLACK < left <= GRACE
+        assert [waiter.member for waiter in (second, third)] == [member for _, member in await place.queue("a")]
+        (*_, last), (*_, told), silent = await self.messages(first, second, third)
+        assert (last, told, silent) == (first.message(0), second.message(GRACE), [])
+
+    async def test_a_key_that_nobody_waits_for_is_deleted_by_its_release(self, place: Place) -> None:
+        (waiter,) = await self.waiters(place, 1)
+        await self.ask(waiter.node, leave(waiter.member, b"a"))
+        assert await self.release(waiter.node, b"one", b"a") == 1
+        assert await self.value(waiter.node) == (-2, b"")
+
+    async def test_a_release_of_another_token_offers_nothing(self, place: Place) -> None:
+        (waiter,) = await self.waiters(place, 1)
+        assert await self.release(waiter.node, b"another", b"a") == 0
+        assert (await self.value(waiter.node))[1] == b"one"
+        assert await self.messages(waiter) == [[]]
+
+    async def test_a_release_that_offers_deletes_the_label_of_its_attempt(self, place: Place) -> None:
+        (waiter,) = await self.waiters(place, 1)
+        await place.put("label", "of one", TTL)
+        until = asyncio.get_running_loop().time() + 60
+        assert await self.ask(waiter.node, MUTEX.releasing((b"a",), b"one", until, (b"label",))) == released(1)
+        assert await self.offered(waiter.node) == waiter.claim(1)
+        assert await self.value(waiter.node, b"label") == (-2, b"")
+
+    async def test_a_message_tells_a_key_of_any_bytes(self, place: Place) -> None:
+        waiter = await self.waiter(place)
+        key = b"a key: \r\n\0\xff of 1 b"
+        await self.acquire(waiter, b"one", key)
+        await self.ask(waiter.node, stand(waiter.claim(1), key))
+        await self.release(waiter.node, b"one", key)
+        assert await self.messages(waiter) == [[waiter.message(0, key)]]
+
+    @every_kind
+    async def test_an_offer_admits_its_member_and_those_before_it_alone(self, place: Place, kind: LockKind) -> None:
+        others = sorted([await self.waiter(place) for _ in range(3)], key=lambda waiter: waiter.member)
+        before, member, behind = others
+        await self.trusted(member.node)
+        for asks, ticket, admitted in (
+            (member, 5, True),
+            (member, 9, True),
+            (behind, 4, True),
+            (before, 5, True),
+            (behind, 5, False),
+            (before, 6, False),
+            (before, 0, False),
+        ):
+            await place.put("a", (OFFER + member.claim(5)).decode(), TTL)
+            answer = await self.acquire(asks, b"two", b"a", ticket=ticket, kind=kind)
+            assert (answer == 1) == admitted
+            if not admitted:
+                assert answer[0] == 0
+                assert TTL - SLACK < answer[1] <= TTL
+                assert await self.offered(member.node) == member.claim(5)
+            else:
+                left, value = await self.value(member.node)
+                assert value == b"two"
+                assert TTL - SLACK < left <= TTL
+
+    @pytest.mark.parametrize(
+        "value",
+        [b"", b"5", b"5:", b":m", b"x:m", b"-5:m", b"1e+300:m", b" 5:m", b"offer:9:m"],
+        ids=lambda value: value.decode(),
+    )
+    async def test_a_damaged_offer_is_nobodys_and_ends_by_itself(self, place: Place, value: bytes) -> None:
+        waiter = await self.waiter(place)
+        await place.put("a", (OFFER + value).decode(), TTL)
+        for ticket in (0, 1, 9):
+            assert (await self.acquire(waiter, b"two", b"a", ticket=ticket))[0] == 0
+        left, _, rank = await self.ask(waiter.node, stand(waiter.claim(1), b"a"))
+        assert rank == 0
+        assert TTL - SLACK < left <= TTL
+        assert await self.ask(waiter.node, leave(waiter.member, b"a")) == 1
+        assert (await self.value(waiter.node))[1] == OFFER + value
+
+    @pytest.mark.parametrize("claim", [b"5", b"5:", b":m", b"x:m", b"-5:m"], ids=lambda claim: claim.decode())
+    async def test_a_claim_that_is_none_is_admitted_by_no_offer(self, place: Place, claim: bytes) -> None:
+        node, _ = await place.node()
+        assert await self.ask(node, MUTEX.acquiring((b"b",), (), b"two", b"%d" % TTL, 0, claim)) == 1
+        await place.put("a", (OFFER + b"9:m").decode(), TTL)
+        assert (await self.ask(node, MUTEX.acquiring((b"a",), (), b"two", b"%d" % TTL, 0, claim)))[0] == 0
+
+    async def test_an_offer_that_nobody_took_ends_and_the_member_that_missed_it_loses_its_place(self, place: Place) -> None:
+        first, second, third = await self.waiters(place, 3)
+        await self.release(first.node, b"one", b"a")
+        await place.delete("a")
+        await self.messages(third)
+        assert await self.acquire(second, b"two", b"a", ticket=2) == 1
+        assert await place.queue("a") == [(3, third.member)]
+        assert await self.messages(third) == [[third.message(-1)]]
+        # It comes back with its ticket, and so to its place.
+        assert (await self.ask(first.node, stand(first.claim(1), b"a")))[2] == 0
+
+    async def test_an_offer_ends_after_the_grace_of_its_member(self, place: Place) -> None:
+        waiter = await self.waiter(place, grace=20)
+        await self.acquire(waiter, b"one", b"a")
+        await self.ask(waiter.node, stand(waiter.claim(1), b"a"))
+        await self.release(waiter.node, b"one", b"a")
+        await asyncio.sleep(0.03)
+        assert await self.value(waiter.node) == (-2, b"")
+
+    @pytest.mark.parametrize("grace", [b"0", b"x", b""])
+    async def test_an_offer_to_a_member_without_a_grace_ends_at_once(self, place: Place, grace: bytes) -> None:
+        node, _ = await place.node()
+        member = b"-0123456789abcdef:1:" + grace
+        await place.put("a", "one", TTL)
+        await self.ask(node, stand(claim_of(1, member), b"a"))
+        await self.release(node, b"one", b"a")
+        await asyncio.sleep(0.01)
+        assert await self.value(node) == (-2, b"")
+
+    # -- Grants -----------------------------------------------------------------------------------
+
+    @every_kind
+    async def test_a_grant_takes_a_waiter_out_and_tells_the_new_first_alone(self, place: Place, kind: LockKind) -> None:
+        first, second, third = await self.waiters(place, 3)
+        await self.trusted(first.node)
+        await self.release(first.node, b"one", b"a")
+        await self.messages(first, second)
+        assert await self.acquire(first, b"two", b"a", ticket=1, kind=kind) == 1
+        assert await place.queue("a") == [(2, second.member), (3, third.member)]
+        assert await self.messages(first, second, third) == [[], [second.message(-1)], []]
+
+    @every_kind
+    async def test_a_grant_of_several_keys_takes_a_waiter_out_of_all_their_queues(self, place: Place, kind: LockKind) -> None:
+        waiter, other = await self.waiter(place), await self.waiter(place)
+        await self.trusted(waiter.node)
+        for key in ("a", "b"):
+            await place.put(key, "one", TTL)
+            await self.ask(waiter.node, stand(waiter.claim(1), key.encode()))
+            await self.ask(other.node, stand(other.claim(2), key.encode()))
+            await self.release(waiter.node, b"one", key.encode())
+        await self.messages(other)
+        assert await self.acquire(waiter, b"two", b"a", b"b", b"c", ticket=1, kind=kind) == 1
+        assert await place.queue("a") == await place.queue("b") == [(2, other.member)]
+        assert await self.messages(other) == [[other.message(-1, b"a"), other.message(-1, b"b")]]
+
+    async def test_a_refused_attempt_for_several_keys_overwrites_no_offer(self, place: Place) -> None:
+        (waiter,) = await self.waiters(place, 1)
+        await self.release(waiter.node, b"one", b"a")
+        await place.put("b", "another", TTL)
+        assert (await self.acquire(waiter, b"two", b"a", b"b", ticket=1))[2] == 2
+        assert await self.offered(waiter.node) == waiter.claim(1)
+        assert await place.queue("a") == []
+
+    async def test_a_grant_to_a_member_before_the_first_leaves_the_first_its_place(self, place: Place) -> None:
+        _, first = await self.waiters(place, 2)
+        early = await self.waiter(place)
+        await place.put("a", (OFFER + first.claim(2)).decode(), TTL)
+        assert await self.acquire(early, b"two", b"a", ticket=1) == 1
+        assert first.member in [member for _, member in await place.queue("a")], "it did not let the offer lapse"
+
+    async def test_a_first_attempt_that_takes_a_free_key_leaves_the_queue_as_it_is(self, place: Place) -> None:
+        first, second = await self.waiters(place, 2)
+        await place.delete("a")
+        assert await self.acquire(second, b"two", b"a") == 1
+        assert await place.queue("a") == [(1, first.member), (2, second.member)]
+        assert await self.messages(first, second) == [[], []]
+
+    async def test_a_grant_tells_a_first_whose_process_is_gone_out_of_the_queue(self, place: Place) -> None:
+        (waiter,) = await self.waiters(place, 1)
+        await self.dead(place, 2)
+        await self.dead(place, 3)
+        last = await self.waiter(place)
+        await self.ask(last.node, stand(last.claim(4), b"a"))
+        await place.delete("a")
+        assert await self.acquire(waiter, b"two", b"a", ticket=1) == 1
+        assert await place.queue("a") == [(4, last.member)]
+        assert await self.messages(last) == [[last.message(-1)]]
+
+    @pytest.mark.parametrize("kind", [GUARDED, BOTH], ids=["guarded", "fenced and guarded"])
+    async def test_a_node_that_is_not_trusted_keeps_the_places_of_those_that_it_refuses(
+        self, place: Place, kind: LockKind
+    ) -> None:
+        first, second = await self.waiters(place, 2)
+        await self.release(first.node, b"one", b"a")
+        assert await self.acquire(first, b"two", b"a", ticket=1, kind=kind) == [-1, -1]
+        assert await place.queue("a") == [(2, second.member)]
+        assert (await self.value(first.node))[1] != b"two"
+
+    # -- Who is dead, and who asks by itself ------------------------------------------------------
+
+    async def test_an_offer_passes_over_members_whose_process_is_gone_and_removes_them(self, place: Place) -> None:
+        await place.put("a", "one", TTL)
+        await self.dead(place, 1)
+        closing = await self.waiter(place)
+        await self.ask(closing.node, stand(closing.claim(2), b"a"))
+        waiter = await self.waiter(place)
+        await self.ask(waiter.node, stand(waiter.claim(3), b"a"))
+        await closing.node.aclose(1.0)
+        async with asyncio.timeout(5):
+            while await place.publish(closing.heard.channel, "0 nobody a"):
+                pass
+        assert await self.release(waiter.node, b"one", b"a") == 1
+        assert await self.offered(waiter.node) == waiter.claim(3)
+        assert await place.queue("a") == []
+
+    async def test_a_key_that_the_dead_alone_wait_for_is_deleted(self, place: Place) -> None:
+        await place.put("a", "one", TTL)
+        for ticket in (1, 2):
+            await self.dead(place, ticket)
+        node, _ = await place.node()
+        assert await self.release(node, b"one", b"a") == 1
+        assert await self.value(node) == (-2, b"")
+        assert await place.queue("a") == []
+
+    async def test_a_member_that_asks_by_itself_gets_no_message_and_keeps_its_place_and_offer(self, place: Place) -> None:
+        silent, second = await self.waiter(place, notified=False), await self.waiter(place)
+        await place.put("a", "one", TTL)
+        for ticket, waiter in ((1, silent), (2, second)):
+            await self.ask(waiter.node, stand(waiter.claim(ticket), b"a"))
+        assert await self.release(second.node, b"one", b"a") == 1
+        assert await self.offered(second.node) == silent.claim(1)
+        assert await self.messages(silent, second) == [[], [second.message(GRACE)]]
+        assert await place.queue("a") == [(2, second.member)]
+        assert (await self.acquire(second, b"two", b"a", ticket=2))[0] == 0
+        assert await self.acquire(silent, b"two", b"a", ticket=1) == 1
+
+    # -- Leaving ----------------------------------------------------------------------------------
+
+    async def test_a_first_that_leaves_tells_the_next_and_any_other_tells_nobody(self, place: Place) -> None:
+        first, second, third, fourth = await self.waiters(place, 4)
+        assert await self.ask(third.node, leave(third.member, b"a")) == 1
+        assert await self.messages(first, second, fourth) == [[], [], []]
+        assert await self.ask(first.node, leave(first.member, b"a")) == 1
+        assert await self.messages(first, second, fourth) == [[], [second.message(-1)], []]
+        assert await place.queue("a") == [(2, second.member), (4, fourth.member)]
+        assert (await self.value(first.node))[1] == b"one"
+
+    async def test_one_that_is_in_no_queue_leaves_without_a_word(self, place: Place) -> None:
+        first, _ = await self.waiters(place, 2)
+        other = await self.waiter(place)
+        assert await self.ask(other.node, leave(other.member, b"a", b"b")) == 1
+        assert await self.messages(first) == [[]]
+        assert len(await place.queue("a")) == 2
+
+    async def test_the_last_that_leaves_frees_the_key_that_is_kept_for_it(self, place: Place) -> None:
+        (waiter,) = await self.waiters(place, 1)
+        await self.release(waiter.node, b"one", b"a")
+        assert await self.ask(waiter.node, leave(waiter.member, b"a")) == 1
+        assert await self.value(waiter.node) == (-2, b"")
+        assert await place.queue("a") == []
+
+    async def test_one_that_leaves_takes_no_offer_of_another_line_with_it(self, place: Place) -> None:
+        (waiter,) = await self.waiters(place, 1)
+        other = Waiter(waiter.node, waiter.heard, line=11)
+        await self.ask(other.node, stand(other.claim(2), b"a"))
+        await self.release(waiter.node, b"one", b"a")
+        assert await self.ask(other.node, leave(other.member, b"a")) == 1
+        assert await self.offered(waiter.node) == waiter.claim(1)
+
+    # -- Several keys -----------------------------------------------------------------------------
+
+    async def test_a_set_waits_for_the_first_key_that_it_cannot_have_and_keeps_those_before_it(self, place: Place) -> None:
+        waiter, other = await self.waiter(place), await self.waiter(place)
+        for key in ("c", "d"):
+            await place.put(key, "one", TTL)
+        left, at, rank = await self.ask(waiter.node, stand(waiter.claim(5), b"a", b"b", b"c", b"d"))
+        assert (at, rank) == (3, 0)
+        assert TTL - SLACK < left <= TTL
+        assert [await place.queue(key) for key in "abcd"] == [[], [], [(5, waiter.member)], []]
+        for key in (b"a", b"b"):
+            kept, value = await self.value(waiter.node, key)
+            assert value == OFFER + waiter.claim(5)
+            assert 0 < kept <= KEPT
+            assert (await self.acquire(other, b"two", key))[0] == 0
+        await self.release(waiter.node, b"one", b"c", b"d")
+        assert await self.acquire(waiter, b"set", b"a", b"b", b"c", b"d", ticket=5) == 1
+
+    async def test_a_set_whose_keys_are_free_again_stands_before_the_last(self, place: Place) -> None:
+        waiter = await self.waiter(place)
+        assert await self.ask(waiter.node, stand(waiter.claim(5), b"a", b"b")) == [0, 2, 0]
+        assert [await self.offered(waiter.node, key) for key in (b"a", b"b")] == [waiter.claim(5)] * 2
+
+    async def test_a_set_that_waits_for_an_earlier_key_than_before_gives_up_what_it_kept(self, place: Place) -> None:
+        waiter, other = await self.waiter(place), await self.waiter(place)
+        await place.put("c", "one", TTL)
+        await self.ask(waiter.node, stand(waiter.claim(5), b"a", b"b", b"c"))
+        for key in (b"b", b"c"):
+            await self.ask(other.node, stand(other.claim(6), key))
+        await self.messages(other)
+        await place.put("a", "one", TTL)
+        left, at, rank = await self.ask(waiter.node, stand(waiter.claim(5), b"a", b"b", b"c"))
+        assert (at, rank) == (1, 0)
+        assert TTL - SLACK < left <= TTL
+        assert [await place.queue(key) for key in "abc"] == [[(5, waiter.member)], [], [(6, other.member)]]
+        assert await self.offered(other.node, b"b") == other.claim(6)
+        assert await self.messages(other) == [[other.message(0, b"b"), other.message(-1, b"c")]]
+
+    async def test_a_set_that_waits_for_a_later_key_than_before_leaves_the_earlier_queue(self, place: Place) -> None:
+        waiter, other = await self.waiter(place), await self.waiter(place)
+        for key in ("a", "b"):
+            await place.put(key, "one", TTL)
+        await self.ask(waiter.node, stand(waiter.claim(5), b"a", b"b"))
+        await self.ask(other.node, stand(other.claim(6), b"a"))
+        await self.release(waiter.node, b"one", b"a")
+        await self.messages(waiter, other)
+        assert (await self.ask(waiter.node, stand(waiter.claim(5), b"a", b"b")))[1:] == [2, 0]
+        assert [await place.queue(key) for key in "ab"] == [[(6, other.member)], [(5, waiter.member)]]
+        assert await self.offered(waiter.node) == waiter.claim(5), "it is kept for the set"
+        assert await self.messages(other) == [[]], "it was told when the offer before it would end"
+
+    async def test_a_set_that_leaves_passes_on_all_that_is_kept_for_it(self, place: Place) -> None:
+        waiter, other = await self.waiter(place), await self.waiter(place)
+        await place.put("c", "one", TTL)
+        await self.ask(waiter.node, stand(waiter.claim(5), b"a", b"b", b"c"))
+        await self.ask(other.node, stand(other.claim(6), b"a"))
+        assert await self.ask(waiter.node, leave(waiter.member, b"a", b"b", b"c")) == 1
+        assert await self.offered(other.node) == other.claim(6)
+        assert await self.value(other.node, b"b") == (-2, b"")
+        assert await place.queue("c") == []
+
+    # -- Who else meets an offer ------------------------------------------------------------------
+
+    async def test_an_offer_is_nobodys_lease(self, place: Place) -> None:
+        (waiter,) = await self.waiters(place, 1)
+        await self.trusted(waiter.node)
+        await self.release(waiter.node, b"one", b"a")
+        assert await self.ask(waiter.node, Command(MUTEX.extend, (b"a",), (TTL, b"one"), tracked=True)) == FOREIGN
+        assert await self.ask(waiter.node, Command(MUTEX.watch, (b"a",), (b"one",), tracked=True)) == FOREIGN
+        assert await self.ask(waiter.node, FENCED.confirming((b"a",), (b"a",), b"one", 99)) == [0, 0]
+        assert await self.ask(waiter.node, BOTH.repairing_of((b"a",), (b"a",), b"one", TTL, 99)) is Repaired.OUTRUN
+        assert await self.release(waiter.node, b"one", b"a") == 0
+        assert await self.ask(waiter.node, Command(FORCE_RELEASE, (b"a",), (1, 0, b"one"))) == ForceReleased(0)
+        assert await self.offered(waiter.node) == waiter.claim(1)
+
+    async def test_a_tracked_look_hears_of_the_end_of_the_holder(self, place: Place) -> None:
+        (waiter,) = await self.waiters(place, 1)
+        await self.ask(waiter.node, stand(waiter.claim(1), b"a", tracked=True))
+        waiter.heard.forget()
+        await place.delete("a")
+        await waiter.heard.hears_of(b"a")

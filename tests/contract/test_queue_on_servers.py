@@ -1,0 +1,344 @@
+"""What only a server can do to the queues of waiters: other types, a full memory, rights, and calls sent as one."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioredlock_ng._core.replies import Released
+from aioredlock_ng._core.tickets import OFFER, claim_of, member_of
+from aioredlock_ng._core.votes import GRANTED
+from aioredlock_ng._nodes.connect import Connector
+from aioredlock_ng._nodes.node import RedisNode
+from aioredlock_ng._nodes.outbox import Outbox
+from aioredlock_ng._scripts.kinds import MUTEX
+from tests.contract import suite
+from tests.contract.guarded import BOTH, FENCED, GUARDED, RUN_ID, marker
+from tests.contract.queue import GRACE, Waiter, every_kind, leave, stand
+from tests.contract.suite import TTL, Listener, Sink, refused
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from aioredlock_ng._nodes.port import Node
+    from aioredlock_ng._scripts import Command
+    from aioredlock_ng._scripts.kinds import LockKind
+    from tests.support.node_set import NodeSet
+
+SLACK = 4_000
+KINDS = {"plain": MUTEX, "fenced": FENCED, "guarded": GUARDED, "fenced and guarded": BOTH}
+
+
+class Place:
+    """One server. What is asked together leaves as one call."""
+
+    def __init__(self, nodes: NodeSet) -> None:
+        self.server = nodes[0]
+        self.nodes: list[RedisNode] = []
+        self.outboxes: dict[RedisNode, Outbox] = {}
+
+    async def waiter(self, user: str = "") -> Waiter:
+        loop = asyncio.get_running_loop()
+        outbox, heard = Outbox(loop, loop.time, RUN_ID), Listener()
+        node = RedisNode(Connector(self.server.url.replace("//", f"//{user}")), outbox, 5.0)
+        self.nodes.append(node)
+        self.outboxes[node] = outbox
+        await node.open(0, heard, loop.time, 1.0)
+        return Waiter(node, heard)
+
+    async def command(self, *args: Any) -> bytes:
+        return await asyncio.to_thread(self.server.command, *map(str, args))
+
+    async def trust(self) -> None:
+        read = await ask(self.nodes[0], marker())
+        was, now = read.marker, read.node_ms
+        await ask(self.nodes[0], marker(b"trusted", was, now))
+
+    async def together(self, waiter: Waiter, commands: Iterable[Command]) -> list[Any]:
+        sinks = []
+        for command in commands:
+            sink = Sink()
+            sink.asks(command)
+            self.outboxes[waiter.node].ask_all(sink)  # type: ignore[index]
+            sinks.append(sink)
+        return [plain(await sink.reply()) for sink in sinks]
+
+    async def calls(self) -> int:
+        """Scripts called since the last time this was asked."""
+        told = await self.command("INFO", "commandstats")
+        await self.command("CONFIG", "RESETSTAT")
+        lines = [line for line in told.decode().splitlines() if line.startswith("cmdstat_eval")]
+        return sum(int(line.partition("calls=")[2].partition(",")[0]) for line in lines)
+
+
+@pytest.fixture
+async def place(node_of_each_version: NodeSet) -> AsyncIterator[Place]:
+    node_of_each_version.wipe()
+    place = Place(node_of_each_version)
+    yield place
+    for node in place.nodes:
+        await node.aclose(1.0)
+
+
+def acquire(token: bytes, *keys: bytes, fence: int = 1, kind: LockKind = MUTEX, claim: bytes = b"") -> Command:
+    return kind.acquiring(keys, keys, token, b"%d" % TTL, fence, claim)
+
+
+def plain(reply: Any) -> Any:
+    """The reply as the server gave it, if it is that of a release."""
+    return reply.deleted if isinstance(reply, Released) else reply
+
+
+async def ask(node: Node, command: Command) -> Any:
+    return plain(await suite.ask(node, command))
+
+
+def release(token: bytes, *keys: bytes) -> Command:
+    return MUTEX.releasing(keys, token, asyncio.get_running_loop().time() + 60)
+
+
+async def messages(*waiters: Waiter) -> list[list[bytes]]:
+    for waiter in waiters:
+        for _ in range(2):
+            await ask(waiter.node, MUTEX.inspecting((b"nothing",)))
+    said = [list(waiter.heard.messages) for waiter in waiters]
+    for waiter in waiters:
+        waiter.heard.messages.clear()
+    return said
+
+
+# -- Calls sent as one ----------------------------------------------------------------------------
+
+
+async def test_keys_that_are_released_as_one_are_offered_each_to_the_first_of_its_queue(place: Place) -> None:
+    holder, first, second = [await place.waiter() for _ in range(3)]
+    for key in (b"a", b"b", b"c"):
+        await ask(holder.node, acquire(b"one", key))
+    await ask(first.node, stand(first.claim(1), b"a"))
+    await ask(second.node, stand(second.claim(2), b"a"))
+    await ask(second.node, stand(second.claim(1), b"c"))
+    await place.calls()
+    assert await place.together(holder, [release(b"one", key) for key in (b"a", b"b", b"c", b"d")]) == [1, 1, 1, 0]
+    assert await place.calls() == 1
+    assert await place.command("GET", "a") == OFFER + first.claim(1)
+    assert await place.command("EXISTS", "b") == b"0"
+    assert await place.command("GET", "c") == OFFER + second.claim(1)
+    assert await messages(first, second) == [[first.message(0)], [second.message(GRACE), second.message(0, b"c")]]
+
+
+@every_kind
+async def test_first_attempts_sent_as_one_are_refused_as_single_ones_are(place: Place, kind: LockKind) -> None:
+    waiter, other = await place.waiter(), await place.waiter()
+    await place.trust()
+    for key in (b"a", b"b"):
+        await ask(waiter.node, acquire(b"one", key, kind=kind, fence=10))
+    await ask(waiter.node, stand(waiter.claim(7), b"a"))
+    await ask(waiter.node, stand(waiter.claim(1), b"b"))
+    await ask(waiter.node, release(b"one", b"b"))
+    await place.calls()
+    held, offered, free = await place.together(other, [acquire(b"two", key, kind=kind, fence=20) for key in (b"a", b"b", b"c")])
+    assert await place.calls() == 1
+    assert (held[0], held[2:], offered[0], offered[2:], free) == (0, [1, 7], 0, [1, 1], GRANTED)
+    assert TTL - SLACK < held[1] <= TTL
+    assert 0 < offered[1] <= GRACE
+    assert await place.command("ZCARD", "aioredlock_ng:queue:a") == b"1", "no first attempt enters a queue"
+    single = await ask(other.node, acquire(b"two", b"a", kind=kind, fence=20))
+    assert (single[0], single[2:]) == (held[0], held[2:])
+
+
+@every_kind
+async def test_a_hand_over_gives_a_key_that_another_process_waits_for_to_that_one(place: Place, kind: LockKind) -> None:
+    holder, waiter, second = [await place.waiter() for _ in range(3)]
+    await place.trust()
+    for key in (b"a", b"b"):
+        await ask(holder.node, acquire(b"one", key, kind=kind, fence=10))
+    await ask(waiter.node, stand(waiter.claim(3), b"a"))
+    await ask(second.node, stand(second.claim(4), b"a"))
+    await place.calls()
+    freed, refusal, *rest = await place.together(
+        holder,
+        [
+            release(b"one", b"a"),
+            acquire(b"two", b"a", kind=kind, fence=20),
+            release(b"one", b"b"),
+            acquire(b"two", b"b", kind=kind, fence=20),
+        ],
+    )
+    assert await place.calls() == 1
+    assert (freed, refusal[0], refusal[2:], rest) == (1, 0, [1, 4], [1, 1])
+    assert GRACE - SLACK < refusal[1] <= GRACE, "what is left of the offer"
+    assert await place.command("GET", "a") == OFFER + waiter.claim(3)
+    assert await place.command("GET", "b") == b"two"
+    assert await messages(waiter, second) == [[waiter.message(0)], [second.message(GRACE)]]
+
+
+async def test_a_hand_over_passes_over_the_dead_and_stays_in_the_process(place: Place) -> None:
+    holder = await place.waiter()
+    await ask(holder.node, acquire(b"one", b"a"))
+    gone = member_of(secrets.token_hex(8).encode(), 1, GRACE / 1000, notified=True)
+    await ask(holder.node, stand(claim_of(1, gone), b"a"))
+    assert await place.together(holder, [release(b"one", b"a"), acquire(b"two", b"a")]) == [1, 1]
+    assert await place.command("GET", "a") == b"two"
+    assert await place.command("EXISTS", "aioredlock_ng:queue:a") == b"0"
+
+
+# -- Keys of other types --------------------------------------------------------------------------
+
+
+@every_kind
+async def test_a_queues_key_of_another_type_costs_order_and_nothing_else(place: Place, kind: LockKind) -> None:
+    waiter, other = await place.waiter(), await place.waiter()
+    await place.trust()
+    await place.command("SET", "aioredlock_ng:queue:a", "text")
+    assert await ask(waiter.node, acquire(b"one", b"a", kind=kind, fence=10)) == 1
+    refusal = await ask(other.node, acquire(b"two", b"a", kind=kind, fence=20))
+    assert (refusal[0], refusal[2:]) == (0, [1, 0])
+    left, at, rank = await ask(other.node, stand(other.claim(1), b"a"))
+    assert (at, rank) == (1, -1)
+    assert TTL - SLACK < left <= TTL
+    assert await ask(other.node, leave(other.member, b"a")) == 1
+    assert await ask(waiter.node, release(b"one", b"a")) == 1
+    assert await place.command("EXISTS", "a") == b"0"
+    assert await ask(other.node, stand(other.claim(1), b"a")) == [0, 1, -1]
+    assert await ask(other.node, acquire(b"two", b"a", kind=kind, fence=30, claim=other.claim(1))) == 1
+    assert await place.together(
+        other, [release(b"two", b"a"), acquire(b"three", b"a", kind=kind, fence=40), acquire(b"x", b"b", kind=kind, fence=40)]
+    ) == [1, 1, 1]
+    assert await place.together(other, [release(b"three", b"a"), release(b"x", b"b")]) == [1, 1]
+    assert await place.command("GET", "aioredlock_ng:queue:a") == b"text"
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("keys", [(b"hash",), (b"a", b"hash"), (b"hash", b"a"), (b"0", b"a", b"hash")])
+async def test_a_waiter_for_a_key_of_another_type_is_refused_in_the_servers_words_and_nothing_is_set(
+    place: Place, keys: tuple[bytes, ...], kind: LockKind
+) -> None:
+    waiter = await place.waiter()
+    await place.trust()
+    await place.command("HSET", "hash", "field", "1")
+    assert refused(await ask(waiter.node, acquire(b"one", *keys, kind=kind, claim=waiter.claim(1))), "WRONGTYPE")
+    assert refused(await ask(waiter.node, stand(waiter.claim(1), *keys)), "WRONGTYPE")
+    assert await ask(waiter.node, leave(waiter.member, *keys)) == 1
+    assert await place.command("TYPE", "hash") == b"hash"
+    assert await place.command("EXISTS", "0", "a", *(f"aioredlock_ng:queue:{key.decode()}" for key in keys)) == b"0"
+
+
+async def test_a_waiter_for_a_key_before_one_of_another_type_harms_nothing(place: Place) -> None:
+    waiter = await place.waiter()
+    await place.command("SET", "a", "one", "PX", TTL)
+    await place.command("HSET", "hash", "field", "1")
+    assert (await ask(waiter.node, stand(waiter.claim(1), b"a", b"hash")))[1:] == [1, 0]
+    assert (await ask(waiter.node, acquire(b"two", b"a", b"hash", claim=waiter.claim(1))))[2] == 1
+    assert await place.command("TYPE", "hash") == b"hash"
+
+
+# -- A full server --------------------------------------------------------------------------------
+
+
+@every_kind
+async def test_a_full_server_frees_keys_and_refuses_to_grant_them_in_its_own_words(place: Place, kind: LockKind) -> None:
+    holder, waiter, late = [await place.waiter() for _ in range(3)]
+    await place.trust()
+    await ask(holder.node, acquire(b"one", b"a", kind=kind, fence=10))
+    await ask(waiter.node, stand(waiter.claim(1), b"a"))
+    await place.command("CONFIG", "SET", "maxmemory", "1")
+    try:
+        # Who comes now cannot be put into the queue, and looks by itself.
+        left, at, rank = await ask(late.node, stand(late.claim(2), b"a"))
+        assert (at, rank) == (1, -1)
+        assert TTL - SLACK < left <= TTL
+        assert (await ask(waiter.node, stand(waiter.claim(1), b"a")))[2] in (0, -1)
+        assert await ask(holder.node, release(b"one", b"a")) == 1
+        # Behind the removal from the queue the offer can be written.
+        assert await place.command("GET", "a") == OFFER + waiter.claim(1)
+        assert waiter.message(0) in (await messages(waiter))[0]
+        assert refused(await ask(waiter.node, acquire(b"two", b"a", kind=kind, fence=20, claim=waiter.claim(1))), "OOM")
+        assert (await ask(waiter.node, stand(waiter.claim(1), b"a")))[:2] == [0, 1]
+        assert await ask(waiter.node, leave(waiter.member, b"a")) == 1
+    finally:
+        await place.command("CONFIG", "SET", "maxmemory", "0")
+    assert await ask(waiter.node, acquire(b"two", b"a", kind=kind, fence=30, claim=waiter.claim(1))) == 1
+
+
+async def test_an_offer_on_a_server_that_is_full_now_can_be_left(place: Place) -> None:
+    holder, waiter, second = [await place.waiter() for _ in range(3)]
+    await ask(holder.node, acquire(b"one", b"a"))
+    for ticket, who in ((1, waiter), (2, second)):
+        await ask(who.node, stand(who.claim(ticket), b"a"))
+    await ask(holder.node, release(b"one", b"a"))
+    await place.command("CONFIG", "SET", "maxmemory", "1")
+    try:
+        assert await ask(waiter.node, leave(waiter.member, b"a")) == 1
+        value = await place.command("GET", "a")
+        assert not value or value == OFFER + second.claim(2)
+        assert second.message(0) in (await messages(second))[0]
+    finally:
+        await place.command("CONFIG", "SET", "maxmemory", "0")
+    assert await ask(second.node, acquire(b"two", b"a", claim=second.claim(2))) == 1
+
+
+async def test_several_keys_are_released_as_one_on_a_full_server(place: Place) -> None:
+    holder, waiter = await place.waiter(), await place.waiter()
+    for key in (b"a", b"b"):
+        await ask(holder.node, acquire(b"one", key))
+        await ask(waiter.node, stand(waiter.claim(1), key))
+    await place.command("CONFIG", "SET", "maxmemory", "1")
+    try:
+        assert await place.together(holder, [release(b"one", b"a"), release(b"one", b"b")]) == [1, 1]
+    finally:
+        await place.command("CONFIG", "SET", "maxmemory", "0")
+    for key in ("a", "b"):
+        assert await place.command("GET", key) != b"one"
+
+
+# -- Rights ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "rights",
+    [
+        ("-publish",),
+        ("resetchannels",),
+        ("-subscribe",),
+        ("resetkeys", "~a", "~b", "~aioredlock_ng:marker", "~aioredlock_ng:fences"),
+        ("-zrange", "-zrevrange", "-zrank", "-zrem", "-exists", "-publish"),
+    ],
+    ids=["no publish", "no channels", "no subscribe", "no keys of queues", "none of their commands"],
+)
+@every_kind
+async def test_without_a_right_of_queues_a_user_locks_and_waits_and_takes_nobodys_place(
+    place: Place, kind: LockKind, rights: tuple[str, ...]
+) -> None:
+    first = await place.waiter()
+    await place.trust()
+    for key in (b"a", b"b"):
+        await ask(first.node, acquire(b"theirs", key))
+    await ask(first.node, stand(first.claim(1), b"a"))
+    await place.command("ACL", "SETUSER", "limited", "reset", "on", ">word", "+@all", "allkeys", "allchannels", *rights)
+    try:
+        limited = await place.waiter(user="limited:word@")
+        mine = Waiter(limited.node, limited.heard, notified=limited.node.messages)
+        refusal = await ask(limited.node, acquire(b"two", b"a", kind=kind))
+        assert (refusal[0], refusal[2]) == (0, 1)
+        left, at, _ = await ask(limited.node, stand(mine.claim(2), b"a"))
+        assert at == 1
+        assert left != 0
+        assert await ask(limited.node, leave(mine.member, b"a")) == 1
+        # The key is free, and nothing was offered: what this user does now must not cost the first its place.
+        await place.command("DEL", "a")
+        assert await ask(limited.node, acquire(b"two", b"a", kind=kind, fence=10)) == 1
+        assert await ask(limited.node, release(b"two", b"a")) == 1
+        value = await place.command("GET", "a")
+        assert not value or value == OFFER + first.claim(1)
+        assert value or await place.command("ZCARD", "aioredlock_ng:queue:a") == b"1"
+        assert await ask(first.node, stand(first.claim(1), b"a")) == [0, 1, 0]
+        # It waits for the other key by looking, and gets it once it is free.
+        assert (await ask(limited.node, stand(mine.claim(1), b"b")))[1] == 1
+        assert await ask(first.node, release(b"theirs", b"b")) == 1
+        assert (await ask(limited.node, stand(mine.claim(1), b"b")))[0] == 0
+        assert await ask(limited.node, acquire(b"two", b"b", kind=kind, fence=20, claim=mine.claim(1))) == 1
+    finally:
+        await place.command("ACL", "DELUSER", "limited")

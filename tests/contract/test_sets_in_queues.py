@@ -1,0 +1,182 @@
+"""Sets of names in the queues: every server answers as the in-memory node does, remaining times aside."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioredlock_ng._core.replies import released
+from aioredlock_ng._core.tickets import claim_of, member_of
+from aioredlock_ng._nodes.connect import Connector
+from aioredlock_ng._nodes.memory import MemoryNode
+from aioredlock_ng._nodes.node import RedisNode
+from aioredlock_ng._nodes.outbox import Outbox
+from aioredlock_ng._scripts import Command
+from aioredlock_ng._scripts.kinds import LEAVE, MUTEX, STAND
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aioredlock_ng._nodes.port import Node, Sink
+    from tests.support.node_set import NodeSet
+
+TTL = b"20000"
+
+SET = member_of(b"a" * 16, 1, 20.0, notified=False)
+OTHER = member_of(b"b" * 16, 1, 20.0, notified=False)
+LAST = member_of(b"c" * 16, 1, 20.0, notified=False)
+
+
+class Asked:
+    """One question; a `Sink`."""
+
+    def __init__(self, command: Command) -> None:
+        self.command = command
+        self.started = asyncio.get_running_loop().time()
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def stands(self) -> bool:
+        return True
+
+    def deliver(self, index: int, reply: Any) -> None:
+        self.future.set_result(reply)
+
+
+class Listening:
+    """Hears everything, and needs nothing of it."""
+
+    manager_id = b"d" * 16
+
+    def invalidated(self, index: int, keys: list[bytes] | None) -> None:
+        pass
+
+    def notified(self, index: int, message: bytes) -> None:
+        pass
+
+    def identify(self, index: int, run_id: str) -> str:
+        return ""
+
+    def present(self, index: int, is_present: bool) -> None:
+        pass
+
+    def emit(self, event: object) -> None:
+        pass
+
+
+class Both:
+    """A server and the in-memory node, which are asked the same."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self.nodes = nodes
+
+    async def ask(self, command: Command) -> Any:
+        """Return what both answer; -1 and 0 are no times, any other is 1."""
+        asked: list[Sink] = [Asked(command) for _ in self.nodes]
+        for node, sink in zip(self.nodes, asked, strict=True):
+            node.ask(sink, 0)
+        async with asyncio.timeout(5.0):
+            replies = [await sink.future for sink in asked]  # type: ignore[attr-defined]
+        if command.script.name in ("acquire", "stand"):
+            at = command.script.name == "acquire"
+            for reply in replies:
+                if isinstance(reply, list):
+                    reply[at] = min(reply[at], 1)
+        assert replies[0] == replies[1], command.step
+        return replies[0]
+
+    async def acquire(self, token: bytes, *keys: bytes, claim: bytes = b"") -> Any:
+        return await self.ask(MUTEX.acquiring(keys, (), token, TTL, 0, claim))
+
+    async def stand(self, claim: bytes, *keys: bytes) -> Any:
+        return await self.ask(Command(STAND, keys, (claim, 20_000, 20_000)))
+
+    async def release(self, token: bytes, *keys: bytes) -> Any:
+        return await self.ask(MUTEX.releasing(keys, token, 0.0))
+
+    async def leave(self, member: bytes, *keys: bytes) -> Any:
+        return await self.ask(Command(LEAVE, keys, (member,)))
+
+
+@pytest.fixture
+async def both(node_of_each_version: NodeSet) -> AsyncIterator[Both]:
+    node_of_each_version.wipe()
+    loop = asyncio.get_running_loop()
+    nodes: list[Node] = [RedisNode(Connector(node_of_each_version[0].url), Outbox(loop, loop.time), 5.0), MemoryNode()]
+    for node in nodes:
+        await node.open(0, Listening(), loop.time, 1.0)
+    yield Both(nodes)
+    for node in nodes:
+        await node.aclose(1.0)
+
+
+async def test_a_refused_set_learns_the_highest_ticket_of_all_its_keys(both: Both) -> None:
+    assert await both.acquire(b"holds a", b"a") == 1
+    assert await both.acquire(b"holds b", b"b") == 1
+    assert await both.stand(claim_of(7, OTHER), b"b") == [1, 1, 0]
+    assert await both.acquire(b"set", b"a", b"b") == [0, 1, 1, 7]
+    assert await both.stand(claim_of(8, SET), b"a", b"b") == [1, 1, 0]
+    assert await both.acquire(b"third", b"a", b"b") == [0, 1, 1, 8]
+    assert await both.acquire(b"fourth", b"b") == [0, 1, 1, 7]
+
+
+async def test_a_key_that_is_kept_for_a_set_tells_the_ticket_of_the_set(both: Both) -> None:
+    assert await both.acquire(b"holds b", b"b") == 1
+    assert await both.stand(claim_of(5, SET), b"a", b"b") == [1, 2, 0]
+    assert await both.acquire(b"newcomer", b"a") == [0, 1, 1, 5]
+    assert await both.acquire(b"newcomer", b"a", b"c") == [0, 1, 1, 5]
+    # It came later, and does not take what is kept for the set.
+    assert await both.acquire(b"later", b"a", claim=claim_of(6, OTHER)) == [0, 1, 1, 5]
+    assert await both.acquire(b"earlier", b"a", claim=claim_of(4, OTHER)) == 1
+
+
+async def test_what_is_kept_for_a_set_that_leaves_goes_to_the_first_in_the_queue(both: Both) -> None:
+    assert await both.acquire(b"holds b", b"b") == 1
+    assert await both.stand(claim_of(1, SET), b"a", b"b") == [1, 2, 0]
+    assert await both.stand(claim_of(2, OTHER), b"a") == [1, 1, 0]
+    assert await both.stand(claim_of(3, LAST), b"a") == [1, 1, 1]
+    assert await both.leave(SET, b"a", b"b") == 1
+    assert await both.acquire(b"last", b"a", claim=claim_of(3, LAST)) == [0, 1, 1, 3]
+    assert await both.acquire(b"other", b"a", claim=claim_of(2, OTHER)) == 1
+
+
+async def test_a_set_that_waits_for_its_first_key_keeps_none_of_the_others(both: Both) -> None:
+    assert await both.acquire(b"holds a", b"a") == 1
+    assert await both.stand(claim_of(1, SET), b"a", b"b") == [1, 1, 0]
+    assert await both.acquire(b"b is free", b"b") == 1
+
+
+async def test_a_set_keeps_one_ticket_and_is_served_before_a_set_that_came_later_for_another_key(both: Both) -> None:
+    assert await both.acquire(b"first", b"a", b"b") == 1
+    assert await both.acquire(b"holds c", b"c") == 1
+    assert await both.acquire(b"set", b"b", b"c") == [0, 1, 1, 0]
+    assert await both.stand(claim_of(1, SET), b"b", b"c") == [1, 1, 0]
+    assert await both.acquire(b"later", b"a", b"b") == [0, 1, 1, 1]
+    assert await both.stand(claim_of(2, OTHER), b"a", b"b") == [1, 1, 0]
+    assert await both.release(b"first", b"a", b"b") == released(2)
+    assert await both.acquire(b"set", b"b", b"c", claim=claim_of(1, SET)) == [0, 1, 2, 1]
+    assert await both.stand(claim_of(1, SET), b"b", b"c") == [1, 2, 0]
+    assert await both.acquire(b"later", b"a", b"b", claim=claim_of(2, OTHER)) == [0, 1, 2, 2]
+    assert await both.stand(claim_of(2, OTHER), b"a", b"b") == [1, 2, 0]
+    assert await both.release(b"holds c", b"c") == released(1)
+    assert await both.acquire(b"set", b"b", b"c", claim=claim_of(1, SET)) == 1
+
+
+async def test_a_key_that_is_kept_already_is_not_kept_for_longer_by_another_look(both: Both) -> None:
+    brief = member_of(b"a" * 16, 1, 0.001, notified=False)
+    assert await both.acquire(b"holds b", b"b") == 1
+    for kept in (300, 20_000):
+        assert await both.ask(Command(STAND, (b"a", b"b"), (claim_of(1, brief), 20_000, kept))) == [1, 2, 0]
+    await asyncio.sleep(0.35)
+    assert await both.acquire(b"another", b"a") == 1
+
+
+async def test_a_member_behind_two_others_learns_when_their_offers_have_lapsed(both: Both) -> None:
+    assert await both.acquire(b"first", b"a") == 1
+    for ticket, member in enumerate((SET, OTHER, LAST), 1):
+        assert (await both.stand(claim_of(ticket, member), b"a"))[1:] == [1, ticket - 1]
+    assert await both.stand(claim_of(3, LAST), b"a") == [-1, 1, 2]
+    assert await both.release(b"first", b"a") == released(1)
+    # The first has the offer, and is no longer in the queue.
+    assert await both.stand(claim_of(3, LAST), b"a") == [1, 1, 1]

@@ -1,0 +1,142 @@
+"""Random tasks of two processes that want random sets, by seed: each is served or told, and nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.rig import NODE_TIMEOUT
+
+if TYPE_CHECKING:
+    from aioredlock_ng import Lease
+    from tests.support.rig import Process, Rig
+
+pytestmark = pytest.mark.virtual_time
+
+ACTIONS = (
+    "acquire",
+    "acquire",
+    "acquire fair",
+    "try",
+    "wait",
+    "cancel",
+    "release",
+    "release",
+    "lose",
+    "abandon",
+    "occupy",
+    "vacate",
+    "stop",
+    "start",
+)
+
+
+def assert_nobody_is_forgotten(process: Process) -> None:
+    """A task that waits is behind another of its line, or asks, or has a place that will wake it."""
+    lines = process.redlock.engine().lines
+    for line in lines._all():
+        if line.contender is not None:
+            assert line.contender.asking or (line.place is not None and (line.place.waiting or line.place._timer is not None))
+        else:
+            assert not line.queue or line.holder is not None, line.keys
+        assert line.place is None or lines._standing[line.place.member] is line
+        assert line.contender is not None or line.holder is not None or line.queue or line.place is None, line.keys
+    assert all(line.place is not None for line in lines._standing.values())
+
+
+def assert_nothing_is_left(process: Process) -> None:
+    lines = process.redlock.engine().lines
+    assert (lines._lines, lines._others, lines._standing) == ({}, {}, {})
+    assert process.redlock.stats().waiting == 0
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_nobody_is_forgotten_whatever_happens_to_those_before(rig: Rig, seed: int) -> None:
+    rng = random.Random(seed)
+    process, other = await rig.process(), await rig.process()
+    names = "abcd"[: rng.randint(2, 4)]
+    waiting: dict[asyncio.Future[Lease], None] = {}
+    leases: list[Lease] = []
+
+    def down() -> list[int]:
+        return [index for index, server in enumerate(rig.servers) if not server.up]
+
+    def settle(future: asyncio.Future[Lease]) -> None:
+        del waiting[future]
+        if not future.cancelled() and future.exception() is None and future.result().valid:
+            leases.append(future.result())
+
+    for _ in range(120):
+        action = rng.choice(ACTIONS)
+        wanted = rng.sample(names, rng.randint(1, min(3, len(names))))
+        index = rng.randrange(3)
+        match action:
+            case "acquire" | "acquire fair" | "try" | "wait":
+                timeout = {"try": 0.0, "wait": rng.choice((0.001, 0.003, 0.05))}.get(action)
+                by = rng.choice((process, process, other))
+                lock = by.lock(*wanted, blocking_timeout=timeout, max_hold=30.0, fair=action == "acquire fair")
+                waiting[asyncio.ensure_future(lock.acquire())] = None
+            case "cancel" if waiting:
+                rng.choice(list(waiting)).cancel()
+            case "release" | "lose" | "abandon" if leases:
+                lease = leases.pop(rng.randrange(len(leases)))
+                if action == "release":
+                    await lease.release()
+                elif action == "lose":
+                    lease.lose("by the test")
+                else:
+                    lease.abandon()
+            case "occupy":
+                rig.occupy(wanted[0].encode(), on=[index], ttl=1.0)
+            case "vacate":
+                rig.vacate(wanted[0].encode(), on=[index])
+            case "stop" if not down():
+                rig.stop(index)
+            case "start":
+                rig.start(*down())
+        await asyncio.sleep(rng.choice((0.0005, 0.001, 0.002, 0.01)))
+        # Those behind go on one tick after a refusal.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        for future in [future for future in waiting if future.done()]:
+            settle(future)
+        assert_nobody_is_forgotten(process)
+        assert_nobody_is_forgotten(other)
+    rig.start(*down())
+    while waiting or leases:
+        for lease in leases:
+            await lease.release()
+        leases.clear()
+        if waiting:
+            async with asyncio.timeout(60.0):
+                done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for future in done:
+                settle(future)
+        assert_nobody_is_forgotten(process)
+        assert_nobody_is_forgotten(other)
+    await asyncio.sleep(1.0)
+    assert_nothing_is_left(process)
+    assert_nothing_is_left(other)
+
+
+async def test_a_lease_taken_past_the_line_keeps_its_names_though_the_head_of_the_line_gives_up(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(b"a", 0.5)
+    head = asyncio.ensure_future(process.lock("a", "b").acquire())
+    await asyncio.sleep(0.1)
+    head.cancel()
+    passing: Lease | None = None
+    while passing is None:
+        passing = await process.lock("a", "b", blocking_timeout=0).try_acquire()
+    behind = asyncio.ensure_future(process.lock("a", "c").acquire())
+    await asyncio.sleep(5.0)
+    assert not behind.done()
+    assert_nobody_is_forgotten(process)
+    await passing.release()
+    async with asyncio.timeout(NODE_TIMEOUT):
+        await (await behind).release()
+    await asyncio.sleep(1.0)
+    assert_nothing_is_left(process)

@@ -1,0 +1,78 @@
+"""A key that is kept for a waiter is held by nobody: no operator, no holder and no other waiter takes it for a lock."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioredlock_ng import LockLost
+from aioredlock_ng._core.tickets import OFFER, claim_of, is_offer, member_of
+
+if TYPE_CHECKING:
+    from tests.support.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+OFFERED = OFFER + claim_of(5, member_of(b"0123456789abcdef", 1, 10.0, notified=True))
+
+
+def offer(rig: Rig, key: bytes = b"a") -> None:
+    for server in rig.servers:
+        server.set(key, OFFERED, 10.0)
+
+
+async def test_an_offer_is_no_holder_and_no_operator_sees_it(rig: Rig) -> None:
+    process = await rig.process()
+    offer(rig)
+    info = await process.redlock.inspect("a")
+    assert (info.held, info.token, info.nodes, info.remaining, info.owner) == (False, None, 0, 0.0, None)
+    assert [(answer.token, answer.foreign) for answer in info.answers] == [(None, "")] * 3
+    assert "offer" not in repr(info)
+    assert not await process.redlock.locked("a")
+
+
+async def test_a_forced_release_takes_no_offer_from_the_one_that_it_is_for(rig: Rig) -> None:
+    process = await rig.process()
+    offer(rig)
+    for any_key in (False, True):
+        assert await process.redlock.force_release("a", any_key=any_key) == 0
+    assert [server.get(b"a") for server in rig.servers] == [OFFERED] * 3
+
+
+async def test_a_holder_whose_keys_became_offers_has_lost_its_lock(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await process.lock("a").acquire()
+    offer(rig)
+    with pytest.raises(LockLost):
+        await lease.verify()
+    assert not await lease.release()
+    assert [server.get(b"a") for server in rig.servers] == [OFFERED] * 3
+
+
+async def test_a_first_attempt_is_refused_while_the_key_is_kept_for_another(rig: Rig) -> None:
+    process = await rig.process()
+    offer(rig)
+    assert await process.lock("a").try_acquire() is None
+    assert [server.get(b"a") for server in rig.servers] == [OFFERED] * 3
+
+
+async def test_stats_count_the_lines_that_stand_in_queues(rig: Rig) -> None:
+    holder, process = await rig.process(), await rig.process()
+    leases = [await holder.lock(name).acquire() for name in ("a", "b")]
+    assert process.redlock.stats().standing == 0
+    waiting = [asyncio.create_task(process.lock(name).acquire()) for name in ("a", "a", "b")]
+    await asyncio.sleep(0.1)
+    stats = process.redlock.stats()
+    assert (stats.waiting, stats.standing) == (3, 2)
+    assert [len(server.queues.members(b"a")) for server in rig.servers] == [1, 1, 1]
+    for task in waiting:
+        task.cancel()
+    await asyncio.wait(waiting)
+    await asyncio.sleep(0.1)
+    assert process.redlock.stats().standing == 0
+    assert [server.queues.members(b"a") for server in rig.servers] == [[], [], []]
+    for lease in leases:
+        assert await lease.release()
+    assert not any(is_offer(server.get(b"a") or b"") for server in rig.servers)

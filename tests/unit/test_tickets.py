@@ -1,0 +1,119 @@
+"""The queue of a lock as data: members, claims, messages, and the one rule of waking."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from aioredlock_ng._core.keys import OWN_KEYS, message_channel
+from aioredlock_ng._core.tickets import (
+    LARGEST_TICKET,
+    OFFER,
+    Message,
+    Outlook,
+    claim_of,
+    is_offer,
+    member_of,
+    message_of,
+)
+from aioredlock_ng._nodes.memory_queue import admits, grace_of
+
+MANAGER = b"0123456789abcdef"
+instants = st.one_of(st.none(), st.floats(0, 100))
+
+
+@given(st.binary(max_size=60))
+@example(b"")
+@example(b"- m k")
+@example("٣ m k".encode())
+@example(b"9" * 30 + b" m k")
+@example(b"--1 m k")
+@example(b"1_0 m k")
+def test_no_bytes_make_a_message_raise(payload: bytes) -> None:
+    message = message_of(payload)
+    assert message is None or message.left is None or 0.0 <= message.left < 10**9
+
+
+@given(st.integers(-1, 10**9), st.integers(1, 10**6), st.binary(min_size=1))
+def test_a_message_is_read_as_it_was_written_whatever_the_key_is(milliseconds: int, line: int, key: bytes) -> None:
+    member = member_of(MANAGER, line, 0.1, notified=True)
+    left = None if milliseconds < 0 else milliseconds / 1000
+    assert message_of(b"%d %b %b" % (milliseconds, member, key)) == Message(left, member, key)
+
+
+@pytest.mark.parametrize("payload", [b"turn a", b"1", b"1 m", b"x m k", b" m k", b"1.5 m k"])
+def test_what_this_library_does_not_send_is_no_message(payload: bytes) -> None:
+    assert message_of(payload) is None
+
+
+def test_a_member_names_its_process_line_and_grace() -> None:
+    assert member_of(MANAGER, 3, 0.1, notified=True) == b"0123456789abcdef:3:100"
+    assert member_of(MANAGER, 3, 0.0, notified=True) == b"0123456789abcdef:3:1", "an offer without a life cannot be written"
+    assert member_of(MANAGER, 3, 0.1, notified=False) == b"-0123456789abcdef:3:100"
+    assert message_channel(MANAGER) == OWN_KEYS + MANAGER
+
+
+@given(st.integers(1, 10**30))
+def test_no_claim_has_a_ticket_that_scores_cannot_count(ticket: int) -> None:
+    counted = int(claim_of(ticket, b"m").partition(b":")[0])
+    assert counted == min(ticket, LARGEST_TICKET)
+    assert float(counted) == counted
+
+
+def test_an_offer_is_told_from_tokens_and_from_other_keys_of_the_library() -> None:
+    assert is_offer(OFFER + claim_of(1, b"m"))
+    assert is_offer(OFFER)
+    for value in (b"", b"token", OWN_KEYS, b"x" + OFFER, OFFER[:-1]):
+        assert not is_offer(value)
+
+
+@given(st.binary(max_size=30), st.binary(max_size=30))
+def test_no_bytes_make_an_offer_or_a_claim_raise(value: bytes, claim: bytes) -> None:
+    """The in-memory server reads what other clients wrote."""
+    assert admits(OFFER + value, claim) in (True, False)
+    assert not admits(value, claim) or is_offer(value)
+    assert grace_of(value) >= 1
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.binary(min_size=1), st.binary(min_size=1))
+def test_of_two_waiters_each_offer_admits_the_first_and_one_alone_admits_the_second(
+    one: int, two: int, member: bytes, other: bytes
+) -> None:
+    if member == other:
+        return
+    first, second = sorted([(one, member), (two, other)])
+    assert admits(OFFER + claim_of(*second), claim_of(*first))
+    assert admits(OFFER + claim_of(*second), claim_of(*second))
+    assert not admits(OFFER + claim_of(*first), claim_of(*second))
+
+
+@given(st.lists(st.tuples(instants, st.booleans()), min_size=1, max_size=7))
+def test_a_waiter_asks_when_a_quorum_of_nodes_that_can_grant_may_do_so(nodes: list[tuple[float | None, bool]]) -> None:
+    quorum = len(nodes) // 2 + 1
+    outlook = Outlook(len(nodes), quorum)
+    assert outlook.ask_at == inf, "nothing is known yet"
+    outlook.asked([voting for _, voting in nodes])
+    for index, (at, _) in enumerate(nodes):
+        outlook.learns(index, at)
+    for instant in (0.0, 50.0, 100.0):
+        ready = sum(voting and at is not None and at <= instant for at, voting in nodes)
+        assert (outlook.ask_at <= instant) == (ready >= quorum)
+
+
+def test_a_refused_attempt_forgets_what_was_known_and_who_could_not_grant() -> None:
+    outlook = Outlook(3, 2)
+    for index in range(3):
+        outlook.learns(index, 1.0)
+    assert outlook.ask_at == 1.0
+    outlook.asked([True, False, True])
+    assert outlook.ask_at == inf
+    outlook.learns(0, 1.0)
+    outlook.learns(1, 1.0)
+    assert outlook.ask_at == inf, "of a node that has no vote a free key means nothing"
+    outlook.votes(1)
+    assert outlook.ask_at == 1.0
+    outlook.learns(0, None)
+    assert outlook.ask_at == inf
