@@ -11,7 +11,7 @@ from aioredlock_ng._scripts.kinds import FENCES, MUTEX
 from aioredlock_ng.testing import LocalNodes, LocalServer
 from aioredlock_ng.testing.binaries import find_server
 from benchmarks.scaling.rig import Rig, used
-from benchmarks.scaling.wire import Wire
+from benchmarks.scaling.wire import Wire, pack
 from tests.support.server_versions import at_hand
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from aioredlock_ng._scripts import Command, Script
 
 __all__ = ["measure_batches", "measure_commands", "measure_memory", "measure_pushes"]
+
+_CACHING = pack(("CLIENT", "CACHING", "YES"))
 
 
 def measure_commands(names: int, rounds: int) -> tuple[dict[str, dict[str, float]], float]:
@@ -137,7 +139,8 @@ def measure_pushes(watchers: Sequence[int], names: int) -> dict[str, float]:
             fence = time.time_ns() // 1000
             rig.wire.ask_all([call.packed for call in rig.acquire(b"a" * 32, fence)], 50)
             for wire in wires:
-                wire.ask_all([call.packed for call in rig.acquire(b"b" * 32, fence)], 50)
+                # What a refused acquire reads is tracked, as a waiter's look at its place is.
+                wire.ask_all([part for call in rig.acquire(b"b" * 32, fence) for part in (_CACHING, call.packed)], 50)
                 wire.pushes = 0
             before = used(nodes[0])[0]
             # One at a time: a herd is woken by one release.

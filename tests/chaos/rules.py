@@ -56,6 +56,12 @@ ASKED: Final = NANO // 10
 FORGETTING: Final = {"kill", "flush", "fill"}
 """Faults after which a node lacks keys that it had, or cannot be given back those that it lacks."""
 
+OFFER: Final = "aioredlock_ng:offer:"
+"""The beginning of a key's value while it is kept for a waiter."""
+
+LONGEST_OFFER: Final = 2_200
+"""Milliseconds that an offer lives at most: 2 s, and the rounding."""
+
 
 def judge(record: Record) -> Judgement:
     """Apply every rule."""
@@ -393,6 +399,9 @@ def _leftovers(judgement: Judgement, record: Record) -> None:
             judgement.violations.append(Finding("key left behind", line["t"], f"node {line['n']}: {key} {token}, {left} ms"))
     for line in record.looks:
         for key, left, token in line["keys"]:
+            if token.startswith(OFFER[: len(token)]) and left <= LONGEST_OFFER:
+                # Nobody holds it: it is kept for a set of names that waits.
+                continue
             judgement.violations.append(Finding("endless key", line["t"], f"node {line['n']}: {key} {token}, {left} ms"))
 
 

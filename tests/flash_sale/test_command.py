@@ -41,7 +41,9 @@ def test_the_command_runs_in_its_small_size(tmp_path: Path) -> None:
     # One on each of five nodes for as many as have a grant inside a process; a turn of the other one takes some more.
     assert 5 * 200 / STEP <= ours["commands_sent"] <= 20 * 200
     assert ours["commands_sent"] < ours["commands_all"]
-    assert (ours["wire"], ours["in_both"]) == (["evalsha"], [])
+    # A tracked look comes behind CLIENT CACHING.
+    assert set(ours["wire"]) <= {"evalsha", "client"}
+    assert ours["in_both"] == []
     assert (endless["oversold"], endless["timeouts"], endless["sold_out"]) == (0, 0, 0)
     assert endless["sold"] > 0
     assert nobody["sold"] + nobody["sold_out"] == 200

@@ -17,12 +17,12 @@ from aioredlock_ng._core.votes import Garbled, Refusal, is_granted
 from aioredlock_ng._engine import acquire, cleanup, engine, extender, guard
 from aioredlock_ng._engine.acquire import Acquisition
 from aioredlock_ng._engine.holding import Holding
-from aioredlock_ng._engine.waiting import lines, place
+from aioredlock_ng._engine.waiting import place
 from aioredlock_ng._engine.waiting.lines import Lines
 from aioredlock_ng._engine.waiting.place import Place
 from aioredlock_ng._nodes import memory_queue, memory_server
 from aioredlock_ng._nodes.channel import Channel
-from aioredlock_ng._nodes.memory_queue import Keys, Queues
+from aioredlock_ng._nodes.memory_queue import Queues
 from aioredlock_ng._nodes.memory_server import MemoryServer, _bytes
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._scripts import Command
@@ -175,29 +175,7 @@ def _released_only(self: extender.Extender, holding: Holding) -> Any:
     return self._releases.send(holding.spec, holding.token, holding.granted, holding.longest_ttl, self._context.clock())
 
 
-def _served_untold(self: Queues, keys: Keys, key: bytes, claim: bytes) -> None:
-    self.remove(key, claim.partition(b":")[2])
-
-
 _notify = memory_queue._notify
-
-
-def _notify_no_second(keys: Keys, member: bytes, milliseconds: int, key: bytes) -> bool:
-    return milliseconds > 0 or _notify(keys, member, milliseconds, key)
-
-
-class _NotLeaving:
-    """Takes the place of `Leaving` where a message comes too late."""
-
-    def __init__(self, *_: object) -> None:
-        pass
-
-    def send(self, *_: object) -> None:
-        pass
-
-
-def _never_look(self: Place) -> None:
-    self._look_at = float("inf")
 
 
 _back_off = Place.back_off
@@ -209,11 +187,6 @@ def _back_off_in_line(self: Place) -> None:
 
 
 _stand = Place.stand
-
-
-def _stand_again(self: Place, replies: Any) -> None:
-    self._ticket = 0
-    _stand(self, replies)
 
 
 def _mutants() -> Iterator[Mutant]:
@@ -243,13 +216,8 @@ def _mutants() -> Iterator[Mutant]:
     yield one("anybody", "an offer admits everybody", (memory_server, "admits", lambda value, _: value.startswith(OFFER)))
     yield one("entry", "a grant leaves its entry in the queue", (Queues, "served", _nothing))
     yield one("no-offer", "a release offers the key to nobody", (Queues, "offer", lambda *_: False))
-    yield one("second", "the second in a queue is not told when an offer ends", (memory_queue, "_notify", _notify_no_second))
-    yield one("stale", "a message for who has stopped to wait is not answered", (lines, "Leaving", _NotLeaving))
-    yield one("look", "a waiter never looks again", (Place, "_set_look", _never_look))
-    yield one("new-first", "a grant does not tell the new first in the queue", (Queues, "served", _served_untold))
     yield one("out-of-reach", "a waiter without a quorum stays in the queues", (Place, "back_off", _back_off_in_line))
     yield one("refusing", "a waiter that is served stays where it was refused", (Place, "served", lambda self, _: self.stop()))
-    yield one("ticket", "a waiter takes a new ticket with each refusal", (Place, "stand", _stand_again))
     yield one("kept", "what is kept for a set is kept for good", (place, "KEPT_FOR", 1000.0))
     yield one("undying", "a queue never ends by itself", (place, "QUEUE_LIFE", 1000.0))
     yield one("handoff", "a release does not hand on", (extender.Extender, "release", _released_only))
