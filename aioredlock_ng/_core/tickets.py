@@ -29,6 +29,7 @@ __all__ = [
     "is_offer",
     "member_of",
     "message_of",
+    "seconds_until",
 ]
 
 QUEUE_KEYS: Final = OWN_KEYS + b"queue:"
@@ -72,12 +73,10 @@ class Standing:
 
     Attributes:
         left: Seconds until the node may grant; 0.0 now, None where it does not know.
-        place: Of the key that the waiter waits for, among the keys of its lock, from 1.
         rank: How many stand before it; -1 where it could not be put in the queue.
     """
 
     left: float | None
-    place: int
     rank: int
 
 
@@ -101,8 +100,12 @@ def message_of(payload: bytes) -> Message | None:
     words = payload.split(b" ", 2)
     if len(words) != 3 or not words[0].removeprefix(b"-").isdigit() or len(words[0]) > 12:
         return None
-    milliseconds = int(words[0])
-    return Message(None if milliseconds < 0 else milliseconds / 1000, words[1], words[2])
+    return Message(seconds_until(int(words[0])), words[1], words[2])
+
+
+def seconds_until(milliseconds: int) -> float | None:
+    """Return when a node may grant, in seconds, from what it says in milliseconds; None for -1, not known."""
+    return None if milliseconds < 0 else milliseconds / 1000
 
 
 class Outlook:

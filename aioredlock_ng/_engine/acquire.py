@@ -164,7 +164,7 @@ class Acquisition:
 
     @property
     def resource(self) -> str:
-        """See `Asker.resource`."""
+        """The lock's name."""
         return self._spec.resource
 
     @property

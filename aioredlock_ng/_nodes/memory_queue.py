@@ -11,7 +11,7 @@ from aioredlock_ng._core.tickets import LARGEST_TICKET, OFFER
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Keys", "Queues", "admits", "grace_of"]
+__all__ = ["Keys", "Queues", "admits", "grace_of", "is_offer_to"]
 
 _CLAIM = re.compile(rb"(\d+):(.+)", re.DOTALL)
 _NOTIFIED = re.compile(rb"([0-9a-f]+):")
@@ -117,8 +117,7 @@ class Queues:
 
     def leave(self, keys: Keys, key: bytes, member: bytes) -> None:
         """See `leave` in the script."""
-        value = keys.get(key) or b""
-        if value.startswith(OFFER) and _parts(value.removeprefix(OFFER))[1] == member:
+        if is_offer_to(keys.get(key) or b"", member):
             self.remove(key, member)
             if not self.offer(keys, key):
                 keys.remove(key)
@@ -131,6 +130,11 @@ class Queues:
         if member:
             self.remove(key, member)
             self.notify_first(keys, key, -1)
+
+
+def is_offer_to(value: bytes, member: bytes) -> bool:
+    """See `is_offer_to` in the script."""
+    return value.startswith(OFFER) and _parts(value.removeprefix(OFFER))[1] == member
 
 
 def admits(value: bytes, claim: bytes) -> bool:

@@ -12,7 +12,7 @@ from aioredlock_ng._core.guard import Trust, read_marker
 from aioredlock_ng._core.keys import OWN_KEYS
 from aioredlock_ng._core.tickets import OFFER
 from aioredlock_ng._core.votes import Refusal
-from aioredlock_ng._nodes.memory_queue import Queues, admits, grace_of
+from aioredlock_ng._nodes.memory_queue import Queues, admits, grace_of, is_offer_to
 from aioredlock_ng._scripts.kinds import MARKER_KEY
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ class MemoryServer:
         if self.get(key) is None:
             queues.offer(own, key)
         value = self.get(key)
-        if value is not None and value.startswith(OFFER) and value.endswith(b":" + member):
+        if is_offer_to(value or b"", member):
             return [0, place + 1, 0]
         rank = queues.rank(key, member)
         if value is None or admits(value, claim):

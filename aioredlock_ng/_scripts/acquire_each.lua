@@ -43,10 +43,11 @@ for _, i in ipairs(taken) do
     granted, answers[i] = granted + 1, 1
   else
     local stored = redis.pcall('ZADD', KEYS[n + 2], 'GT', 'CH', ARGV[at + 2], ARGV[at + 3])
+    local counter = stored == 0 and redis.pcall('ZSCORE', KEYS[n + 2], ARGV[at + 3])
     if stored == 1 then
       granted, answers[i] = granted + 1, 1
-    elseif stored == 0 and type(redis.pcall('ZSCORE', KEYS[n + 2], ARGV[at + 3])) == 'string' then
-      answers[i] = {1, tonumber(redis.call('ZSCORE', KEYS[n + 2], ARGV[at + 3]))}
+    elseif type(counter) == 'string' then
+      answers[i] = {1, tonumber(counter)}
     else
       for _, j in ipairs(taken) do redis.call('DEL', KEYS[j]) end
       return {}

@@ -53,11 +53,12 @@ for i = 1, n do
   else
     local stored = 1
     if own > 0 and ARGV[at + 3] ~= '' then stored = redis.pcall('ZADD', KEYS[n + 2], 'GT', 'CH', ARGV[at + 3], ARGV[at + 4]) end
+    local counter = stored == 0 and redis.pcall('ZSCORE', KEYS[n + 2], ARGV[at + 4])
     if stored == 1 then
       answers[2 * i] = 1
       if ours then handed = handed + 1 end
-    elseif stored == 0 and type(redis.pcall('ZSCORE', KEYS[n + 2], ARGV[at + 4])) == 'string' then
-      answers[2 * i] = {1, tonumber(redis.call('ZSCORE', KEYS[n + 2], ARGV[at + 4]))}
+    elseif type(counter) == 'string' then
+      answers[2 * i] = {1, tonumber(counter)}
     else
       redis.call('DEL', key)
       return answers

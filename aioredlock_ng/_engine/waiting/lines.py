@@ -53,10 +53,6 @@ class Contender(Protocol):
     def asking(self) -> bool:
         """See above."""
 
-    @property
-    def resource(self) -> str:
-        """The lock's name."""
-
     def attempt(self, claim: bytes = b"", cause: WakeCause | None = None) -> None:
         """Ask all nodes; with the claim of a waiter, and what woke it."""
 
@@ -243,11 +239,6 @@ class Lines:
     def standing(self) -> int:
         """How many lines stand in the queues of the nodes."""
         return sum(line.place is not None and line.place.standing for line in self._standing.values())
-
-    def length(self, keys: tuple[bytes, ...]) -> int:
-        """How many tasks of this process want exactly these keys and do not have them."""
-        lines = [line for line in self._wanting(keys[0]) if line.keys == keys]
-        return sum((line.contender is not None) + len(line.queue or ()) for line in lines)
 
     def holders(self, keys: tuple[bytes, ...]) -> list[Holding]:
         """The leases of this process that stand in the way of `keys`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.backoff import unreachable_delay
-from aioredlock_ng._core.tickets import LARGEST_TICKET, Outlook, Standing, claim_of
+from aioredlock_ng._core.tickets import LARGEST_TICKET, Outlook, Standing, claim_of, seconds_until
 from aioredlock_ng._core.votes import Dropped, Unsent, highest_ticket, is_granted, is_held
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import LEAVE, STAND
@@ -237,7 +237,7 @@ class Place:
             self._forget(index)
             self._look_at_node(index, tracked=False)
 
-    def stood(self, index: int, standing: Standing | None, *, generation: int, tracked: bool) -> None:
+    def stood(self, index: int, standing: Standing | None, *, generation: int) -> None:
         """Node `index` answered a look of this generation; None: not usefully."""
         if not self.awaits(generation):
             return
@@ -367,7 +367,7 @@ class Place:
         # From the refusal on, and never prolonged: nested locks wait for each other until this ends.
         kept = max(0, round((self._refused_at + KEPT_FOR - now) * 1000))
         command = Command(STAND, self._keys, (self.claim, round(QUEUE_LIFE * 1000), kept), tracked=tracked)
-        return _Looking(self, command, now, self._generation, tracked=tracked)
+        return _Looking(self, command, now, self._generation)
 
     def _leave_queues(self) -> None:
         if self._standing:
@@ -392,14 +392,13 @@ class Place:
 class _Looking:
     """One look at the queues; a `Sink`."""
 
-    __slots__ = ("_generation", "_place", "_tracked", "command", "started")
+    __slots__ = ("_generation", "_place", "command", "started")
 
-    def __init__(self, place: Place, command: Command, started: float, generation: int, *, tracked: bool) -> None:
+    def __init__(self, place: Place, command: Command, started: float, generation: int) -> None:
         self._place = place
         self.command = command
         self.started = started
         self._generation = generation
-        self._tracked = tracked
 
     def stands(self) -> bool:
         """See `Sink.stands`: a waiter that left must not be put into a queue again."""
@@ -409,9 +408,9 @@ class _Looking:
         """See `Sink.deliver`."""
         standing = None
         if type(reply) is list:
-            left, place, rank = reply
-            standing = Standing(None if left < 0 else left / 1000, place, rank)
-        self._place.stood(index, standing, generation=self._generation, tracked=self._tracked)
+            left, _, rank = reply
+            standing = Standing(seconds_until(left), rank)
+        self._place.stood(index, standing, generation=self._generation)
 
 
 class Leaving:
