@@ -348,7 +348,8 @@ async def test_two_loops_in_two_threads_each_with_its_manager_exclude_each_other
     await asyncio.gather(*(asyncio.to_thread(lambda n=number: asyncio.run(work(n))) for number in range(2)))
     assert entered == [50, 50]
     assert overlaps == 0
-    await no_keys_left(three_nodes)
+    # A node that answered late may still offer the key, for a fraction of a second, to a manager that has closed.
+    await eventually(lambda: three_nodes.keys() == [set()] * 3)
 
 
 REFUSED = """
