@@ -167,12 +167,11 @@ class WaiterWoken:
     Attributes:
         resource: The lock's name.
         cause: "told": by what nodes said, a quorum may grant. "expiry": the remaining time of a holder, or of an
-            offer to another waiter, is over. "look": no quorum of nodes answered the waiter's look. "local" no
-            longer occurs.
+            offer to another waiter, is over. "look": no quorum of nodes answered the waiter's look.
     """
 
     resource: str
-    cause: Literal["told", "local", "expiry", "look"]
+    cause: Literal["told", "expiry", "look"]
 
 
 @dataclass(frozen=True, slots=True)

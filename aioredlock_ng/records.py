@@ -102,7 +102,6 @@ class Stats:
         handoffs: Leases handed to the next waiter of this process within the releasing tick.
         passed_on: Those of them whose grant the next waiter got as it was, without asking the nodes.
         wakeups: Waiters that asked because, by what nodes said, a quorum may grant.
-        wakeups_local: Always 0.
         wakeups_expiry: Waiters that asked because the remaining time of a holder, or of an offer, was over.
         wakeups_fallback: Waiters that asked because no quorum of nodes answered their look.
         looks: Attempts after waiting, whatever woke them.
@@ -127,7 +126,6 @@ class Stats:
     handoffs: int
     passed_on: int
     wakeups: int
-    wakeups_local: int
     wakeups_expiry: int
     wakeups_fallback: int
     looks: int

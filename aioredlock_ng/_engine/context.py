@@ -44,7 +44,6 @@ class Counters:
     handoffs: int = 0
     passed_on: int = 0
     wakeups: int = 0
-    wakeups_local: int = 0
     wakeups_expiry: int = 0
     wakeups_fallback: int = 0
     looks: int = 0

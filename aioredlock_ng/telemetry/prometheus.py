@@ -53,7 +53,7 @@ __all__ = ["PrometheusSink"]
 _M = TypeVar("_M", Counter, Gauge, Histogram)
 
 _ERRORS = ("LockHeld", "AcquireTimeout", "QuorumUnreachable", "RedlockClosed")
-_CAUSES = ("told", "local", "expiry", "look")
+_CAUSES = ("told", "expiry", "look")
 _LOSSES = ("gone", "unrenewed", "expired", "max_hold", "closed")
 
 
