@@ -32,6 +32,8 @@ class NodeAnswer:
         detail: Why there is no answer, or that the key is of another type than a lock.
         foreign: The type of a key that can be no lock of this library: "hash" and the like, "string"
             for one without expiry, "other" where the server does not say; "" for all else.
+        waiting: How many wait for the key, by this node's queue; None where it does not say.
+        offered: True if the key is kept for a waiter, `remaining` seconds at most. Nobody holds it.
     """
 
     node: str
@@ -39,6 +41,8 @@ class NodeAnswer:
     remaining: float | None
     detail: str = ""
     foreign: str = ""
+    waiting: int | None = None
+    offered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,12 @@ class LockInfo:
             counted as 0. Infinite for keys without expiry.
         answers: One per node.
         owner: Who holds it; None where the holder wrote no label, or has only just begun.
+        waiting: How many wait for it, by the queues on the nodes: the (lower) median over the nodes
+            that say. The maximum would count entries of processes that are gone, on a node that was
+            cut off. A process counts once for each set of names, and each task with `fair=True`.
+            Processes that have no place in the queue are not counted, nor are other libraries'.
+            None where no node says.
+        offered: True if nobody holds it and a node keeps its key for a waiter: about to be held.
     """
 
     resource: str
@@ -82,6 +92,8 @@ class LockInfo:
     remaining: float
     answers: tuple[NodeAnswer, ...]
     owner: Owner | None = None
+    waiting: int | None = None
+    offered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

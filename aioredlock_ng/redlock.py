@@ -337,7 +337,8 @@ class Redlock:
     async def locked(self, name: str | bytes) -> bool:
         """True when a quorum of nodes holds the same token for `name` right now, whoever's it is.
 
-        True too when a quorum has keys of other types there: nobody can acquire the lock.
+        True too when a quorum has keys of other types there: nobody can acquire the lock. False
+        while its key is kept for a waiter (`inspect(name).offered`).
 
         Raises:
             QuorumUnreachable: Too few nodes answered to say.
@@ -348,7 +349,7 @@ class Redlock:
         return (await self.inspect(name)).held
 
     async def inspect(self, name: str | bytes) -> LockInfo:
-        """Ask all nodes who holds `name` and for how long. Writes nothing.
+        """Ask all nodes who holds `name`, for how long, and how many wait for it. Writes nothing.
 
         Raises:
             QuorumUnreachable: Too few nodes answered to say.
@@ -359,9 +360,9 @@ class Redlock:
         key = self._keys.key(name)
         # Its holder may write labels though this manager does not.
         labels = (owner_key(key),) if self._options.owner is not False else ()
-        plain = self._kind.inspecting((key,))
+        plain = self._kind.inspecting((key,), queues=True)
         # A user that may not read labels is still told who has the lock.
-        looks = await self._look(name, self._kind.inspecting((key,), labels) if labels else plain, plain)
+        looks = await self._look(name, self._kind.inspecting((key,), labels, queues=True), plain)
         return lock_info(resource_name((name,)), [node.address for node in self._nodes], looks)
 
     async def force_release(self, name: str | bytes, *, token: str | None = None, any_key: bool = False) -> int:

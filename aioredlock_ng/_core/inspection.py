@@ -12,6 +12,7 @@ from aioredlock_ng._core.keys import as_text
 from aioredlock_ng._core.owners import printable_label, read_owner
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.replies import ForceReleased, Free, Held, KeyLook, Looked, NotALock
+from aioredlock_ng._core.tickets import middle_of
 from aioredlock_ng._core.votes import Outcome, Refusal, Vote, no_vote
 from aioredlock_ng.records import LockInfo, NodeAnswer
 
@@ -127,20 +128,26 @@ def lock_info(resource: str, addresses: Sequence[str], looks: Sequence[Look]) ->
     owners = (read_owner(label, token) for label in labels if token is not None)
     owner = next((owner for owner in owners if owner is not None), None)
     answers = tuple(map(_answer, addresses, looks))
-    return LockInfo(resource, remaining > 0.0, token, len(keys), len(looks), remaining, answers, owner)
+    held = remaining > 0.0
+    waiting = middle_of([answer.waiting for answer in answers if answer.waiting is not None])
+    offered = not held and any(answer.offered for answer in answers)
+    return LockInfo(resource, held, token, len(keys), len(looks), remaining, answers, owner, waiting, offered)
 
 
 def _answer(address: str, look: Look) -> NodeAnswer:
     match look:
-        case Held(remaining, token) if math.isinf(remaining):
-            return NodeAnswer(address, as_text(token), None, foreign="string")
-        case Held(remaining, token):
-            return NodeAnswer(address, as_text(token), remaining)
+        case Held(remaining, token, waiting=waiting) if math.isinf(remaining):
+            return NodeAnswer(address, as_text(token), None, foreign="string", waiting=waiting)
+        case Held(remaining, token, waiting=waiting):
+            return NodeAnswer(address, as_text(token), remaining, waiting=waiting)
         case NotALock(kind, remaining):
             left = None if math.isinf(remaining) else remaining
             return NodeAnswer(address, None, left, f"not a lock: {look}", foreign=kind)
-        case Free():
-            return NodeAnswer(address, None, None)
+        case Free(None, waiting):
+            return NodeAnswer(address, None, None, waiting=waiting)
+        case Free(float(offered), waiting):
+            left = None if math.isinf(offered) else offered
+            return NodeAnswer(address, None, left, waiting=waiting, offered=True)
     return NodeAnswer(address, None, None, look_vote(address, look).detail)
 
 

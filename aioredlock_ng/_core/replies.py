@@ -112,7 +112,15 @@ class ReleasedEach:
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """There is no key."""
+    """There is no key, or an offer, which is held by nobody.
+
+    Attributes:
+        offered: Seconds for which the key is kept for a waiter; None if there is no key.
+        waiting: How many wait for the key; None where the node was not asked, or does not know.
+    """
+
+    offered: float | None = None
+    waiting: int | None = None
 
 
 FREE: Final = Free()
@@ -127,11 +135,13 @@ class Held:
             library has.
         token: Its value.
         label: What its holder wrote beside it.
+        waiting: As of a free key.
     """
 
     remaining: float
     token: bytes = field(repr=False)
     label: bytes = field(default=b"", repr=False)
+    waiting: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ __all__ = [
     "is_offer",
     "member_of",
     "message_of",
+    "middle_of",
     "seconds_until",
 ]
 
@@ -106,6 +107,15 @@ def message_of(payload: bytes) -> Message | None:
 def seconds_until(milliseconds: int) -> float | None:
     """Return when a node may grant, in seconds, from what it says in milliseconds; None for -1, not known."""
     return None if milliseconds < 0 else milliseconds / 1000
+
+
+def middle_of(counts: Sequence[int]) -> int | None:
+    """Return the lower median of what the nodes say of a queue; None if no node says anything.
+
+    Queues differ while a waiter comes or goes, and a node that was cut off may keep entries of
+    processes that are gone. So a number counts that more than half of the answering nodes reach.
+    """
+    return sorted(counts)[(len(counts) - 1) // 2] if counts else None
 
 
 class Outlook:

@@ -81,6 +81,13 @@ class Queues:
         kept = _parts(value.removeprefix(OFFER))[0] if value is not None and value.startswith(OFFER) else 0
         return min(max([kept, *(ticket for ticket, _ in self.members(key))]), LARGEST_TICKET)
 
+    def waiting(self, key: bytes, value: bytes) -> int:
+        """See `waiting` in the script; the value is that of the key."""
+        members = {member for _, member in self.members(key)}
+        if value.startswith(OFFER):
+            members.add(_parts(value.removeprefix(OFFER))[1])
+        return len(members)
+
     def rank(self, key: bytes, member: bytes) -> int:
         """How many stand before a member; -1 where it does not stand there."""
         return next((rank for rank, (_, who) in enumerate(self.members(key)) if who == member), -1)

@@ -368,6 +368,9 @@ class MemoryServer:
         answers: list[list[Any]] = [[self.pttl(key), self.get(key) or b""] for key in command.keys[:n]]
         for answer, label_key in zip(answers, command.keys[n:], strict=False):
             answer.append(self.get(label_key) or b"")
+        if len(command.args) > 1:
+            for answer, key in zip(answers, command.keys, strict=False):
+                answer[2:] = [*(answer[2:] or [b""]), self.queues.waiting(key, answer[1])]
         return answers
 
     def _force_release(self, command: Command, by: Connection) -> Raw | Refusal:

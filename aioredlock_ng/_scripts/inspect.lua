@@ -1,9 +1,13 @@
 -- Tells who holds each key and for how long. Writes nothing.
 -- KEYS     the lock's keys; then, if asked for, the key of each one's label
--- ARGV[1]  if labels are asked for: how many keys the lock has
--- Returns  per key {remaining milliseconds (-1 endless, -2 no such key), token or '', label or ''}; label only if asked for.
---          Of a key of another type: -3, and '<type or nothing> <remaining ms>' in the token's place.
+-- ARGV[1]  if labels or queues are asked for: how many keys the lock has
+-- ARGV[2]  if queues are asked for: anything
+-- Returns  per key {remaining milliseconds (-1 endless, -2 no such key), token or ''}. Of a key of
+--          another type: -3, and '<type or nothing> <remaining ms>' in the token's place. Then, if
+--          labels or queues are asked for, the label or ''. Then, if queues are asked for, how many
+--          wait for the key; -1: not known.
 -- pcall: what somebody else wrote in place of a label is none.
+-- part: queue
 local answers, n = {}, tonumber(ARGV[1] or #KEYS)
 for i = 1, n do
   local token = redis.pcall('GET', KEYS[i])
@@ -19,6 +23,10 @@ for i = 1, n do
   if n < #KEYS then
     local label = redis.pcall('GET', KEYS[n + i])
     answers[i][3] = type(label) == 'string' and label or ''
+  end
+  if ARGV[2] then
+    answers[i][3] = answers[i][3] or ''
+    answers[i][4] = waiting(KEYS[i], type(token) == 'string' and token)
   end
 end
 return answers

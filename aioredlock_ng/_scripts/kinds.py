@@ -113,9 +113,16 @@ class LockKind:
         """Ask who holds the keys, and be told of changes; with labels, write them beside the keys that hold their tokens."""
         return Command(self.watch, (*keys, *labels[0]), (*tokens, *labels[1]), tracked=True)
 
-    def inspecting(self, keys: tuple[bytes, ...], label_keys: tuple[bytes, ...] = ()) -> Command:
-        """Ask who holds the keys, and for how long; with the keys of their labels, also what these say."""
-        return Command(self.inspect, (*keys, *label_keys), (len(keys),) if label_keys else ())
+    def inspecting(self, keys: tuple[bytes, ...], label_keys: tuple[bytes, ...] = (), *, queues: bool = False) -> Command:
+        """Ask who holds the keys, and for how long.
+
+        Args:
+            keys: The keys.
+            label_keys: The keys of their labels, to be told what these say.
+            queues: Also ask how many wait for each key.
+        """
+        args = (len(keys), 1) if queues else (len(keys),) if label_keys else ()
+        return Command(self.inspect, (*keys, *label_keys), args)
 
     def releasing(
         self, keys: tuple[bytes, ...], token: bytes, owed_until: float, label_keys: tuple[bytes, ...] = ()

@@ -21,6 +21,7 @@ from aioredlock_ng._core.replies import (
     ALL_OURS,
     FREE,
     ForceReleased,
+    Free,
     Held,
     KeyLook,
     KeyState,
@@ -161,14 +162,14 @@ def watch(reply: Any, call: Call) -> Whole | KeyStates | None:
 
 
 def inspect(reply: Any, call: Call) -> Looked | None:
-    """Read for each key its remaining time, its token and, if asked for, its label."""
+    """Read for each key its remaining time, its token and, if asked for, its label and its queue."""
     keys = int(call.args[0]) if call.args else len(call.keys)
     if type(reply) is not list or len(reply) != keys:
         return None
-    labelled = len(call.keys) > keys
+    fewest = 4 if len(call.args) > 1 else 3 if len(call.keys) > keys else 2
     looks = []
     for item in reply:
-        look = _look(item, labelled=labelled)
+        look = _look(item, fewest, max(fewest, 3))
         if look is None:
             return None
         looks.append(look)
@@ -249,20 +250,21 @@ def _are(reply: Any, most: int, fits: Callable[[Any], bool] | None) -> bool:
     return type(reply) is list and len(reply) <= most and (fits is None or all(map(fits, reply)))
 
 
-def _look(item: Any, *, labelled: bool) -> KeyLook | None:
-    if type(item) is not list or not 2 + labelled <= len(item) <= 3:
+def _look(item: Any, fewest: int, most: int) -> KeyLook | None:
+    if type(item) is not list or not fewest <= len(item) <= most:
         return None
-    left, value, *labels = item
-    if not _is(left, -3) or not all(type(text) is bytes for text in item[1:]):
+    # A reply without label or queue is filled up. A label that was not asked for is read, too.
+    left, value, label, count = [*item, b"", -1][:4] if len(item) == 2 else [*item, -1][:4]
+    if not _is(left, -3) or type(value) is not bytes or type(label) is not bytes or not _is(count, -1):
         return None
+    waiting = None if count == -1 else count
     if left == _MISSING:
-        return FREE
+        return FREE if waiting is None else Free(waiting=waiting)
     if left == _OTHER_TYPE:
         return not_a_lock(as_text(value))
     if is_offer(value):
-        # Kept for a waiter: nobody holds it.
-        return FREE
-    return Held(seconds_left(left), value, *labels)
+        return Free(seconds_left(left), waiting)
+    return Held(seconds_left(left), value, label, waiting)
 
 
 def _per_key(reply: Any, keys: int) -> Whole | KeyStates | None:

@@ -53,16 +53,22 @@ def _print(info: LockInfo) -> None:
         if info.owner is not None:
             since = datetime.fromtimestamp(info.owner.since, tz=UTC).isoformat(timespec="milliseconds")
             head += f"\n  owner {owner(info)}, fence {fence(info)}\n  since {since}"
+    elif info.offered:
+        head = f"{resource}: offered to a waiter"
     elif info.token is not None:
         head = f"{resource}: free; no majority of the {info.total} nodes has the same key"
     else:
         head = f"{resource}: free"
     lines = [head]
+    if info.waiting:
+        lines.append(f"  {info.waiting} waiting")
     for answer in info.answers:
         if answer.foreign:
             said = f"not a lock: {answer.foreign}, {life(answer.remaining)}"
         elif answer.detail:
             said = safe(answer.detail)
+        elif answer.offered:
+            said = f"offered to a waiter, {life(answer.remaining)}"
         elif answer.token is None:
             said = "no key"
         else:

@@ -14,7 +14,7 @@ from .demo.interruption import Interruption
 from .exits import reported, say
 from .scan import Scan
 from .settings import JsonOption, KeyFormatOption, NodeOption, NodeTimeoutOption, PatternArgument, manager_and_format, name_of
-from .shown import as_dict, foreign, holder, is_lock, life, owner, print_json, safe
+from .shown import as_dict, foreign, holder_of, is_lock, life, life_of, owner, print_json, safe, waiting
 from .tables import Column, fitted, output_width
 
 if TYPE_CHECKING:
@@ -30,8 +30,9 @@ _COLUMNS = (
     Column("remaining"),
     Column("token", 3),
     Column("owner", 1, share=0.5),
+    Column("waiting", 4),
 )
-"""The owner gets room first, the token last. Lines for a pipe have all of them."""
+"""The owner gets room first, the queue last. Lines for a pipe have all of them."""
 
 
 def ls(
@@ -82,12 +83,12 @@ def _table(locks: list[LockInfo]) -> Table:
 
 
 def _words(lock: LockInfo, of: str) -> tuple[str, ...]:
-    """Name, nodes, what is left, holder and owner."""
-    if is_lock(lock):
-        nodes, left, held_by = lock.nodes, life(lock.remaining), holder(lock.token)
+    """Name, nodes, what is left, holder, owner and queue."""
+    if is_lock(lock) or lock.offered:
+        nodes, left, held_by = lock.nodes, life_of(lock), holder_of(lock)
     else:
         there = [answer for answer in lock.answers if answer.foreign]
         longest = max((answer.remaining or math.inf for answer in there), default=0.0)
         nodes, left = len(there), life(longest)
         held_by = f"not a lock: {foreign(lock)}" if there else "-"
-    return safe(lock.resource), f"{nodes}{of}{lock.total}", left, held_by, owner(lock)
+    return safe(lock.resource), f"{nodes}{of}{lock.total}", left, held_by, owner(lock), waiting(lock)

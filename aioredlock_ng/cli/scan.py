@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from hiredis import pack_command
@@ -14,8 +13,7 @@ from aioredlock_ng._core.inspection import lock_info, look_of
 from aioredlock_ng._core.keys import OWN_KEYS
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.quorum import quorum_of
-from aioredlock_ng._core.replies import Held
-from aioredlock_ng._core.tickets import QUEUE_KEYS
+from aioredlock_ng._core.replies import Free, Held
 from aioredlock_ng._core.votes import Refusal, no_vote
 from aioredlock_ng._nodes.question import Question
 from aioredlock_ng._scripts import Request
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from aioredlock_ng import LockInfo, Redlock
+    from aioredlock_ng._core.inspection import Look
     from aioredlock_ng._core.keys import KeyFormat
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.port import Node
@@ -93,29 +92,6 @@ class Scan:
         """The locks among these keys, by one look at all nodes."""
         return [lock for start in range(0, len(keys), _BATCH) for lock in await self._look(keys[start : start + _BATCH])]
 
-    async def waiting(self) -> Counter[bytes]:
-        """How many waiters stand in the queue of each lock's key: one per process and set of names.
-
-        Only places on a majority count: a node that was cut off may still have those of processes that are gone.
-        """
-        nodes = self._redlock.engine().context.fleet.nodes
-        lengths: dict[bytes, list[int]] = {}
-        for found in await asyncio.gather(*(self._lengths(node, index) for index, node in enumerate(nodes))):
-            for key, length in found.items():
-                lengths.setdefault(key, []).append(length)
-        quorum = quorum_of(len(nodes))
-        return Counter({key: sorted(told)[-quorum] for key, told in lengths.items() if len(told) >= quorum})
-
-    async def _lengths(self, node: Node, index: int) -> dict[bytes, int]:
-        """The lengths of the queues of one node, by the locks' keys."""
-        queues = await self._found(node, index, QUEUE_KEYS + b"*", kind="zset")
-        lengths = {}
-        for queue in sorted(queues) if isinstance(queues, set) else ():
-            length = await ask(node, index, words("ZCARD", queue))
-            if type(length) is int and length:
-                lengths[queue.removeprefix(QUEUE_KEYS)] = length
-        return lengths
-
     async def _keys_of(self, node: Node, index: int, advance: Callable[[int], object]) -> set[bytes] | str:
         """The keys of one node that may be locks, or why it does not tell."""
         keys = await self._found(node, index, self._match, advance, kind=None if self._every else "string")
@@ -148,7 +124,7 @@ class Scan:
     async def _look(self, keys: Sequence[bytes], *, labelled: bool = True) -> list[LockInfo]:
         nodes = self._redlock.engine().context.fleet.nodes
         labels = tuple(map(owner_key, keys)) if labelled else ()
-        replies = await self._redlock.engine().poll(MUTEX.inspecting(tuple(keys), labels))
+        replies = await self._redlock.engine().poll(MUTEX.inspecting(tuple(keys), labels, queues=True))
         if any(isinstance(reply, Refusal) for reply in replies):
             # A key that this user may not read spoils the answer for all: one by one.
             if len(keys) > 1:
@@ -160,9 +136,14 @@ class Scan:
         for place, key in enumerate(keys):
             looks = [look_of(reply, place) for reply in replies]
             info = lock_info(self._format.name(key), addresses, looks)
-            if self._every or any(isinstance(look, Held) and look.remaining < math.inf for look in looks):
+            if self._every or any(map(_may_be_a_lock, looks)):
                 locks.append(info)
         return locks
+
+
+def _may_be_a_lock(look: Look) -> bool:
+    """True if the key expires and is a string; it may be kept for a waiter, and held by nobody."""
+    return (isinstance(look, Held) and look.remaining < math.inf) or (isinstance(look, Free) and look.offered is not None)
 
 
 def words(*words: Any) -> Request:

@@ -11,7 +11,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aioredlock_ng import LockInfo
 
-__all__ = ["as_dict", "fence", "foreign", "holder", "is_lock", "life", "owner", "print_json", "safe", "seconds"]
+__all__ = [
+    "as_dict",
+    "fence",
+    "foreign",
+    "holder",
+    "holder_of",
+    "is_lock",
+    "life",
+    "life_of",
+    "owner",
+    "print_json",
+    "safe",
+    "seconds",
+    "waiting",
+]
 
 _SHORT = 6
 """Characters of a token that are shown, as in the log. A whole token is enough to release the lock."""
@@ -54,6 +68,11 @@ def holder(token: str | None) -> str:
     return safe(f"{token[:_SHORT]}…" if len(token) > _SHORT else token)
 
 
+def holder_of(info: LockInfo) -> str:
+    """Return the beginning of the token; "offered" if the lock is kept for a waiter."""
+    return "offered" if info.offered else holder(info.token)
+
+
 def owner(info: LockInfo) -> str:
     """Return the label that the holder wrote; "-" for none."""
     return "-" if info.owner is None else safe(info.owner.label)
@@ -62,6 +81,11 @@ def owner(info: LockInfo) -> str:
 def fence(info: LockInfo) -> str:
     """Return the fence that the holder wrote; "-" for none."""
     return "-" if info.owner is None or info.owner.fence is None else str(info.owner.fence)
+
+
+def waiting(info: LockInfo) -> str:
+    """Return how many wait for a lock; "-" if no node says."""
+    return "-" if info.waiting is None else str(info.waiting)
 
 
 def seconds(value: float | None) -> str:
@@ -76,6 +100,11 @@ def seconds(value: float | None) -> str:
 def life(remaining: float | None) -> str:
     """Format the remaining time of a key; it is None or infinite for a key without expiry."""
     return "no expiry" if remaining is None or math.isinf(remaining) else f"{seconds(remaining)} left"
+
+
+def life_of(info: LockInfo) -> str:
+    """Format the remaining time of a lock; "-" if it is kept for a waiter and held by nobody."""
+    return "-" if info.offered else life(info.remaining)
 
 
 def safe(text: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -74,7 +73,6 @@ class _Watch:
         self.redlock = redlock
         self._scan = scan
         self._keys: list[bytes] = []
-        self._waiting: Counter[bytes] = Counter()
         self._scan_at = 0.0
         self._lanes = [Lane() for _ in redlock.nodes]
         self._seen: dict[tuple[str, str | None], float] = {}
@@ -87,7 +85,6 @@ class _Watch:
         try:
             if loop.time() >= self._scan_at:
                 self._keys = await self._scan.keys()
-                self._waiting = await self._scan.waiting()
                 self._scan_at = loop.time() + _SCAN_EVERY
             locks = await self._scan.look(self._keys)
         except QuorumUnreachable as error:
@@ -103,9 +100,8 @@ class _Watch:
         }
         ages = [now - self._seen.get((lock.resource, lock.token), now) for lock in locks]
         # A key that was found by the last scan may be gone. It would be shown as a lock without a holder.
-        shown = [(lock, age) for lock, age in zip(locks, ages, strict=True) if lock.token is not None]
-        waiting = {self._scan.name(key): count for key, count in self._waiting.items()}
-        return Frame(states, tuple(trips), tuple(self._lanes), tuple(shown), problem, waiting)
+        shown = [(lock, age) for lock, age in zip(locks, ages, strict=True) if lock.token is not None or lock.offered]
+        return Frame(states, tuple(trips), tuple(self._lanes), tuple(shown), problem)
 
     async def _round_trip(self, index: int) -> float | None:
         """Return the seconds that a node took to answer; None if it did not answer."""

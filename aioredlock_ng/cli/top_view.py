@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 from rich.text import Text
 
-from .shown import as_dict, fence, holder, life, owner, safe, seconds
+from .shown import as_dict, fence, holder_of, life_of, owner, safe, seconds, waiting
 from .tables import Column, fitted
 from .wrapping import wrapped
 
@@ -85,7 +85,6 @@ class Frame:
         lanes: The recent round trips to each node.
         locks: Each lock, and the seconds since it was first seen with this holder.
         problem: The reason why there are no locks to show; "" if nothing is wrong.
-        waiting: How many processes wait, by the name of the lock.
     """
 
     nodes: tuple[NodeState, ...]
@@ -93,19 +92,14 @@ class Frame:
     lanes: tuple[Lane, ...]
     locks: tuple[tuple[LockInfo, float], ...]
     problem: str
-    waiting: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the frame for JSON."""
         return {
             "nodes": [{**asdict(state), "round_trip": trip} for state, trip in zip(self.nodes, self.round_trips, strict=True)],
-            "locks": [{**as_dict(lock), "seen_for": age, "waiting": self.waiting_for(lock)} for lock, age in self.locks],
+            "locks": [{**as_dict(lock), "seen_for": age} for lock, age in self.locks],
             "problem": self.problem,
         }
-
-    def waiting_for(self, lock: LockInfo) -> int:
-        """Return how many clients wait for a lock."""
-        return self.waiting.get(lock.resource, 0)
 
 
 def draw(frame: Frame, width: int, height: int | None) -> Group:
@@ -130,7 +124,7 @@ def draw(frame: Frame, width: int, height: int | None) -> Group:
     # Each table has two empty lines around it and a head of two. The last line counts what does not fit.
     used = len(frame.nodes) + len(reasons) + (len(problem) or 1) + 8
     shown = frame.locks if height is None else frame.locks[: max(1, height - used)]
-    locks = fitted(_LOCK_COLUMNS, [_lock_row(frame, lock, age) for lock, age in shown], width)
+    locks = fitted(_LOCK_COLUMNS, [_lock_row(lock, age) for lock, age in shown], width)
     for row, (lock, _) in zip(locks.rows, shown, strict=True):
         row.style = "" if lock.held else "dim"
     more = len(frame.locks) - len(shown)
@@ -144,20 +138,20 @@ def _node_row(state: NodeState, round_trip: float | None, lane: Lane, marks: int
     return Text(safe(state.address)), words, seconds(round_trip), lane.text()[-marks:], Text(safe(state.server))
 
 
-def _lock_row(frame: Frame, lock: LockInfo, age: float) -> tuple[Text | str, ...]:
+def _lock_row(lock: LockInfo, age: float) -> tuple[Text | str, ...]:
     marks = Text()
     for answer in lock.answers:
-        mine = answer.token == lock.token
+        mine = answer.token is not None and answer.token == lock.token
         marks.append("●" if mine else "?" if answer.detail else "○", style="green" if mine else "yellow")
     return (
         safe(lock.resource),
-        holder(lock.token),
+        holder_of(lock),
         owner(lock),
         fence(lock),
         f"{lock.nodes}/{lock.total}",
         marks,
-        life(lock.remaining),
-        str(frame.waiting_for(lock) or "-"),
+        life_of(lock),
+        waiting(lock),
         seconds(age),
     )
 

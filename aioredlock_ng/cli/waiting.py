@@ -62,7 +62,8 @@ def wait(
 ) -> None:
     """Wait until a lock is free.
 
-    It never takes the lock. Another client may have it a moment later. With --json it prints its last look, as inspect does.
+    It never takes the lock. Another client may have it a moment later. A lock that is offered to a waiter is not free.
+    With --json it prints its last look, as inspect does.
     """
     with reported("wait"), Interruption() as interruption:
         given = {"node_timeout": node_timeout, "key_format": key_format, "recovery_guard": "none"}
@@ -71,14 +72,28 @@ def wait(
         info = interruption.run(_wait(redlock, name_of(name), key, seconds))
     if as_json:
         print_json(as_dict(info))
-    if info.held:
-        said = f"is held by {holder(info.token)}" if is_lock(info) else "is taken by a key that is no lock"
-        say("wait", f"{info.resource!r} {said}, {life(info.remaining)}")
+    if not _is_free(info):
+        if info.held:
+            said = f"is held by {holder(info.token)}" if is_lock(info) else "is taken by a key that is no lock"
+            said = f"{said}, {life(info.remaining)}"
+        else:
+            said = "is offered to a waiter" if info.offered else "is between two holders"
+        say("wait", f"{info.resource!r} {said}")
         raise typer.Exit(conflict_code)
 
 
+def _is_free(info: LockInfo) -> bool:
+    """True if nobody holds the lock or is about to.
+
+    Between two holders no token has a quorum. Then a node offers its key to a waiter, or the keys
+    of a quorum have the tokens of several holders.
+    """
+    taken = sum(answer.token is not None or answer.foreign != "" for answer in info.answers)
+    return not info.held and not info.offered and taken < quorum_of(info.total)
+
+
 async def _wait(redlock: Redlock, name: str | bytes, key: bytes, seconds: float | None) -> LockInfo:
-    """Return the last look: free, or still held at the end of the time."""
+    """Return the last look: free, or not free at the end of the time."""
     loop = asyncio.get_running_loop()
     async with redlock:
         end = float("inf") if seconds is None else loop.time() + seconds
@@ -98,9 +113,10 @@ async def _wait(redlock: Redlock, name: str | bytes, key: bytes, seconds: float 
                         raise
                     expected = _UNTRACKED_LOOK
                 else:
-                    seen, expected = loop.time(), info.remaining + _EXPIRY_MARGIN
-                    if not info.held or seen >= end:
+                    seen = loop.time()
+                    if _is_free(info) or seen >= end:
                         return info
+                    expected = info.remaining + _EXPIRY_MARGIN if info.held else _UNTRACKED_LOOK
                 tracked = sum(node.tracking for node in redlock.nodes) >= quorum_of(info.total)
                 look = _TRACKED_LOOK if tracked else _UNTRACKED_LOOK
                 with suppress(TimeoutError):

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     from tests.support.node_set import NodeSet
 
-__all__ = ["PATIENCE", "Cli", "connected", "line", "python"]
+__all__ = ["OFFERED", "PATIENCE", "Cli", "connected", "line", "python"]
+
+OFFERED = "aioredlock_ng:offer:5:0123456789abcdef:1:60000"
+"""The value of a key that is kept for a waiter."""
 
 PATIENCE = 120.0
 """Seconds for what takes one on an idle machine."""

@@ -16,12 +16,13 @@ import pytest
 
 from aioredlock_ng import Redlock
 from aioredlock_ng.cli import waiting
-from tests.cli.commands import PATIENCE, Cli, connected, line
+from tests.cli.commands import OFFERED, PATIENCE, Cli, connected, line
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aioredlock_ng import LockInfo
     from aioredlock_ng.testing import LocalServer
     from tests.support.node_set import Node, NodeSet
 
@@ -50,7 +51,7 @@ async def test_inspect_ls_and_top_tell_who_the_holder_says_it_is(cli: Cli) -> No
         assert owner["label"] == "the nightly import"
         assert f"  owner the nightly import, fence {owner['fence']}\n  since 20" in cli("inspect", "order:42").stdout
         assert max(map(len, cli("inspect", "order:42").stdout.splitlines())) <= 80
-        assert cli("ls").stdout.rstrip().endswith("\tthe nightly import")
+        assert cli("ls").stdout.rstrip().endswith("\tthe nightly import\t0")
         shown = cli("top", "--once").stdout
         assert "the nightly import" in shown
         assert str(owner["fence"]) in shown
@@ -64,6 +65,34 @@ async def test_inspect_tells_the_owner_to_a_command_line_without_fencing_too(cli
     cli.env["AIOREDLOCK_NG_FENCING"] = "false"
     with cli.holding("order:42", "--owner", "the nightly import"):
         await eventually(lambda: json.loads(cli("inspect", "order:42", "--json").stdout)["owner"] is not None, PATIENCE)
+
+
+def test_inspect_and_ls_tell_how_many_wait(cli: Cli, three_nodes: NodeSet) -> None:
+    for node in three_nodes:
+        node.command("SET", "order:42", "token", "PX", "60000")
+        for number in range(3):
+            node.command("ZADD", "aioredlock_ng:queue:order:42", str(number), f"0123456789abcdef:{number}:1000")
+    assert cli("inspect", "order:42").stdout.splitlines()[1] == "  3 waiting"
+    for words in (("inspect", "order:42"), ("ls",)):
+        told = json.loads(cli(*words, "--json").stdout)
+        (lock,) = told if isinstance(told, list) else [told]
+        assert (lock["held"], lock["waiting"], lock["offered"]) == (True, 3, False)
+    assert cli("ls").stdout.endswith("\t-\t3\n")
+
+
+def test_inspect_and_ls_show_a_lock_that_is_kept_for_a_waiter_without_a_holder(cli: Cli, three_nodes: NodeSet) -> None:
+    for node in three_nodes:
+        node.command("SET", "order:42", OFFERED, "PX", "60000")
+    head, queue, *nodes = cli("inspect", "order:42").stdout.splitlines()
+    assert (head, queue) == ("order:42: offered to a waiter", "  1 waiting")
+    assert all(re.fullmatch(r"  \S+: offered to a waiter, \S+ s left", node) for node in nodes)
+    assert cli("ls").stdout == "order:42\t0/3\t-\toffered\t-\t1\n"
+    for words in (("inspect", "order:42"), ("ls",)):
+        shown = cli(*words, "--json").stdout
+        told = json.loads(shown)
+        (lock,) = told if isinstance(told, list) else [told]
+        assert (lock["held"], lock["token"], lock["nodes"], lock["offered"]) == (False, None, 0, True)
+        assert "0123456789abcdef" not in shown
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
@@ -117,7 +146,7 @@ async def test_ls_lists_locks_and_nothing_else(cli: Cli, three_nodes: NodeSet) -
         assert told[1]["token"] == first.token
         (only,) = cli("ls", "*:1").stdout.splitlines()
         assert only.split("\t")[:2] == ["order:1", "3/3"]
-        assert cli("ls", "--all", "no*").stdout == "no expiry\t3/3\tno expiry\tnot a lock: string\t-\n"
+        assert cli("ls", "--all", "no*").stdout == "no expiry\t3/3\tno expiry\tnot a lock: string\t-\t0\n"
         every = json.loads(cli("ls", "--all", "--json").stdout)
         assert {lock["answers"][0]["foreign"] for lock in every} == {"", "hash", "list", "string"}
     assert cli("ls", "order:*").stdout == ""
@@ -186,7 +215,10 @@ def test_ls_needs_one_right_more_than_the_library(cli: Cli, start_server: Callab
     assert "'scan' command" in refused.stderr
     assert "password" not in refused.stderr
     server.command("ACL", "SETUSER", "locks", "+scan")
-    assert cli(*words).stdout.startswith("a\t1/1\t")
+    server.command("ZADD", "aioredlock_ng:queue:lock:a", "1", "0123456789abcdef:1:1000")
+    (line,) = cli(*words).stdout.splitlines()
+    assert line.startswith("a\t1/1\t")
+    assert line.endswith("\t1"), "the rights of the library suffice for the queue"
 
 
 def test_ls_on_a_terminal_shows_a_table_that_fits(cli: Cli) -> None:
@@ -345,6 +377,49 @@ async def test_wait_sleeps_until_the_nodes_say_so(three_nodes: NodeSet, monkeypa
         await eventually(lambda: connected(three_nodes) == 2, within=PATIENCE)
         await lease.release()
         assert not (await asyncio.wait_for(wait, 20)).held
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ((OFFERED, OFFERED, OFFERED), "is offered to a waiter"),
+        (("", OFFERED, ""), "is offered to a waiter"),
+        (("the last holder", "the next one", ""), "is between two holders"),
+    ],
+)
+def test_wait_does_not_end_between_two_holders(cli: Cli, three_nodes: NodeSet, values: tuple[str, ...], said: str) -> None:
+    for node, value in zip(three_nodes, values, strict=True):
+        if value:
+            node.command("SET", "x", value, "PX", "60000")
+    answer = cli("wait", "x", "-w", "0")
+    assert (answer.returncode, answer.stderr) == (1, f"aioredlock-ng wait: 'x' {said}\n")
+
+
+async def test_wait_outlives_an_offer_and_the_holder_after_it(three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[tuple[bool, bool]] = []
+    inspect = Redlock.inspect
+
+    async def noted(self: Redlock, name: str | bytes) -> LockInfo:
+        info = await inspect(self, name)
+        looked.append((info.held, info.offered))
+        return info
+
+    monkeypatch.setattr(Redlock, "inspect", noted)
+
+    def put(value: str) -> None:
+        for node in three_nodes:
+            node.command("SET", "x", value, "PX", "60000")
+
+    put(OFFERED)
+    wait = asyncio.create_task(waiting._wait(Redlock(three_nodes.urls, recovery_guard=None), "x", b"x", None))
+    await eventually(lambda: (False, True) in looked, within=PATIENCE)
+    put("the next holder")
+    await eventually(lambda: (True, False) in looked, within=PATIENCE)
+    assert not wait.done()
+    for node in three_nodes:
+        node.command("DEL", "x")
+    info = await asyncio.wait_for(wait, PATIENCE)
+    assert (info.held, info.offered) == (False, False)
 
 
 def test_wait_sees_a_key_that_nobody_deletes_expire(cli: Cli, three_nodes: NodeSet) -> None:

@@ -35,7 +35,7 @@ def test_no_table_is_wider_than_its_line_and_no_row_takes_two(rows: list[list[st
 @pytest.mark.parametrize(
     ("width", "shown"),
     [
-        (100, ["lock", "nodes", "remaining", "token", "owner"]),
+        (100, ["lock", "nodes", "remaining", "token", "owner", "waiting"]),
         (72, ["lock", "nodes", "remaining", "owner"]),
         (50, ["lock", "nodes", "remaining", "token"]),
     ],
@@ -44,13 +44,20 @@ def test_ls_leaves_out_what_does_not_fit(width: int, shown: list[str], monkeypat
     monkeypatch.setattr("aioredlock_ng.cli.listing.output_width", lambda: width)
     owner = Owner("checkout-7d9f8b6c5d-x2x9q:1:Task-12", None, 0.0)
     answers = (NodeAnswer("10.0.0.1:6379", "5da5b42a4711", 8.7, ""),)
-    lock = LockInfo("order:42", True, "5da5b42a4711", 3, 3, 8.7, answers, owner)
+    lock = LockInfo("order:42", True, "5da5b42a4711", 3, 3, 8.7, answers, owner, 12)
     console = Console(width=width, color_system=None)
     with console.capture() as capture:
         console.print(_table([lock]))
     lines = capture.get().splitlines()
     assert re.split(r" {2,}", lines[1].strip()) == shown
-    values = {"lock": "order:42", "nodes": "3 of 3", "remaining": "8.7 s left", "token": "5da5b4…", "owner": owner.label}
+    values = {
+        "lock": "order:42",
+        "nodes": "3 of 3",
+        "remaining": "8.7 s left",
+        "token": "5da5b4…",
+        "owner": owner.label,
+        "waiting": "12",
+    }
     assert re.split(r" {2,}", lines[3].strip()) == [values[name] for name in shown]
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from aioredlock_ng import LockInfo, NodeAnswer, NodeState, Owner, Redlock
 from aioredlock_ng.cli.top_view import Frame, Lane, draw
-from tests.cli.commands import PATIENCE, Cli, line
+from tests.cli.commands import OFFERED, PATIENCE, Cli, line
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
@@ -52,6 +52,15 @@ async def test_processes_that_wait_are_counted_by_their_places_on_a_majority(cli
             for task in waiting:
                 task.cancel()
             await asyncio.wait(waiting)
+
+
+def test_a_lock_that_is_kept_for_a_waiter_stays_in_the_frames_without_a_holder(cli: Cli, three_nodes: NodeSet) -> None:
+    for node in three_nodes:
+        node.command("SET", "order:1", OFFERED, "PX", "60000")
+    (lock,) = json.loads(cli("top", "--once", "--json").stdout)["locks"]
+    assert (lock["held"], lock["token"], lock["offered"], lock["waiting"]) == (False, None, True, 1)
+    (row,) = (line for line in cli("top", "--once").stdout.splitlines() if "order:1" in line)
+    assert re.split(r" {2,}", row.strip()) == ["order:1", "offered", "-", "-", "0/3", "○○○", "-", "1", "0.0 s"]
 
 
 def test_addresses_are_shown_as_they_are() -> None:
@@ -137,8 +146,8 @@ def busy_frame() -> Frame:
             lane.add("up", 0.00042)
     answers = tuple(NodeAnswer(node.address, "5da5b42a4711", 8.7) for node in nodes)
     owner = Owner("web-3:4711:Task-12", 1795430400123456, 0.0)
-    lock = LockInfo("order:42", True, "5da5b42a4711", 3, 3, 8.7, answers, owner)
-    return Frame(nodes, (0.00042, 0.0312, None), lanes, ((lock, 12.0),), "", {"order:42": 7})
+    lock = LockInfo("order:42", True, "5da5b42a4711", 3, 3, 8.7, answers, owner, 7)
+    return Frame(nodes, (0.00042, 0.0312, None), lanes, ((lock, 12.0),), "")
 
 
 VALUES = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng._core.replies import ForceReleased, KeyState, KeyStates, Repaired, released
+from aioredlock_ng._core.replies import ForceReleased, Free, Held, KeyState, KeyStates, Repaired, released
 from aioredlock_ng._core.tickets import OFFER, claim_of, is_offer, member_of
 from aioredlock_ng._scripts import Command, Script
 from aioredlock_ng._scripts.kinds import FORCE_RELEASE, LEAVE, MUTEX, STAND
@@ -174,6 +174,32 @@ class QueueContract:
         assert await self.release(waiter.node, b"one", b"a") == 1
         assert (await self.acquire(second, b"two", b"a", ticket=2**53 + 1))[0] == 0
         assert await self.acquire(first, b"two", b"a", ticket=2**53 + 1) == 1
+
+    # -- Looks ------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("labels", [(), (b"o:a", b"o:b")], ids=["without labels", "with labels"])
+    async def test_a_look_tells_how_many_wait_for_each_key(self, place: Place, labels: tuple[bytes, ...]) -> None:
+        waiters = await self.waiters(place, 3)
+        looked = await self.ask(waiters[0].node, MUTEX.inspecting((b"a", b"b"), labels, queues=True))
+        held, free = looked.keys
+        assert isinstance(held, Held)
+        assert (held.token, held.label, held.waiting, free) == (b"one", b"", 3, Free(waiting=0))
+
+    async def test_a_look_counts_the_waiter_that_a_key_is_offered_to_once(self, place: Place) -> None:
+        first, second = await self.waiters(place, 2)
+        assert await self.release(first.node, b"one", b"a") == 1
+        looking = MUTEX.inspecting((b"a",), queues=True)
+        for _ in range(2):
+            (look,) = (await self.ask(second.node, looking)).keys
+            assert isinstance(look, Free)
+            assert look.offered is not None
+            assert 0 < look.offered * 1000 <= GRACE
+            assert look.waiting == 2
+            # It is back in the queue now, beside its offer.
+            await self.ask(first.node, stand(first.claim(1), b"a"))
+        await self.ask(first.node, leave(first.member, b"a"))
+        await self.ask(second.node, leave(second.member, b"a"))
+        assert (await self.ask(first.node, looking)).keys == (Free(waiting=0),)
 
     # -- Standing ---------------------------------------------------------------------------------
 

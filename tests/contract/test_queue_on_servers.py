@@ -323,6 +323,9 @@ async def test_without_a_right_of_queues_a_user_locks_and_waits_and_takes_nobody
         mine = Waiter(limited.node, limited.heard, notified=limited.node.messages)
         refusal = await ask(limited.node, acquire(b"two", b"a", kind=kind))
         assert (refusal[0], refusal[2]) == (0, 1)
+        (look,) = (await ask(limited.node, MUTEX.inspecting((b"a",), queues=True))).keys
+        readable = not {"-zrank", "resetkeys"} & set(rights)
+        assert (look.token, look.waiting) == (b"theirs", 1 if readable else None)
         left, at, _ = await ask(limited.node, stand(mine.claim(2), b"a"))
         assert at == 1
         assert left != 0

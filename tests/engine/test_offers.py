@@ -29,8 +29,51 @@ async def test_an_offer_is_no_holder_and_no_operator_sees_it(rig: Rig) -> None:
     info = await process.redlock.inspect("a")
     assert (info.held, info.token, info.nodes, info.remaining, info.owner) == (False, None, 0, 0.0, None)
     assert [(answer.token, answer.foreign) for answer in info.answers] == [(None, "")] * 3
-    assert "offer" not in repr(info)
+    assert "0123456789abcdef" not in repr(info)
     assert not await process.redlock.locked("a")
+
+
+async def test_a_lock_that_any_node_offers_is_about_to_be_held_and_somebody_waits_for_it(rig: Rig) -> None:
+    process = await rig.process()
+    rig.servers[1].set(b"a", OFFERED, 10.0)
+    info = await process.redlock.inspect("a")
+    assert (info.offered, info.waiting) == (True, 0)
+    assert [(answer.offered, answer.waiting) for answer in info.answers] == [(False, 0), (True, 1), (False, 0)]
+    offer(rig)
+    info = await process.redlock.inspect("a")
+    assert (info.held, info.offered, info.waiting) == (False, True, 1)
+    assert [answer.remaining for answer in info.answers] == [pytest.approx(10.0, abs=0.1)] * 3
+    # A majority has another token: what one node offers is of the past.
+    rig.occupy(b"a", on=[0, 2])
+    info = await process.redlock.inspect("a")
+    assert (info.held, info.offered) == (True, False)
+
+
+async def test_inspect_counts_waiters_on_the_nodes_that_answer(rig: Rig) -> None:
+    holder, looking = await rig.process(), await rig.process()
+    lease = await holder.lock("a").acquire()
+    assert (await looking.redlock.inspect("a")).waiting == 0
+    processes = [await rig.process() for _ in range(2)]
+    # Two tasks of each process are one line, and a fair one is a line of its own.
+    locks = [process.lock("a", **options) for process in processes for options in ({}, {}, {"fair": True})]
+    waiting = [asyncio.create_task(lock.acquire()) for lock in locks]
+    await asyncio.sleep(1.0)
+    assert (await looking.redlock.inspect("a")).waiting == 4
+    # A node that lost its queue, or has one of the past, changes nothing.
+    for left_over in (range(0), range(9)):
+        rig.servers[0].queues.clear()
+        for line in left_over:
+            rig.servers[0].queues.add(b"a", claim_of(1, b"gone:%d" % line), 60.0)
+        info = await looking.redlock.inspect("a")
+        assert (info.waiting, info.answers[0].waiting) == (4, len(left_over))
+    rig.hang(0)
+    info = await looking.redlock.inspect("a")
+    assert (info.waiting, info.answers[0].waiting) == (4, None)
+    rig.resume(0)
+    for task in waiting:
+        task.cancel()
+    await asyncio.wait(waiting)
+    assert await lease.release()
 
 
 async def test_a_forced_release_takes_no_offer_from_the_one_that_it_is_for(rig: Rig) -> None:

@@ -28,6 +28,7 @@ from aioredlock_ng._core.replies import (
     Whole,
 )
 from aioredlock_ng._core.tally import tally
+from aioredlock_ng._core.tickets import OFFER
 from aioredlock_ng._core.votes import (
     Garbled,
     Outcome,
@@ -73,7 +74,7 @@ COMMANDS: dict[str, list[Command]] = {
     "release_each": [Command(MUTEX.release_one.each, TWO, (b"t", b"u"))],
     "extend": [Command(MUTEX.extend, TWO, (1000, b"t", b"u"))],
     "watch": [MUTEX.watching(TWO, (b"t", b"u")), MUTEX.watching(TWO, (b"t", b"u"), LABELS)],
-    "inspect": [MUTEX.inspecting(ONE), MUTEX.inspecting(ONE, (b"la",))],
+    "inspect": [MUTEX.inspecting(ONE), MUTEX.inspecting(ONE, (b"la",)), MUTEX.inspecting(ONE, queues=True)],
     "confirm": [GUARDED.confirming(ONE, (b"1",), b"t", 32)],
     "repair": [GUARDED.repairing_of(ONE, (b"1",), b"t", 1000, 32)],
     "force_release": [GUARDED.force_releasing(ONE, (b"1",), 32, (b"t",))],
@@ -152,6 +153,16 @@ VOUCH = b"f" * 40 + b":1000"
         ("inspect", 0, [[-3, b" 2000"]], Looked((NotALock("other", 2.0),))),
         ("inspect", 0, [[-3, b"any words"]], None),
         ("inspect", 0, [], None),
+        ("inspect", 0, [[1500, OFFER + b"1:m"]], Looked((Free(1.5),))),
+        ("inspect", 2, [[1500, b"t", b"", 4]], Looked((Held(1.5, b"t", waiting=4),))),
+        ("inspect", 2, [[1500, b"t", b"", -1]], Looked((Held(1.5, b"t"),))),
+        ("inspect", 2, [[-2, b"", b"", 4]], Looked((Free(waiting=4),))),
+        ("inspect", 2, [[1500, OFFER + b"1:m", b"", 4]], Looked((Free(1.5, 4),))),
+        ("inspect", 2, [[-3, b"hash -1", b"", -1]], Looked((NotALock("hash", math.inf),))),
+        ("inspect", 2, [[1500, b"t", b""]], None),
+        ("inspect", 2, [[1500, b"t", b"", -2]], None),
+        ("inspect", 2, [[1500, b"t", b"", True]], None),
+        ("inspect", 2, [[1500, b"t", b"", b"4"]], None),
         ("repair", 0, 1, Repaired.DONE),
         ("repair", 0, 0, Repaired.OUTRUN),
         ("repair", 0, -1, Repaired.UNTRUSTED),

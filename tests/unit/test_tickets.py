@@ -18,6 +18,7 @@ from aioredlock_ng._core.tickets import (
     is_offer,
     member_of,
     message_of,
+    middle_of,
 )
 from aioredlock_ng._nodes.memory_queue import admits, grace_of
 
@@ -68,6 +69,13 @@ def test_an_offer_is_told_from_tokens_and_from_other_keys_of_the_library() -> No
     assert is_offer(OFFER)
     for value in (b"", b"token", OWN_KEYS, b"x" + OFFER, OFFER[:-1]):
         assert not is_offer(value)
+
+
+@pytest.mark.parametrize(
+    ("counts", "middle"), [([], None), ([7], 7), ([2, 9], 2), ([2, 0, 9], 2), ([0, 0, 9], 0), ([3, 3, 9, 0], 3)]
+)
+def test_a_minority_of_the_nodes_neither_adds_waiters_nor_hides_them(counts: list[int], middle: int | None) -> None:
+    assert middle_of(counts) == middle
 
 
 @given(st.binary(max_size=30), st.binary(max_size=30))

@@ -99,6 +99,22 @@ local function highest_ticket(key, value)
   return math.min(math.max(tonumber(last[2]) or 0, tonumber(offered) or 0), 9007199254740992)
 end
 
+-- How many wait for a key with this value; -1: not known. An offer takes its member out of the
+-- queue, and that member still waits. Not ZCARD: users would need a right that waiting does not.
+local function waiting(key, value)
+  local last = ask('ZREVRANGE', queue_of(key), 0, 0)
+  if not last then return -1 end
+  local count = 0
+  if last[1] then
+    local rank = ask('ZRANK', queue_of(key), last[1])
+    if not rank then return -1 end
+    count = rank + 1
+  end
+  local member = string.match(value or '', '^aioredlock_ng:offer:%d+:(.+)$')
+  if member and not ask('ZRANK', queue_of(key), member) then count = count + 1 end
+  return count
+end
+
 -- A refusal because of one of these keys: {0, remaining milliseconds (-1 endless), its place among
 -- the keys, the highest ticket of those that wait for any of the keys}. A set has one ticket for all
 -- its keys: were it the last of one queue only, waiters that came later for another of its keys
