@@ -13,6 +13,7 @@ __all__ = [
     "NodeAnswer",
     "NodeFacts",
     "Owner",
+    "Queued",
     "Refused",
     "RoundTrips",
     "Severity",
@@ -97,6 +98,24 @@ class LockInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Queued:
+    """A place of this process in the queues of one lock on the nodes.
+
+    Attributes:
+        resource: The lock's name. Several names are joined by ", " in the order of their keys.
+            Their place is in the queue of the first name that is not to be had.
+        ticket: Its number. Lower tickets are served first.
+        rank: How many stand before it: the (lower) median of the nodes' last answers and messages.
+            A node answers a look, and sends a message once the place is the first. None if no
+            node has answered.
+    """
+
+    resource: str
+    ticket: int
+    rank: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Stats:
     """Counters of one manager since it was opened, and its state now.
 
@@ -123,6 +142,8 @@ class Stats:
         waiting: Acquisitions that contend or wait now.
         standing: Lines that stand in the nodes' queues now. Tasks of this process that want the same names are
             one line, of which one task asks; with `fair=True` each task is a line.
+        queued: The place of each of these lines, as this process knows it. `inspect` counts all
+            that wait for a lock.
     """
 
     acquired: int
@@ -146,6 +167,7 @@ class Stats:
     held: int
     waiting: int
     standing: int
+    queued: tuple[Queued, ...]
 
 
 class Severity(StrEnum):

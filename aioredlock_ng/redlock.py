@@ -37,7 +37,7 @@ from aioredlock_ng.lease import Lease
 from aioredlock_ng.lock import Lock, OnLost
 from aioredlock_ng.logs import Sinks, log_event
 from aioredlock_ng.options import Options, positive_seconds
-from aioredlock_ng.records import Diagnosis, LockInfo, Stats
+from aioredlock_ng.records import Diagnosis, LockInfo, Queued, Stats
 from aioredlock_ng.usage import async_with_only
 
 if TYPE_CHECKING:
@@ -476,7 +476,7 @@ class Redlock:
         return () if engine is None else tuple(Lease(engine, holding) for holding in engine.extender.holdings)
 
     def stats(self) -> Stats:
-        """Counters since `open`.
+        """Counters since `open`, and this process's places in the queues. No node is asked.
 
         Raises:
             RedlockClosed: Not open.
@@ -485,7 +485,11 @@ class Redlock:
         counters = asdict(engine.context.counters)
         lines = engine.lines
         held = len(engine.extender.holdings)
-        return Stats(**counters, held=held, waiting=len(lines.contenders()), standing=lines.standing)
+        queued = tuple(
+            Queued(", ".join(map(self._keys.name, keys)), ticket, rank)
+            for keys, ticket, rank in (place.queued for place in lines.places())
+        )
+        return Stats(**counters, held=held, waiting=len(lines.contenders()), standing=len(queued), queued=queued)
 
     def engine(self) -> Engine:
         """For `Lock`: the open engine.

@@ -101,6 +101,63 @@ async def test_a_first_attempt_is_refused_while_the_key_is_kept_for_another(rig:
     assert [server.get(b"a") for server in rig.servers] == [OFFERED] * 3
 
 
+async def test_stats_show_the_ticket_and_the_rank_of_each_place_and_ask_no_node(rig: Rig) -> None:
+    holder = await rig.process()
+    leases = [await holder.lock(name).acquire() for name in ("a", "b")]
+    first, second = [await rig.process() for _ in range(2)]
+    waiting = []
+    for process, names in ((first, ["a"]), (second, ["a"]), (second, ["b", "a"])):
+        waiting.append(asyncio.create_task(process.lock(*names).acquire()))
+        await asyncio.sleep(0.5)
+    asked = second.questions()
+    (ahead,), (behind, of_set) = first.redlock.stats().queued, second.redlock.stats().queued
+    assert second.redlock.stats().standing == 2
+    assert asked == []
+    assert (ahead.resource, behind.resource, of_set.resource) == ("a", "a", "a, b")
+    assert (ahead.rank, behind.rank, of_set.rank) == (0, 1, 2)
+    assert ahead.ticket < behind.ticket < of_set.ticket
+    assert [ticket for ticket, _ in rig.servers[0].queues.members(b"a")] == [ahead.ticket, behind.ticket, of_set.ticket]
+    for task in waiting:
+        task.cancel()
+    await asyncio.wait(waiting)
+    for lease in leases:
+        await lease.release()
+    assert second.redlock.stats().queued == ()
+
+
+async def test_a_message_of_a_node_corrects_the_rank_before_the_next_look(rig: Rig) -> None:
+    holder, process = await rig.process(), await rig.process()
+    lease = await holder.lock("a").acquire()
+    # It stands first, and takes nothing that it is offered.
+    stopped = member_of(b"0123456789abcdef", 1, 5.0, notified=False)
+    for server in rig.servers:
+        server.queues.add(b"a", claim_of(1, stopped), 60.0)
+    waiting = asyncio.create_task(process.lock("a").acquire())
+    await asyncio.sleep(0.1)
+    assert [place.rank for place in process.redlock.stats().queued] == [1]
+    asked = process.questions()
+    assert await lease.release()
+    await asyncio.sleep(0.1)
+    assert [place.rank for place in process.redlock.stats().queued] == [0]
+    assert asked == []
+    waiting.cancel()
+    await asyncio.wait([waiting])
+
+
+async def test_a_place_that_no_node_can_keep_has_a_ticket_and_no_rank(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    holder, process = await rig.process(), await rig.process()
+    lease = await holder.lock("a").acquire()
+    # As on servers where the user has no right to the queue.
+    for server in rig.servers:
+        monkeypatch.setattr(server.queues, "add", lambda *_: None)
+    waiting = asyncio.create_task(process.lock("a").acquire())
+    await asyncio.sleep(0.1)
+    assert [(place.ticket, place.rank) for place in process.redlock.stats().queued] == [(1, None)]
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert await lease.release()
+
+
 async def test_stats_count_the_lines_that_stand_in_queues(rig: Rig) -> None:
     holder, process = await rig.process(), await rig.process()
     leases = [await holder.lock(name).acquire() for name in ("a", "b")]

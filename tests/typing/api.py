@@ -23,6 +23,7 @@ from aioredlock_ng import (
     Options,
     Outcome,
     Owner,
+    Queued,
     QuorumUnreachable,
     Redlock,
     RedlockClosed,
@@ -123,6 +124,8 @@ async def operators(redlock: Redlock) -> None:
     answer = info.answers[0]
     assert_type((answer.node, answer.token), tuple[str, str | None])
     assert_type((answer.remaining, answer.detail), tuple[float | None, str])
+    assert_type((info.waiting, info.offered), tuple[int | None, bool])
+    assert_type((answer.waiting, answer.offered), tuple[int | None, bool])
     assert_type(await redlock.force_release("orders:42"), int)
     assert_type(await redlock.force_release(b"orders:42", token=info.token), int)
     assert_type(redlock.nodes, tuple[NodeState, ...])
@@ -136,6 +139,9 @@ async def operators(redlock: Redlock) -> None:
     assert_type((stats.acquired, stats.attempts, stats.refused, stats.unreachable), tuple[int, int, int, int])
     assert_type((stats.timeouts, stats.cancelled, stats.released, stats.lost), tuple[int, int, int, int])
     assert_type((stats.renewals, stats.renewals_failed, stats.held, stats.waiting), tuple[int, int, int, int])
+    assert_type((stats.standing, stats.queued), tuple[int, tuple[Queued, ...]])
+    queued = stats.queued[0]
+    assert_type((queued.resource, queued.ticket, queued.rank), tuple[str, int, int | None])
     diagnosis = await redlock.diagnose(watch=10.0, probe="lock:doctor")
     assert_type(diagnosis, Diagnosis)
     assert_type(diagnosis.severity, Severity | None)

@@ -235,10 +235,9 @@ class Lines:
         else:
             self._forget_idle(line)
 
-    @property
-    def standing(self) -> int:
-        """How many lines stand in the queues of the nodes."""
-        return sum(line.place is not None and line.place.standing for line in self._standing.values())
+    def places(self) -> list[Place]:
+        """The places of the lines that stand in the queues of the nodes."""
+        return [line.place for line in self._standing.values() if line.place is not None and line.place.standing]
 
     def holders(self, keys: tuple[bytes, ...]) -> list[Holding]:
         """The leases of this process that stand in the way of `keys`."""

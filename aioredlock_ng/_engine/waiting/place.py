@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.backoff import unreachable_delay
-from aioredlock_ng._core.tickets import LARGEST_TICKET, Outlook, Standing, claim_of, seconds_until
+from aioredlock_ng._core.tickets import LARGEST_TICKET, Outlook, Standing, claim_of, middle_of, seconds_until
 from aioredlock_ng._core.votes import Dropped, Unsent, highest_ticket, is_granted, is_held
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import LEAVE, STAND
@@ -78,6 +78,7 @@ class Place:
         "_look_at",
         "_missed",
         "_outlook",
+        "_ranks",
         "_refused_at",
         "_standing",
         "_ticket",
@@ -105,6 +106,7 @@ class Place:
         self._entered: set[int] = set()
         self._ticket = self._failures = self._generation = self._free = 0
         self._outlook = Outlook(nodes, context.quorum)
+        self._ranks: dict[int, int] = {}
         # Nodes that answered the latest look; those of them that will send a message; nodes where it
         # is the first; those of them where it tracks the key, and where it has to look.
         self._answered: set[int] = set()
@@ -132,6 +134,11 @@ class Place:
     def standing(self) -> bool:
         """True while it may have entries in the queues under its name."""
         return self._standing
+
+    @property
+    def queued(self) -> tuple[tuple[bytes, ...], int, int | None]:
+        """Its keys, its ticket, and how many stand before it by the last answers of the nodes."""
+        return self._keys, self._ticket, middle_of([rank for rank in self._ranks.values() if rank >= 0])
 
     @property
     def waiting(self) -> bool:
@@ -214,6 +221,8 @@ class Place:
         """Node `index` says when it may grant; None: the waiter is the first now, and has to look."""
         if not self._waiting:
             return
+        # Without this the rank of the next in line would be as old as its latest look.
+        self._ranks[index] = 0
         if left is None:
             self._unseen.add(index)
             self._is_first(index)
@@ -247,6 +256,7 @@ class Place:
             return
         before = self._enough
         self._answered.add(index)
+        self._ranks[index] = standing.rank
         node = self._context.fleet.nodes[index]
         # No node sends a message to a member that asks by itself.
         notified = node.messages and node.tracking and not self.member.startswith(b"-")
