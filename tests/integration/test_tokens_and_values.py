@@ -31,8 +31,8 @@ TOKEN = "5ec2e7" + "0123456789abcdef0123456789"
 VALUE = "classified: what the kitchen plans"
 
 FOUND = {
-    "somebody's lock": f"SET {{}} {TOKEN} PX 60000",
-    "a cached value": f"SET {{}} {VALUE.replace(' ', '_')} PX 60000",
+    "somebody's lock": f"SET {{}} {TOKEN} PX 600000",
+    "a cached value": f"SET {{}} {VALUE.replace(' ', '_')} PX 600000",
     "a value for good": f"SET {{}} {VALUE.replace(' ', '_')}",
     "a hash": f"HSET {{}} {VALUE.replace(' ', '_')} {TOKEN}",
     "a list": f"RPUSH {{}} {VALUE.replace(' ', '_')} {TOKEN}",
