@@ -22,7 +22,7 @@ __all__ = ["LATEST_US", "SLOTS", "STEP", "FenceClock", "following", "slot_of"]
 LATEST_US = 8 * 10**15
 """Microseconds since 1970 (in 2223): beyond 2**53 a double, and so Lua, cannot tell a number from the next.
 
-No clock proposes more, and a node whose counter is above does not count: `votes.is_beyond_clocks`."""
+No clock proposes more, and a node whose counter is above does not count: `replies.BrokenCounter`."""
 
 SLOTS = 16_384
 """Counters per node: bounded memory, nothing to clean. Two resources in one slot cost a second round, never safety."""

@@ -14,20 +14,34 @@ from typing import Final
 __all__ = [
     "ALL_DONE",
     "ALL_OURS",
+    "BROKEN_COUNTER",
     "FREE",
+    "GRANTED",
+    "LEFT",
+    "Acquired",
+    "AcquiredEach",
+    "BrokenCounter",
     "ForceReleased",
     "Free",
+    "Granted",
+    "HandedOverEach",
     "Held",
     "KeyLook",
     "KeyState",
     "KeyStates",
+    "Left",
     "Looked",
     "MarkerRead",
     "NotALock",
+    "Quarantined",
     "Record",
+    "Refused",
     "Released",
     "ReleasedEach",
     "Repaired",
+    "Standing",
+    "Unacknowledged",
+    "UnknownCommands",
     "Whole",
     "released",
 ]
@@ -45,6 +59,107 @@ ALL_OURS: Final = Whole.ALL_OURS
 
 ALL_DONE: Final = Whole.ALL_DONE
 """The answer to several calls sent as one: each of them succeeded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """Every key of an acquire holds the attempt's token.
+
+    Attributes:
+        counter: The counter that kept the node from acknowledging the fence. 0 if the node
+            acknowledged it, or without fencing; that record is always `GRANTED`.
+    """
+
+    counter: int
+
+
+GRANTED: Final = Granted(0)
+"""The usual answer to an acquire. It is compared by identity: no allocation, no call."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenCounter:
+    """Every key holds the attempt's token, but the counter is none that this library has written.
+
+    The node counts as refusing: a fence above that counter would spread it to every node.
+    """
+
+
+BROKEN_COUNTER: Final = BrokenCounter()
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The node set nothing, because of a key that another holds or that is kept for a waiter.
+
+    Attributes:
+        left: Seconds that the key has left; None without an expiry.
+        place: The place of the key among those of the command, from 1.
+        ticket: The highest ticket of those that wait for any of the keys; 0 where nobody waits.
+    """
+
+    left: float | None
+    place: int
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """The node set nothing, because it may have forgotten locks.
+
+    Attributes:
+        left: Seconds until it grants; None where its marker does not say.
+    """
+
+    left: float | None
+
+
+Acquired = Granted | BrokenCounter | Refused | Quarantined
+"""The answer to one acquire."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unacknowledged:
+    """The node did not acknowledge the second fence of an attempt.
+
+    Attributes:
+        counter: Its highest counter; 0 where a key is no longer the attempt's. A damaged counter
+            may be any number.
+    """
+
+    counter: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The place of a waiter in the queue of a node.
+
+    Attributes:
+        left: Seconds until the node may grant; 0.0 now, None where it does not know.
+        rank: How many stand before it; -1 where it could not be put in the queue.
+    """
+
+    left: float | None
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A waiter is in no queue of the node any more."""
+
+
+LEFT: Final = Left()
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownCommands:
+    """The answer to the question which commands the server knows.
+
+    Attributes:
+        names: Of those that it does not know.
+    """
+
+    names: tuple[bytes, ...]
 
 
 class KeyState(Enum):
@@ -108,6 +223,28 @@ class ReleasedEach:
     """
 
     calls: tuple[Released, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AcquiredEach:
+    """Several acquires were executed as one.
+
+    Attributes:
+        calls: One per call. Those behind a call that the server refused are not there.
+    """
+
+    calls: tuple[Acquired, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOverEach:
+    """Several releases, each with an acquire behind it, were executed as one.
+
+    Attributes:
+        calls: Two per hand-over, by turns. Those behind a call that the server refused are not there.
+    """
+
+    calls: tuple[Released | Acquired, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,5 +354,22 @@ class MarkerRead:
     vouch: bytes
 
 
-Record = Whole | KeyState | KeyStates | Released | ReleasedEach | Looked | ForceReleased | Repaired | MarkerRead
-"""What a script answered. Those of the scripts that grant are not among them yet."""
+Record = (
+    Acquired
+    | AcquiredEach
+    | ForceReleased
+    | HandedOverEach
+    | KeyState
+    | KeyStates
+    | Left
+    | Looked
+    | MarkerRead
+    | Released
+    | ReleasedEach
+    | Repaired
+    | Standing
+    | Unacknowledged
+    | UnknownCommands
+    | Whole
+)
+"""What a script answered."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.votes import GRANTED, Refusal, held_for, is_granted, is_held, is_permanent, is_quarantined
+from aioredlock_ng._core.replies import Granted, Quarantined, Unacknowledged
+from aioredlock_ng._core.votes import Refusal, is_granted, is_held, is_permanent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,13 +57,13 @@ def tally(replies: Sequence[Reply], quorum: int, quarantine: Callable[[int], str
         quarantine: Why a node cannot leave quarantine, in the server's words; "" where it only has to wait.
     """
     n, silent = len(replies), sum(reply is None for reply in replies)
-    held = [held_for(reply) for reply in replies if is_held(reply)]
+    held = [reply.left for reply in replies if is_held(reply)]
     granted = sum(map(is_granted, replies))
     failed = n - len(held) - granted - silent
     if len(held) + failed <= n - quorum:
         failed += silent  # time ran out; else it was decided before they had to answer
     # A server that never lets its marker be kept is not cured by waiting either.
-    words = (Refusal(quarantine(index)) for index, reply in enumerate(replies) if is_quarantined(reply))
+    words = (Refusal(quarantine(index)) for index, reply in enumerate(replies) if isinstance(reply, Quarantined))
     permanent = sum(map(is_permanent, replies)) + sum(map(is_permanent, words))
     return Tally(
         held=held,
@@ -89,8 +90,8 @@ def with_second_round(replies: Sequence[Reply], answers: Sequence[Reply], fence:
     for reply, answer in zip(replies, answers, strict=True):
         if not (reply is None or is_granted(reply)) or (answer is None and not expired):
             latest.append(reply)
-        elif type(answer) is list:
-            latest.append([GRANTED, fence])
+        elif isinstance(answer, Unacknowledged):
+            latest.append(Granted(fence))
         else:
             latest.append(answer)
     return latest

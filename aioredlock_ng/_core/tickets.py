@@ -23,7 +23,6 @@ __all__ = [
     "QUEUE_KEYS",
     "Message",
     "Outlook",
-    "Standing",
     "WakeCause",
     "claim_of",
     "is_offer",
@@ -66,19 +65,6 @@ def claim_of(ticket: int, member: bytes) -> bytes:
 def is_offer(value: bytes) -> bool:
     """True for the value of a key that nobody holds, but that is kept for a waiter."""
     return value.startswith(OFFER)
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """What a node says about a waiter's place.
-
-    Attributes:
-        left: Seconds until the node may grant; 0.0 now, None where it does not know.
-        rank: How many stand before it; -1 where it could not be put in the queue.
-    """
-
-    left: float | None
-    rank: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,20 +13,17 @@ A reply is the record of what a script returned (see `replies.py`), or one of th
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import Final, TypeAlias, TypeGuard
 
-from aioredlock_ng._core.fencing import LATEST_US
 from aioredlock_ng._core.refusals import unquoted
-from aioredlock_ng._core.replies import Record
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from aioredlock_ng._core.replies import BrokenCounter, Granted, Quarantined, Record, Refused, Unacknowledged
 
 __all__ = [
     "BEYOND_CLOCKS",
-    "GRANTED",
     "Dropped",
     "Garbled",
     "Mark",
@@ -39,16 +36,11 @@ __all__ = [
     "acquire_vote",
     "blocking_key",
     "counter_of",
-    "held_for",
-    "highest_ticket",
-    "is_beyond_clocks",
     "is_granted",
     "is_held",
     "is_permanent",
-    "is_quarantined",
     "may_have_set",
     "no_vote",
-    "place_of",
 ]
 
 
@@ -79,8 +71,8 @@ class Garbled(Dropped):
 Mark = Refusal | Unsent | Dropped
 """What stands for a reply that no script gave."""
 
-Raw = bool | int | float | str | bytes | list[Any] | dict[Any, Any] | set[Any] | None
-"""A reply as the parser has it: of a plain command, or of a script that grants."""
+Raw: TypeAlias = bool | int | float | str | bytes | Sequence["Raw"] | Mapping["Raw", "Raw"] | AbstractSet["Raw"] | None
+"""A reply as the parser has it. Only those who ask a plain command meet one."""
 
 Reply = Record | Mark | Raw
 """What a node answered; None while there is no answer."""
@@ -123,14 +115,11 @@ class Vote:
         return f"{self.node}: {self.outcome}{f' ({extra})' if extra else ''}"
 
 
-GRANTED: Final = 1
-"""The acquire script's answer when it set every key, and acknowledged the fence where there is one."""
-
 BEYOND_CLOCKS: Final = (
     "a fence counter of it is beyond any clock, so it cannot confirm fences: delete its key aioredlock_ng:fences"
     " once it has refused for max_ttl and a second"
 )
-"""The detail of a vote whose counter is above `LATEST_US`, and the reason in the log."""
+"""The detail of a vote whose counter is above any clock, and the reason in the log."""
 
 _PERMANENT: Final = ("WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "ERR unknown command")
 """Refusals that waiting does not cure: a person has to change something."""
@@ -145,14 +134,16 @@ _WRAPPED: Final = ("ERR ", "@user_script")
 
 def acquire_vote(node: str, reply: Reply, silence: str = "no answer in time") -> Vote:
     """Name what a reply to the acquire script means; `silence` is what to say where there is none."""
-    if is_granted(reply):
-        return Vote(node, Outcome.GRANTED)
-    if is_held(reply):
-        return Vote(node, Outcome.HELD, remaining=held_for(reply))
-    if is_beyond_clocks(reply):
-        return Vote(node, Outcome.FAILED, detail=BEYOND_CLOCKS)
-    if is_quarantined(reply):
-        return Vote(node, Outcome.QUARANTINED, detail=_quarantine(reply[1]))
+    match reply:
+        case Granted():
+            return Vote(node, Outcome.GRANTED)
+        case Refused(left):
+            return Vote(node, Outcome.HELD, remaining=left)
+        case BrokenCounter():
+            return Vote(node, Outcome.FAILED, detail=BEYOND_CLOCKS)
+        case Quarantined(left):
+            told = "" if left is None else f", {left:.1f} s left"
+            return Vote(node, Outcome.QUARANTINED, detail=f"it may have forgotten locks{told}")
     return no_vote(node, reply, silence)
 
 
@@ -170,73 +161,37 @@ def no_vote(node: str, reply: Reply, silence: str = "no answer in time") -> Vote
     return Vote(node, Outcome.UNKNOWN, detail="an answer that its script does not give")
 
 
-def _quarantine(left: int) -> str:
-    return f"it may have forgotten locks, {left / 1000:.1f} s left" if left >= 0 else "it may have forgotten locks"
+def is_granted(reply: Reply) -> TypeGuard[Granted]:
+    """Return True if the node granted an acquire, whether it acknowledged the fence or not."""
+    return type(reply) is Granted
 
 
-def is_granted(reply: Reply) -> bool:
-    """True when the node set every key, whether it acknowledged the fence or not.
-
-    A counter beyond all clocks makes it a refusal: a fence above that counter would spread it to every node.
-    """
-    return reply == GRANTED or (type(reply) is list and len(reply) == 2 and reply[0] == 1 and 0 < reply[1] <= LATEST_US)
-
-
-def is_beyond_clocks(reply: Reply) -> bool:
-    """True when the node set every key, but its fence counter is none that this library has written."""
-    # A double above 2**63 comes back negative.
-    return type(reply) is list and len(reply) == 2 and reply[0] == 1 and not 0 < reply[1] <= LATEST_US
+def is_held(reply: Reply) -> TypeGuard[Refused]:
+    """Return True if the node refused an acquire because of another holder or a waiter."""
+    return type(reply) is Refused
 
 
 def counter_of(reply: Reply) -> int:
-    """The counter that kept a node from acknowledging a fence; 0 where there was none."""
-    return reply[1] if type(reply) is list and len(reply) == 2 and reply[0] in (0, 1) else 0
-
-
-def is_quarantined(reply: Reply) -> TypeGuard[list[Any]]:
-    """True when the node would not grant because it may have forgotten locks."""
-    return type(reply) is list and len(reply) == 2 and reply[0] == -1
-
-
-def is_held(reply: Reply) -> TypeGuard[list[Any]]:
-    """True when the node said that another holds it."""
-    return type(reply) is list and len(reply) >= 2 and reply[0] == 0
-
-
-def held_for(reply: Any) -> float | None:
-    """Seconds that a `held` answer gave the holder, None for a key without expiry."""
-    remaining: int = reply[1]
-    return remaining / 1000 if remaining >= 0 else None
-
-
-def place_of(reply: Any) -> int:
-    """Return the place of the key that a refusal is about, from 1."""
-    place: int = reply[2]
-    return place
-
-
-def highest_ticket(reply: Any) -> int:
-    """Return the highest ticket of those that wait for any of the keys; 0 where nobody waits."""
-    ticket: int = reply[3]
-    return ticket
+    """Return the counter that kept a node from acknowledging a fence; 0 where there was none."""
+    return reply.counter if isinstance(reply, (Granted, Unacknowledged)) else 0
 
 
 def blocking_key(replies: Sequence[Reply], keys: tuple[bytes, ...]) -> bytes:
     """Return the key that most refusals are about; the first one where none says."""
-    places = Counter(place_of(reply) for reply in replies if is_held(reply))
+    places = Counter(reply.place for reply in replies if isinstance(reply, Refused))
     return keys[places.most_common(1)[0][0] - 1] if places else keys[0]
 
 
 def may_have_set(reply: Reply) -> bool:
     """True unless it is certain that this node set nothing for the attempt: those nodes are owed a release."""
-    return not (isinstance(reply, (Refusal, Unsent)) or is_held(reply) or is_quarantined(reply))
+    return not isinstance(reply, (Refusal, Unsent, Refused, Quarantined))
 
 
 def is_permanent(reply: Reply) -> bool:
     """True when asking this node again cannot help until somebody changes its settings or data."""
     if isinstance(reply, Unsent):
         return reply.permanent
-    if is_beyond_clocks(reply):
+    if isinstance(reply, BrokenCounter):
         return True
     if not isinstance(reply, Refusal):
         return False

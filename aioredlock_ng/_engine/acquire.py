@@ -10,9 +10,10 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from aioredlock_ng._core.backoff import second_try_delay
+from aioredlock_ng._core.replies import GRANTED, Granted
 from aioredlock_ng._core.tally import tally, with_second_round
 from aioredlock_ng._core.validity import deadline_of
-from aioredlock_ng._core.votes import GRANTED, Unsent, blocking_key, counter_of, is_granted, may_have_set
+from aioredlock_ng._core.votes import Unsent, blocking_key, counter_of, is_granted, may_have_set
 from aioredlock_ng._engine.holding import Holding
 from aioredlock_ng._engine.refusal import name_owner, not_acquired
 from aioredlock_ng._engine.round import Round
@@ -319,8 +320,8 @@ class Acquisition:
             return
         for index, reply in enumerate(attempt.replies):
             if is_granted(reply):
-                acknowledged = second.replies[index] == GRANTED
-                attempt.replies[index] = GRANTED if acknowledged else [1, self._fence]
+                acknowledged = second.replies[index] is GRANTED
+                attempt.replies[index] = GRANTED if acknowledged else Granted(self._fence)
         attempt.unfenced = 0
         attempt.yes = second.yes
         self._decided(attempt, second)

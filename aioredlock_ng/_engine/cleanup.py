@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from aioredlock_ng._core.replies import released
-from aioredlock_ng._core.votes import GRANTED, may_have_set
+from aioredlock_ng._core.replies import GRANTED, released
+from aioredlock_ng._core.votes import may_have_set
 from aioredlock_ng._engine.round import Round
 
 if TYPE_CHECKING:
@@ -52,9 +52,11 @@ class Releases:
         context, keys = self._context, spec.keys
         command = spec.kind.releasing(keys, token, now + ttl, label_keys)
         indexes: Sequence[int] = range(len(replies))
-        # Granted or not answered yet is the usual case: no call per node then.
-        if replies.count(GRANTED) + replies.count(None) < len(replies):
-            indexes = [i for i in indexes if may_have_set(replies[i])]
+        for reply in replies:
+            # Granted or not answered yet is the usual case: no call per node then.
+            if reply is not GRANTED and reply is not None:
+                indexes = [i for i in indexes if may_have_set(replies[i])]
+                break
         release = Round(context, command, released(len(keys)), min(context.quorum, len(indexes)), now)
         if len(indexes) < len(replies):
             release.ask_some(indexes)

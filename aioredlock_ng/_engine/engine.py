@@ -11,7 +11,8 @@ import anyio
 
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.quorum import quorum_of
-from aioredlock_ng._core.votes import GRANTED, acquire_vote
+from aioredlock_ng._core.replies import GRANTED
+from aioredlock_ng._core.votes import acquire_vote
 from aioredlock_ng._engine.acquire import Acquisition
 from aioredlock_ng._engine.availability import Availability
 from aioredlock_ng._engine.cleanup import Releases, outlast_cancellation
@@ -207,7 +208,7 @@ class Engine:
         holding.told = True
         if (tell := self.context.tell) is not None:
             votes = tuple(
-                granted if reply == GRANTED else silent if reply is None else acquire_vote(granted.node, reply)
+                granted if reply is GRANTED else silent if reply is None else acquire_vote(granted.node, reply)
                 for (granted, silent), reply in zip(self._votes, holding.granted, strict=True)
             )
             waited, attempts = acquisition.waited, acquisition.attempts
@@ -239,7 +240,7 @@ class Engine:
     async def poll(self, command: Command) -> list[Reply]:
         """Ask all nodes and wait for every answer, the node timeout at most; None where there is none."""
         self.usable()
-        round_ = Round(self.context, command, -1, 1, self.context.clock())
+        round_ = Round(self.context, command, None, 1, self.context.clock())
         round_.ask()
         if round_.open:
             await round_.decided()

@@ -231,7 +231,7 @@ class Guard:
     async def _read(self) -> list[str]:
         """Ask every node for its marker, and wait for all that answer in time; the words of those that refuse to tell."""
         args = (b"read", b"", b"0", self._vouch, b"")
-        round_ = Round(self._context, _tracked(args), -1, 1, self._context.clock())
+        round_ = Round(self._context, _tracked(args), None, 1, self._context.clock())
         round_.ask()
         await round_.decided()
         return [self._take(index, reply, round_.started) for index, reply in enumerate(round_.replies)]
@@ -246,7 +246,7 @@ class Guard:
                 vouch = b"%b:%d" % (reading.run_id, step.guard_ms)
                 nonce = self._context.new_token()
                 args = (step.trust.encode(), reading.marker, reading.node_ms, vouch, nonce)
-                round_ = Round(self._context, _tracked(args), -1, 1, self._context.clock())
+                round_ = Round(self._context, _tracked(args), None, 1, self._context.clock())
                 round_.ask_some([index])
                 asked.append((index, round_))
         for index, round_ in asked:

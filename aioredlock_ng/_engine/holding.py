@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.spec import LockSpec
     from aioredlock_ng._engine.waiting.lines import Line
 
@@ -98,7 +99,7 @@ class Holding(LeaseState):
         token: bytes,
         started: float,
         ballot: Ballot,
-        granted: list[Any],
+        granted: list[Reply],
         fence: int | None,
         covered: bool = False,
         since: float | None = None,

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.fencing import STEP
 from aioredlock_ng._core.lease_state import Phase
-from aioredlock_ng._core.replies import Repaired
+from aioredlock_ng._core.replies import GRANTED, Repaired
 from aioredlock_ng._core.validity import ttl_ms
-from aioredlock_ng._core.votes import GRANTED, Dropped
+from aioredlock_ng._core.votes import Dropped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,7 +54,7 @@ class Repairs:
         able = [index for index, node in enumerate(nodes) if node.ready and not context.quarantined(index)]
         for holding in [holding for holding in holdings if holding.granted != everywhere]:
             for index in able:
-                if holding.granted[index] != GRANTED and self._wanted(holding, index):
+                if holding.granted[index] is not GRANTED and self._wanted(holding, index):
                     self._repair(holding, index)
 
     def _due(self, lacking: Iterable[Holding], index: int) -> None:

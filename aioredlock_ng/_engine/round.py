@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.quorum import is_decided
-from aioredlock_ng._core.votes import BEYOND_CLOCKS, GRANTED, is_beyond_clocks, is_granted, is_quarantined
+from aioredlock_ng._core.replies import GRANTED, BrokenCounter, Granted, Quarantined
+from aioredlock_ng._core.votes import BEYOND_CLOCKS, is_granted
 from aioredlock_ng.events import NodeDegraded
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
+    from aioredlock_ng._core.replies import Record
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._scripts import Command
@@ -33,7 +35,7 @@ class Round:
     Args:
         context: The engine's surroundings.
         command: What to ask.
-        full: The reply that counts as yes.
+        full: The reply that counts as yes; None: no reply does.
         quorum: How many must say so.
         started: Instant before the first byte is queued, by the engine's clock.
         on_decided: Called once: at quorum, when a quorum is impossible, or at the node timeout.
@@ -75,7 +77,7 @@ class Round:
         self,
         context: Context,
         command: Command,
-        full: Reply,
+        full: Record | None,
         quorum: int,
         started: float,
         on_decided: Callable[[Round], None] | None = None,
@@ -126,16 +128,17 @@ class Round:
         """Count an answer; see `Sink.deliver`."""
         self.replies[index] = reply
         if not self.open:
-            if reply != self._full:
+            if reply is not self._full:
                 self._look_at(index, reply)
             if self.on_late is not None:
                 self.on_late(index)
-        elif reply == self._full:
+        # The records of what goes well are the same objects, but for a release of many keys.
+        elif reply is self._full or reply == self._full:
             self.yes = yes = self.yes + 1
             # A yes can only win.
             if yes == self._quorum:
                 self._decide()
-        elif self._full == GRANTED and is_granted(reply):
+        elif self._full is GRANTED and type(reply) is Granted:
             self.unfenced += 1
             self.yes += 1
             if self.yes == self._quorum:
@@ -149,12 +152,12 @@ class Round:
 
     def _look_at(self, index: int, reply: Reply) -> None:
         """Also where the others are enough: a quarantined node would stay so, unseen, where its server tells of no flush."""
-        if self._full != GRANTED:
+        if self._full is not GRANTED:
             return
         context = self._context
-        if is_quarantined(reply):
+        if isinstance(reply, Quarantined):
             context.doubt()
-        elif is_beyond_clocks(reply) and index not in context.fences.refused:
+        elif isinstance(reply, BrokenCounter) and index not in context.fences.refused:
             context.fences.refused.add(index)
             context.emit(NodeDegraded(context.fleet.nodes[index].address, BEYOND_CLOCKS))
 

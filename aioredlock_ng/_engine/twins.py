@@ -91,7 +91,7 @@ class Twins:
         return all(isinstance(seen[other], Looked) or not nodes[other].ready for other in others)
 
     async def _ask(self, command: Command, indexes: list[int]) -> list[Reply]:
-        round_ = Round(self._context, command, -1, 1, self._context.clock())
+        round_ = Round(self._context, command, None, 1, self._context.clock())
         round_.ask_some(indexes)
         await round_.decided()
         return round_.replies

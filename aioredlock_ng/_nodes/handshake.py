@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hiredis import pack_command
 
 from aioredlock_ng._core.refusals import is_unknown_command
+from aioredlock_ng._core.replies import UnknownCommands
 from aioredlock_ng._core.server_info import facts_of, info_fields, is_too_old
 from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
 from aioredlock_ng._nodes.channel import Subscription
@@ -168,9 +169,10 @@ def unknown_commands(replies: Sequence[Reply], needed: Sequence[str]) -> list[st
     by_source, by_name = replies
     tries = {"EVAL": by_source, "EVALSHA": by_name}
     unknown = [name for name, reply in tries.items() if isinstance(reply, Refusal) and is_unknown_command(str(reply))]
-    if type(by_source) is list:
+    told = COMMANDS.read(by_source)
+    if isinstance(told, UnknownCommands):
         # By our own names: the server's words are not repeated.
-        unknown += [name for name in needed if name.encode() in by_source]
+        unknown += [name for name in needed if name.encode() in told.names]
     return unknown
 
 

@@ -135,16 +135,16 @@ class LockKind:
         return Command(self.release, None, (), owed_until, self.release_one, (keys[0], token))
 
 
-_PLAIN = Script("acquire", replies.as_it_is(replies.acquire))
-_GUARDED = Script("acquire_guarded", replies.as_it_is(replies.acquire_guarded))
-_ACQUIRE_EACH = Script("acquire_each", replies.as_it_is(replies.acquire_each))
+_PLAIN = Script("acquire", replies.acquire)
+_GUARDED = Script("acquire_guarded", replies.acquire_guarded)
+_ACQUIRE_EACH = Script("acquire_each", replies.acquire_each)
 _RELEASE = Script("release", replies.release)
 _RELEASE_EACH = Script("release_each", replies.release_each)
-_HAND_OVER_EACH = Script("hand_over_each", replies.as_it_is(replies.hand_over_each))
+_HAND_OVER_EACH = Script("hand_over_each", replies.hand_over_each)
 _EXTEND = Script("extend", replies.extend)
 _WATCH = Script("watch", replies.watch)
 _INSPECT = Script("inspect", replies.inspect)
-_CONFIRM = Script("confirm", replies.as_it_is(replies.confirm))
+_CONFIRM = Script("confirm", replies.confirm)
 _REPAIR = Script("repair", replies.repair)
 _RELEASE_ONE = Form(_RELEASE, 1, (None, None), _RELEASE_EACH)
 
@@ -180,9 +180,9 @@ FORCE_RELEASE: Final = Script("force_release", replies.force_release)
 
 MARKER: Final = Script("marker", replies.marker)
 
-STAND: Final = Script("stand", replies.as_it_is(replies.stand))
+STAND: Final = Script("stand", replies.stand)
 
-LEAVE: Final = Script("leave", replies.as_it_is(replies.number))
+LEAVE: Final = Script("leave", replies.leave)
 
 SCRIPTS: Final = (
     *(_PLAIN, _GUARDED, _ACQUIRE_EACH, _EXTEND, _WATCH, _RELEASE, _RELEASE_EACH, _HAND_OVER_EACH),
@@ -199,7 +199,7 @@ CALLED: Final = (
 OF_QUEUES: Final = frozenset({"ZRANGE", "ZREVRANGE", "ZRANK", "ZREM", "EXISTS", "PUBLISH"})
 """Those that only the order of waiters needs. The scripts lock without them."""
 
-COMMANDS: Final = Command(Script("commands", replies.as_it_is(replies.names)), (), tuple(name.encode() for name in CALLED))
+COMMANDS: Final = Command(Script("commands", replies.unknown_commands), (), tuple(name.encode() for name in CALLED))
 """Ask whether the server knows these commands. A new connection sends this in full, and does not load it."""
 
 

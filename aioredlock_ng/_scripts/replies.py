@@ -4,8 +4,7 @@ A server may be broken, hostile, or no Redis at all. A reply that does not fit i
 vote: it becomes a `Garbled`, and what the script did on that node counts as unknown. So no code
 above this module meets a list of the wrong length, a number of the wrong type, or nil.
 
-A decoder returns None for a reply that does not fit. The scripts that grant have predicates
-instead, and `as_it_is` makes decoders of these.
+A decoder returns None for a reply that does not fit.
 
 RESP3 has booleans and doubles that Python takes for integers (`True == 1`, `1.0 == 1`): types are
 compared exactly. The shapes themselves are described in the header of each Lua file.
@@ -15,32 +14,45 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from aioredlock_ng._core.fencing import LATEST_US
 from aioredlock_ng._core.inspection import not_a_lock, seconds_left
 from aioredlock_ng._core.keys import as_text
 from aioredlock_ng._core.replies import (
     ALL_OURS,
+    BROKEN_COUNTER,
     FREE,
+    GRANTED,
+    LEFT,
+    Acquired,
+    AcquiredEach,
     ForceReleased,
     Free,
+    Granted,
+    HandedOverEach,
     Held,
     KeyLook,
     KeyState,
     KeyStates,
+    Left,
     Looked,
     MarkerRead,
+    Quarantined,
+    Refused,
     Released,
     ReleasedEach,
     Repaired,
+    Standing,
+    Unacknowledged,
+    UnknownCommands,
     Whole,
     released,
 )
-from aioredlock_ng._core.tickets import is_offer
+from aioredlock_ng._core.tickets import LARGEST_TICKET, is_offer, seconds_until
 from aioredlock_ng._core.votes import Garbled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._scripts import Request
 
 __all__ = [
@@ -48,7 +60,6 @@ __all__ = [
     "acquire",
     "acquire_each",
     "acquire_guarded",
-    "as_it_is",
     "confirm",
     "extend",
     "force_release",
@@ -56,13 +67,13 @@ __all__ = [
     "hand_over_each",
     "inspect",
     "kind_of",
+    "leave",
     "marker",
-    "names",
-    "number",
     "release",
     "release_each",
     "repair",
     "stand",
+    "unknown_commands",
     "watch",
 ]
 
@@ -90,45 +101,46 @@ class Call(Protocol):
         """ARGV of the script."""
 
 
-def as_it_is(fits: Callable[[Any, Call], bool]) -> Callable[[Any, Call], Reply]:
-    """Make a decoder of a predicate, for scripts that have no records yet: it returns the reply."""
-
-    def read(reply: Any, call: Call) -> Reply:
-        return reply if fits(reply, call) else None
-
-    return read
-
-
-def acquire(reply: Any, call: Call) -> bool:
-    """Accept 1, or a refusal that names the places of held keys."""
+def acquire(reply: Any, call: Call) -> Granted | Refused | None:
+    """Read 1, or a refusal that names the place of a held key."""
+    # First, and without a call: this is nearly every reply.
     if type(reply) is int:
-        return reply == 1
-    return _is_held(reply, len(call.keys))
+        return GRANTED if reply == 1 else None
+    return _refused(reply, len(call.keys))
 
 
-def acquire_guarded(reply: Any, call: Call) -> bool:
-    """Accept 1, a grant with a counter, a refusal, or a quarantine."""
+def acquire_guarded(reply: Any, call: Call) -> Acquired | None:
+    """Read 1, a grant with a counter, a refusal, or a quarantine."""
     if type(reply) is int:
-        return reply == 1
+        return GRANTED if reply == 1 else None
     # The marker and the counters are keys too.
-    return _is_guarded(reply, len(call.keys) - 2)
+    return _guarded(reply, len(call.keys) - 2)
 
 
-def acquire_each(reply: Any, call: Call) -> bool:
-    """Accept the number of attempts, or up to as many replies of the script for one."""
+def acquire_each(reply: Any, call: Call) -> AcquiredEach | None:
+    """Read the number of attempts, or up to as many replies of the script for one."""
     own = int(call.args[0])
     calls = len(call.keys) - own
-    return reply == calls if type(reply) is int else _are(reply, calls, _taken if own else _plainly_taken)
+    if type(reply) is int:
+        return AcquiredEach((GRANTED,) * calls) if reply == calls else None
+    if not _are(reply, calls, None):
+        return None
+    taken = [_taken(item, guarded=own > 0) for item in reply]
+    read = tuple([item for item in taken if item is not None])
+    return AcquiredEach(read) if len(read) == len(taken) else None
 
 
-def hand_over_each(reply: Any, call: Call) -> bool:
-    """Accept twice the number of hand-overs, or replies of release and acquire by turns."""
+def hand_over_each(reply: Any, call: Call) -> HandedOverEach | None:
+    """Read twice the number of hand-overs, or replies of release and acquire by turns."""
     own = int(call.args[0])
     calls = 2 * (len(call.keys) - own)
     if type(reply) is int:
-        return reply == calls
-    taken = _taken if own else _plainly_taken
-    return _are(reply, calls, None) and all(taken(item) if at % 2 else _is(item, 0, 1) for at, item in enumerate(reply))
+        return HandedOverEach((released(1), GRANTED) * (calls // 2)) if reply == calls else None
+    if not _are(reply, calls, None):
+        return None
+    parts = [_taken(item, guarded=own > 0) if at % 2 else _given(item) for at, item in enumerate(reply)]
+    read = tuple([item for item in parts if item is not None])
+    return HandedOverEach(read) if len(read) == len(parts) else None
 
 
 def release_each(reply: Any, call: Call) -> ReleasedEach | None:
@@ -176,11 +188,11 @@ def inspect(reply: Any, call: Call) -> Looked | None:
     return Looked(tuple(looks))
 
 
-def confirm(reply: Any, _call: Call) -> bool:
-    """Accept 1, or zero with a counter."""
+def confirm(reply: Any, _call: Call) -> Granted | Unacknowledged | None:
+    """Read 1, or zero with a counter."""
     if type(reply) is int:
-        return reply == 1
-    return _starts(reply, 2, 0) and _is(reply[1], -LARGEST - 1)
+        return GRANTED if reply == 1 else None
+    return Unacknowledged(reply[1]) if _starts(reply, 2, 0) and _is(reply[1], -LARGEST - 1) else None
 
 
 def repair(reply: Any, _call: Call) -> Repaired | None:
@@ -207,21 +219,26 @@ def marker(reply: Any, call: Call) -> MarkerRead | None:
     return None
 
 
-def stand(reply: Any, call: Call) -> bool:
-    """Accept the milliseconds until the node may grant, the place of a key, and a rank."""
-    return (
-        type(reply) is list and len(reply) == 3 and _is(reply[0], -1) and _is(reply[1], 1, len(call.keys)) and _is(reply[2], -1)
-    )
+def stand(reply: Any, call: Call) -> Standing | None:
+    """Read the milliseconds until the node may grant, the place of a key, and a rank."""
+    if type(reply) is not list or len(reply) != 3:
+        return None
+    left, place, rank = reply
+    if not (_is(left, -1) and _is(place, 1, len(call.keys)) and _is(rank, -1)):
+        return None
+    return Standing(seconds_until(left), rank)
 
 
-def names(reply: Any, _call: Call) -> bool:
-    """Accept a list of texts."""
-    return type(reply) is list and all(type(item) is bytes for item in reply)
+def leave(reply: Any, _call: Call) -> Left | None:
+    """Read 1."""
+    return LEFT if _is(reply, 1, 1) else None
 
 
-def number(reply: Any, _call: Call) -> bool:
-    """Accept any number from 0 on."""
-    return _is(reply, 0)
+def unknown_commands(reply: Any, _call: Call) -> UnknownCommands | None:
+    """Read a list of names."""
+    if type(reply) is not list or not all(type(item) is bytes for item in reply):
+        return None
+    return UnknownCommands(tuple(reply))
 
 
 def garbled(command: Request, reply: Any) -> Garbled:
@@ -277,27 +294,33 @@ def _per_key(reply: Any, keys: int) -> Whole | KeyStates | None:
     return KeyStates(tuple([_STATES[item] for item in reply]))
 
 
-def _is_held(reply: Any, keys: int) -> bool:
-    return (
-        type(reply) is list
-        and len(reply) == 4
-        and _is(reply[0], 0, 0)
-        and _is(reply[1], -2)
-        and _is(reply[2], 1, keys)
-        and _is(reply[3], 0, 2**53)
-    )
+def _refused(reply: Any, keys: int) -> Refused | None:
+    if type(reply) is not list or len(reply) != 4:
+        return None
+    no, left, place, ticket = reply
+    if not (_is(no, 0, 0) and _is(left, -2) and _is(place, 1, keys) and _is(ticket, 0, LARGEST_TICKET)):
+        return None
+    return Refused(seconds_until(left), place, ticket)
 
 
-def _is_guarded(reply: Any, keys: int) -> bool:
-    if _is_held(reply, keys):
-        return True
-    # A counter of 2**63 and more, which is damage, comes as a negative number.
-    return (_starts(reply, 2, 1) and _is(reply[1], -LARGEST - 1)) or (_starts(reply, 2, -1) and _is(reply[1], -1))
+def _guarded(reply: Any, keys: int) -> Acquired | None:
+    if _starts(reply, 2, 1):
+        # A counter of 2**63 and more, which is damage, comes as a negative number. And 0 would have
+        # been acknowledged: it must not become `GRANTED`, which says so.
+        counter = reply[1]
+        if not _is(counter, -LARGEST - 1):
+            return None
+        return Granted(counter) if 0 < counter <= LATEST_US else BROKEN_COUNTER
+    if _starts(reply, 2, -1):
+        return Quarantined(seconds_until(reply[1])) if _is(reply[1], -1) else None
+    return _refused(reply, keys)
 
 
-def _taken(item: Any) -> bool:
-    return _is(item, 1, 1) or _is_guarded(item, 1)
+def _taken(item: Any, *, guarded: bool) -> Acquired | None:
+    if _is(item, 1, 1):
+        return GRANTED
+    return _guarded(item, 1) if guarded else _refused(item, 1)
 
 
-def _plainly_taken(item: Any) -> bool:
-    return _is(item, 1, 1) or _is_held(item, 1)
+def _given(item: Any) -> Released | None:
+    return released(item) if _is(item, 0, 1) else None

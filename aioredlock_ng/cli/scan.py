@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hiredis import pack_command
 
@@ -114,7 +114,7 @@ class Scan:
             reply = await ask(node, index, words("SCAN", cursor, "MATCH", pattern, "COUNT", _STEP, *types))
             match reply:
                 case [bytes(cursor), list(page)] if all(type(key) is bytes for key in page):
-                    keys.update(page)
+                    keys.update(cast("list[bytes]", page))
                 case _:
                     return no_vote(node.address, reply).detail
             advance(_STEP)

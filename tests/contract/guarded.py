@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng._core.replies import ALL_OURS, ForceReleased, MarkerRead, Repaired
+from aioredlock_ng._core.replies import (
+    ALL_OURS,
+    BROKEN_COUNTER,
+    GRANTED,
+    ForceReleased,
+    Granted,
+    MarkerRead,
+    Quarantined,
+    Refused,
+    Repaired,
+    Unacknowledged,
+)
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import FENCES, MARKER, MARKER_KEY, guarded_mutex
 
@@ -86,58 +97,58 @@ class GuardedContract:
 
     async def test_a_fence_is_acknowledged_only_strictly_above_the_counter(self, place: Place) -> None:
         node, _ = await place.node()
-        for fence, answer in ((10, 1), (10, [1, 10]), (9, [1, 10]), (11, 1)):
+        for fence, answer in ((10, GRANTED), (10, Granted(10)), (9, Granted(10)), (11, GRANTED)):
             assert await self.ask(node, acquire(b"t%d" % fence, fence, b"a")) == answer
             await place.delete("a")
 
     async def test_a_held_key_is_refused_and_changes_no_counter(self, place: Place) -> None:
         node, _ = await place.node()
         await self.ask(node, acquire(b"one", 10, b"a"))
-        held, left, at, ticket = await self.ask(node, acquire(b"two", 99, b"a"))
-        assert (held, at, ticket) == (0, 1, 0)
-        assert 0 < left <= TTL
+        refusal = await self.ask(node, acquire(b"two", 99, b"a"))
+        assert refusal == Refused(refusal.left, place=1, ticket=0)
+        assert 0 < refusal.left <= TTL / 1000
         await place.delete("a")
-        assert await self.ask(node, acquire(b"three", 11, b"a")) == 1, "99 was not stored"
+        assert await self.ask(node, acquire(b"three", 11, b"a")) is GRANTED, "99 was not stored"
 
     async def test_of_several_keys_the_first_that_is_held_is_named(self, place: Place) -> None:
         node, _ = await place.node()
         await self.ask(node, acquire(b"one", 10, b"b", b"c"))
-        held, left, at, ticket = await self.ask(node, acquire(b"two", 99, b"a", b"b", b"c"))
-        assert (held, at, ticket) == (0, 2, 0)
-        assert 0 < left <= TTL
+        refusal = await self.ask(node, acquire(b"two", 99, b"a", b"b", b"c"))
+        assert refusal == Refused(refusal.left, place=2, ticket=0)
+        assert 0 < refusal.left <= TTL / 1000
 
     async def test_several_keys_have_one_fence_above_all_their_counters(self, place: Place) -> None:
         node, _ = await place.node()
-        assert await self.ask(node, acquire(b"one", 10, b"a")) == 1
-        assert await self.ask(node, acquire(b"two", 20, b"b")) == 1
+        assert await self.ask(node, acquire(b"one", 10, b"a")) is GRANTED
+        assert await self.ask(node, acquire(b"two", 20, b"b")) is GRANTED
         await place.delete("a")
         await place.delete("b")
-        assert await self.ask(node, acquire(b"three", 15, b"a", b"b")) == [1, 20]
-        assert await self.ask(node, confirm(b"three", 21, b"a", b"b")) == 1
+        assert await self.ask(node, acquire(b"three", 15, b"a", b"b")) == Granted(20)
+        assert await self.ask(node, confirm(b"three", 21, b"a", b"b")) is GRANTED
         await place.delete("a")
-        assert await self.ask(node, acquire(b"four", 21, b"a")) == [1, 21]
+        assert await self.ask(node, acquire(b"four", 21, b"a")) == Granted(21)
 
     async def test_a_confirmation_needs_the_token_and_a_greater_fence(self, place: Place) -> None:
         node, _ = await place.node()
         await self.ask(node, acquire(b"one", 10, b"a"))
-        assert await self.ask(node, confirm(b"two", 99, b"a")) == [0, 0]
-        assert await self.ask(node, confirm(b"one", 10, b"a")) == [0, 10]
-        assert await self.ask(node, confirm(b"one", 11, b"a")) == 1
+        assert await self.ask(node, confirm(b"two", 99, b"a")) == Unacknowledged(0)
+        assert await self.ask(node, confirm(b"one", 10, b"a")) == Unacknowledged(10)
+        assert await self.ask(node, confirm(b"one", 11, b"a")) is GRANTED
         await place.delete("a")
-        assert await self.ask(node, confirm(b"one", 12, b"a")) == [0, 0]
+        assert await self.ask(node, confirm(b"one", 12, b"a")) == Unacknowledged(0)
 
     async def test_without_a_marker_nothing_is_granted(self, place: Place) -> None:
         node, _ = await place.node()
-        assert await self.ask(node, acquire(b"one", 1, b"a", kind=GUARDED)) == [-1, -1]
+        assert await self.ask(node, acquire(b"one", 1, b"a", kind=GUARDED)) == Quarantined(None)
         await self.trusted(node)
-        assert await self.ask(node, acquire(b"one", 1, b"a", kind=GUARDED)) == 1
+        assert await self.ask(node, acquire(b"one", 1, b"a", kind=GUARDED)) is GRANTED
         await place.flush()
-        assert await self.ask(node, acquire(b"two", 2, b"a", kind=BOTH)) == [-1, -1]
+        assert await self.ask(node, acquire(b"two", 2, b"a", kind=BOTH)) == Quarantined(None)
 
     async def test_a_quarantined_node_still_tells_who_holds_a_key(self, place: Place) -> None:
         node, _ = await place.node()
         await place.put("a", "other", TTL)
-        assert (await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)))[0] == 0
+        assert isinstance(await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)), Refused)
 
     @pytest.mark.parametrize("kind", [b"waiting", b"founding"])
     async def test_a_waiting_node_tells_how_long(self, place: Place, kind: bytes) -> None:
@@ -149,40 +160,41 @@ class GuardedContract:
         assert int(parts[1]) == GUARD
         assert now + GUARD + 1000 <= int(parts[2]) <= now + GUARD + 3000
         assert parts[3:] == ([b"n"] if kind == b"founding" else [])
-        refused, left = await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH))
-        assert refused == -1
-        assert GUARD - 3000 < left <= GUARD + 1000
+        refusal = await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH))
+        assert isinstance(refusal, Quarantined)
+        assert refusal.left is not None
+        assert GUARD - 3000 < refusal.left * 1000 <= GUARD + 1000
 
     async def test_a_node_whose_ready_time_has_come_is_trusted(self, place: Place) -> None:
         node, _ = await place.node()
         own = await self.trusted(node)
         await place.put(MARKER_KEY.decode(), f"{own.decode()}:1", 600_000)
-        assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == 1
+        assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) is GRANTED
         assert (await self.mark(node, marker()))[0] == own
 
     async def test_the_marker_of_another_process_is_none(self, place: Place) -> None:
         node, _ = await place.node()
         await place.put(MARKER_KEY.decode(), f"{'0' * 40}:{GUARD}", 600_000)
-        assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == [-1, -1]
+        assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == Quarantined(None)
 
     async def test_a_guard_time_too_short_for_the_voter_is_none(self, place: Place) -> None:
         node, _ = await place.node()
         own = await self.trusted(node)
         process = own.split(b":")[0].decode()
         await place.put(MARKER_KEY.decode(), f"{process}:{GUARD - 1}", 600_000)
-        assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == [-1, -1]
+        assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == Quarantined(None)
         await place.put(MARKER_KEY.decode(), f"{process}:{GUARD + 1}", 600_000)
-        assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == 1
+        assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) is GRANTED
 
     async def test_a_guard_time_above_a_day_and_a_second_is_none(self, place: Place) -> None:
         node, _ = await place.node()
         process = (await self.trusted(node)).split(b":")[0].decode()
         for damaged in (86_401_001, 10**15):
             await place.put(MARKER_KEY.decode(), f"{process}:{damaged}", 600_000)
-            assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == [-1, -1]
+            assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == Quarantined(None)
             assert await self.ask(node, repair(b"one", 5, b"a")) is Repaired.UNTRUSTED
         await place.put(MARKER_KEY.decode(), f"{process}:86401000", 600_000)
-        assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == 1
+        assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) is GRANTED
 
     async def test_a_trusted_marker_can_be_made_to_wait_by_who_has_read_it(self, place: Place) -> None:
         node, _ = await place.node()
@@ -191,9 +203,10 @@ class GuardedContract:
         waiting, _, _ = await self.mark(node, marker(b"waiting", was, now, vouch=own))
         assert waiting.startswith(own + b":")
         assert waiting.count(b":") == 2
-        refused, left = await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH))
-        assert refused == -1
-        assert left > 0
+        refusal = await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH))
+        assert isinstance(refusal, Quarantined)
+        assert refusal.left is not None
+        assert refusal.left > 0
 
     async def test_a_marker_is_replaced_only_while_it_is_what_was_read(self, place: Place) -> None:
         node, _ = await place.node()
@@ -225,7 +238,7 @@ class GuardedContract:
         earlier = await self.earlier_process(place)
         written, _, _ = await self.mark(node, marker(b"trusted", was, now, vouch=b"%b:%d" % (earlier, GUARD)))
         assert written == b"%b:%d" % (earlier, GUARD)
-        assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == [-1, -1]
+        assert await self.ask(node, acquire(b"one", 1, b"a", kind=BOTH)) == Quarantined(None)
 
     async def earlier_process(self, place: Place) -> bytes:
         return b"0123456789" * 4
@@ -234,9 +247,9 @@ class GuardedContract:
         node, _ = await place.node()
         await self.trusted(node)
         assert await self.ask(node, repair(b"one", 5, b"a", b"b")) is Repaired.DONE
-        assert await self.ask(node, confirm(b"one", 5, b"a", b"b")) == [0, 5]
+        assert await self.ask(node, confirm(b"one", 5, b"a", b"b")) == Unacknowledged(5)
         assert await self.ask(node, repair(b"one", 7, b"a", b"b")) is Repaired.DONE
-        assert await self.ask(node, confirm(b"one", 7, b"a", b"b")) == [0, 7]
+        assert await self.ask(node, confirm(b"one", 7, b"a", b"b")) == Unacknowledged(7)
 
     async def test_a_repair_does_not_touch_what_another_holds_or_was_fenced_for(self, place: Place) -> None:
         node, _ = await place.node()
@@ -247,16 +260,16 @@ class GuardedContract:
         await self.ask(node, acquire(b"two", 9, b"a", kind=BOTH))
         await place.delete("a")
         assert await self.ask(node, repair(b"one", 5, b"a")) is Repaired.OUTRUN
-        assert await self.ask(node, acquire(b"three", 10, b"a", b"b", kind=BOTH)) == 1, "no key was set"
+        assert await self.ask(node, acquire(b"three", 10, b"a", b"b", kind=BOTH)) is GRANTED, "no key was set"
 
     async def test_what_is_released_by_force_is_not_repaired(self, place: Place) -> None:
         node, _ = await place.node()
         await self.trusted(node)
         for key, fence, forced, counter in ((b"a", 10, 5, 11), (b"b", 20, 25, 25), (b"c", 2**52, 1, 2**52 + 1)):
-            assert await self.ask(node, acquire(b"one", fence, key, kind=BOTH)) == 1
+            assert await self.ask(node, acquire(b"one", fence, key, kind=BOTH)) is GRANTED
             assert await self.ask(node, BOTH.force_releasing((key,), (key,), forced, (b"one",))) == ForceReleased(1)
             assert await self.ask(node, repair(b"one", fence, key)) is Repaired.OUTRUN
-            assert await self.ask(node, acquire(b"two", counter, key, kind=BOTH)) == [1, counter]
+            assert await self.ask(node, acquire(b"two", counter, key, kind=BOTH)) == Granted(counter)
 
     async def test_a_refused_force_release_raises_no_counter(self, place: Place) -> None:
         node, _ = await place.node()
@@ -264,7 +277,7 @@ class GuardedContract:
         refusal = await self.ask(node, FENCED.force_releasing((b"a",), (b"a",), 50, (b"one",)))
         assert str(refusal).startswith("NOTALOCK")
         await place.delete("a")
-        assert await self.ask(node, acquire(b"two", 10, b"a")) == 1
+        assert await self.ask(node, acquire(b"two", 10, b"a")) is GRANTED
 
     async def test_a_repair_waits_for_a_quarantined_node(self, place: Place) -> None:
         node, _ = await place.node()
@@ -278,11 +291,11 @@ class GuardedContract:
         await self.trusted(node)
         for key, beside, beyond in ((b"a", b"b", 2**53), (b"c", b"d", 2**60)):
             for name, fence in ((key, beyond), (beside, 10)):
-                assert await self.ask(node, acquire(b"one", fence, name, kind=BOTH)) == 1
+                assert await self.ask(node, acquire(b"one", fence, name, kind=BOTH)) is GRANTED
             assert await self.ask(node, BOTH.force_releasing((key, beside), (key, beside), 5, (b"one",))) == ForceReleased(2)
             assert await self.ask(node, repair(b"one", 10, key)) is Repaired.OUTRUN
-            assert await self.ask(node, acquire(b"two", 10, key, kind=BOTH)) == [1, beyond]
-            assert await self.ask(node, acquire(b"two", 10, beside, kind=BOTH)) == [1, 11]
+            assert await self.ask(node, acquire(b"two", 10, key, kind=BOTH)) == BROKEN_COUNTER
+            assert await self.ask(node, acquire(b"two", 10, beside, kind=BOTH)) == Granted(11)
 
     async def test_connections_are_not_told_of_each_others_fences(self, place: Place) -> None:
         node, heard = await place.node()

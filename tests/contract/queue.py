@@ -8,11 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng._core.replies import ForceReleased, Free, Held, KeyState, KeyStates, Repaired, released
+from aioredlock_ng._core.replies import (
+    GRANTED,
+    LEFT,
+    ForceReleased,
+    Free,
+    Held,
+    KeyState,
+    KeyStates,
+    Quarantined,
+    Refused,
+    Repaired,
+    Standing,
+    Unacknowledged,
+    released,
+)
 from aioredlock_ng._core.tickets import OFFER, claim_of, is_offer, member_of
+from aioredlock_ng._core.votes import is_held
 from aioredlock_ng._scripts import Command, Script
 from aioredlock_ng._scripts.kinds import FORCE_RELEASE, LEAVE, MUTEX, STAND
-from aioredlock_ng._scripts.replies import as_it_is
 from tests.contract.guarded import BOTH, FENCED, GUARDED
 
 if TYPE_CHECKING:
@@ -28,7 +42,7 @@ GRACE = 5_000
 
 FOREIGN = KeyStates((KeyState.FOREIGN,))
 
-RAW_INSPECT = Script("inspect", as_it_is(lambda _reply, _call: True))
+RAW_INSPECT = Script("inspect", lambda reply, _call: reply)
 """A look that shows offers as well, which the library calls free."""
 
 LIFE = 12_000
@@ -129,7 +143,7 @@ class QueueContract:
         waiter = await self.waiter(place)
         await self.trusted(waiter.node)
         await place.put("a", "one", TTL)
-        assert (await self.acquire(waiter, b"two", b"a", kind=kind))[0] == 0
+        assert is_held(await self.acquire(waiter, b"two", b"a", kind=kind))
         assert await place.queue("a") == []
 
     @every_kind
@@ -139,9 +153,9 @@ class QueueContract:
         await self.ask(first.node, stand(first.claim(41), b"a"))
         await self.ask(second.node, stand(second.claim(7), b"a"))
         for keys, at in (((b"a",), 1), ((b"0", b"a", b"z"), 2)):
-            refused, left, blocking, ticket = await self.acquire(second, b"two", *keys, ticket=7, kind=kind)
-            assert (refused, blocking, ticket) == (0, at, 41)
-            assert TTL - SLACK < left <= TTL
+            refusal = await self.acquire(second, b"two", *keys, ticket=7, kind=kind)
+            assert refusal == Refused(refusal.left, place=at, ticket=41)
+            assert TTL - SLACK < refusal.left * 1000 <= TTL
         assert await self.value(first.node, b"0") == (-2, b""), "no key was taken"
 
     async def test_a_refusal_is_about_the_first_key_that_is_not_to_be_had(self, place: Place) -> None:
@@ -149,31 +163,31 @@ class QueueContract:
         await place.put("b", "one", 60_000)
         await place.put("c", "one", TTL)
         await self.ask(waiter.node, stand(waiter.claim(9), b"c"))
-        refused, left, blocking, ticket = await self.acquire(waiter, b"two", b"a", b"b", b"c")
+        refusal = await self.acquire(waiter, b"two", b"a", b"b", b"c")
         # The ticket of the set must be above those of all its names.
-        assert (refused, blocking, ticket) == (0, 2, 9)
-        assert 60_000 - SLACK < left <= 60_000
+        assert refusal == Refused(refusal.left, place=2, ticket=9)
+        assert 60_000 - SLACK < refusal.left * 1000 <= 60_000
 
     async def test_the_refusal_of_an_endless_key_says_so(self, place: Place) -> None:
         waiter = await self.waiter(place)
         await place.keep("a", "one")
-        assert await self.acquire(waiter, b"two", b"a") == [0, -1, 1, 0]
-        assert await self.ask(waiter.node, stand(waiter.claim(1), b"a")) == [-1, 1, 0]
+        assert await self.acquire(waiter, b"two", b"a") == Refused(None, 1, 0)
+        assert await self.ask(waiter.node, stand(waiter.claim(1), b"a")) == Standing(None, 0)
 
     async def test_a_ticket_beyond_all_tickets_counts_as_the_highest(self, place: Place) -> None:
         """Above 2**53 scores skip numbers, and servers write them in a form that is no ticket."""
         waiter, other = await self.waiter(place), await self.waiter(place)
         await place.put("a", "one", TTL)
         await self.ask(other.node, stand(b"%d:%b" % (10**30, other.member), b"a"))
-        assert (await self.acquire(waiter, b"two", b"a"))[3] == 2**53
+        assert (await self.acquire(waiter, b"two", b"a")).ticket == 2**53
         for waits in (waiter, other):
             await self.ask(waits.node, stand(waits.claim(2**53 + 1), b"a"))
         members = sorted((waiter.member, other.member))
         assert await place.queue("a") == [(2**53, member) for member in members]
         first, second = sorted((waiter, other), key=lambda waits: waits.member)
         assert await self.release(waiter.node, b"one", b"a") == 1
-        assert (await self.acquire(second, b"two", b"a", ticket=2**53 + 1))[0] == 0
-        assert await self.acquire(first, b"two", b"a", ticket=2**53 + 1) == 1
+        assert is_held(await self.acquire(second, b"two", b"a", ticket=2**53 + 1))
+        assert await self.acquire(first, b"two", b"a", ticket=2**53 + 1) is GRANTED
 
     # -- Looks ------------------------------------------------------------------------------------
 
@@ -208,7 +222,7 @@ class QueueContract:
         waiters = [await self.waiter(place) for _ in range(3)]
         ranks = []
         for ticket, waiter in zip((5, 3, 4), waiters, strict=True):
-            ranks.append((await self.ask(waiter.node, stand(waiter.claim(ticket), b"a")))[2])
+            ranks.append((await self.ask(waiter.node, stand(waiter.claim(ticket), b"a"))).rank)
         assert ranks == [0, 0, 1]
         members = [waiters[at].member for at in (1, 2, 0)]
         assert await place.queue("a") == list(zip((3, 4, 5), members, strict=True))
@@ -217,18 +231,18 @@ class QueueContract:
         await place.put("a", "one", TTL)
         waiters = sorted([await self.waiter(place) for _ in range(3)], key=lambda waiter: waiter.member)
         for waiter in reversed(waiters):
-            assert (await self.ask(waiter.node, stand(waiter.claim(4), b"a")))[2] == 0
+            assert (await self.ask(waiter.node, stand(waiter.claim(4), b"a"))).rank == 0
         assert await place.queue("a") == [(4, waiter.member) for waiter in waiters]
 
     async def test_a_waiter_that_stands_again_has_one_place_by_its_latest_ticket(self, place: Place) -> None:
         first, second = await self.waiters(place, 2)
-        assert (await self.ask(first.node, stand(first.claim(3), b"a")))[2] == 1
+        assert (await self.ask(first.node, stand(first.claim(3), b"a"))).rank == 1
         assert await place.queue("a") == [(2, second.member), (3, first.member)]
 
     async def test_two_lines_of_a_process_are_two_members(self, place: Place) -> None:
         (first,) = await self.waiters(place, 1)
         second = Waiter(first.node, first.heard, line=2)
-        assert (await self.ask(second.node, stand(second.claim(2), b"a")))[2] == 1
+        assert (await self.ask(second.node, stand(second.claim(2), b"a"))).rank == 1
         await self.release(first.node, b"one", b"a")
         assert await self.messages(first) == [[first.message(0), second.message(GRACE)]]
 
@@ -237,34 +251,34 @@ class QueueContract:
     ) -> None:
         waiters = await self.waiters(place, 3)
         answers = [await self.ask(waiter.node, stand(waiter.claim(at), b"a")) for at, waiter in enumerate(waiters, 1)]
-        assert [answer[1:] for answer in answers] == [[1, 0], [1, 1], [1, 2]]
-        lefts = [left for left, _, _ in answers]
-        assert TTL - SLACK < lefts[0] <= TTL
-        assert TTL + GRACE - SLACK < lefts[1] <= TTL + GRACE
-        assert lefts[2] == -1, "the third cannot know"
+        assert [answer.rank for answer in answers] == [0, 1, 2]
+        lefts = [answer.left for answer in answers]
+        assert TTL - SLACK < lefts[0] * 1000 <= TTL
+        assert TTL + GRACE - SLACK < lefts[1] * 1000 <= TTL + GRACE
+        assert lefts[2] is None, "the third cannot know"
 
     async def test_the_second_learns_when_an_offer_to_the_first_expires(self, place: Place) -> None:
         first, second, third = await self.waiters(place, 3)
         await self.release(first.node, b"one", b"a")
-        left, _, rank = await self.ask(second.node, stand(second.claim(2), b"a"))
-        assert rank == 0
-        assert 0 < left <= GRACE
-        left, _, rank = await self.ask(third.node, stand(third.claim(3), b"a"))
-        assert rank == 1
-        assert GRACE < left <= 2 * GRACE
-        assert await self.ask(first.node, stand(first.claim(1), b"a")) == [0, 1, 0]
+        standing = await self.ask(second.node, stand(second.claim(2), b"a"))
+        assert standing.rank == 0
+        assert 0 < standing.left * 1000 <= GRACE
+        standing = await self.ask(third.node, stand(third.claim(3), b"a"))
+        assert standing.rank == 1
+        assert GRACE < standing.left * 1000 <= 2 * GRACE
+        assert await self.ask(first.node, stand(first.claim(1), b"a")) == Standing(0.0, 0)
 
     async def test_a_waiter_that_stands_before_a_free_key_gets_it_offered(self, place: Place) -> None:
         waiter = await self.waiter(place)
-        assert await self.ask(waiter.node, stand(waiter.claim(3), b"a")) == [0, 1, 0]
+        assert await self.ask(waiter.node, stand(waiter.claim(3), b"a")) == Standing(0.0, 0)
         assert await self.offered(waiter.node) == waiter.claim(3)
 
     async def test_a_free_key_is_offered_to_the_first_by_whoever_looks(self, place: Place) -> None:
         first, second = await self.waiters(place, 2)
         await place.delete("a")
-        left, at, rank = await self.ask(second.node, stand(second.claim(2), b"a"))
-        assert (at, rank) == (1, 0)
-        assert 0 < left <= GRACE
+        standing = await self.ask(second.node, stand(second.claim(2), b"a"))
+        assert standing.rank == 0
+        assert 0 < standing.left * 1000 <= GRACE
         assert await self.offered(first.node) == first.claim(1)
         assert await self.messages(first, second) == [[first.message(0)], [second.message(GRACE)]]
 
@@ -276,14 +290,14 @@ class QueueContract:
         await self.ask(first.node, stand(first.claim(1), b"a", life=20))
         await asyncio.sleep(0.03)
         assert await place.queue("a") == []
-        assert (await self.acquire(first, b"two", b"a"))[3] == 0
+        assert (await self.acquire(first, b"two", b"a")).ticket == 0
 
     async def test_the_place_of_a_dead_process_is_not_waited_for(self, place: Place) -> None:
         await place.put("a", "one", TTL)
         node, _ = await place.node()
         member = member_of(secrets.token_hex(8).encode(), 1, 1.0, notified=True)
         await place.delete("a")
-        assert await self.ask(node, stand(claim_of(3, member), b"a")) == [0, 1, -1], "nobody hears of the offer"
+        assert await self.ask(node, stand(claim_of(3, member), b"a")) == Standing(0.0, -1), "nobody hears of the offer"
         assert await place.queue("a") == []
 
     # -- Offers -----------------------------------------------------------------------------------
@@ -308,7 +322,7 @@ class QueueContract:
                 assert await self.release(leaver.node, b"one", b"a") == 1
                 assert await self.offered(leaver.node) == leaver.claim(1)
                 await self.messages(first)
-                assert await self.ask(leaver.node, leave(leaver.member, b"a")) == 1
+                assert await self.ask(leaver.node, leave(leaver.member, b"a")) is LEFT
             case "stand":
                 await self.ask(leaver.node, leave(leaver.member, b"a"))
                 await place.delete("a")
@@ -365,10 +379,11 @@ class QueueContract:
         ):
             await place.put("a", (OFFER + member.claim(5)).decode(), TTL)
             answer = await self.acquire(asks, b"two", b"a", ticket=ticket, kind=kind)
-            assert (answer == 1) == admitted
+            assert (answer is GRANTED) == admitted
             if not admitted:
-                assert answer[0] == 0
-                assert TTL - SLACK < answer[1] <= TTL
+                assert is_held(answer)
+                assert answer.left is not None
+                assert TTL - SLACK < answer.left * 1000 <= TTL
                 assert await self.offered(member.node) == member.claim(5)
             else:
                 left, value = await self.value(member.node)
@@ -384,30 +399,30 @@ class QueueContract:
         waiter = await self.waiter(place)
         await place.put("a", (OFFER + value).decode(), TTL)
         for ticket in (0, 1, 9):
-            assert (await self.acquire(waiter, b"two", b"a", ticket=ticket))[0] == 0
-        left, _, rank = await self.ask(waiter.node, stand(waiter.claim(1), b"a"))
-        assert rank == 0
-        assert TTL - SLACK < left <= TTL
-        assert await self.ask(waiter.node, leave(waiter.member, b"a")) == 1
+            assert is_held(await self.acquire(waiter, b"two", b"a", ticket=ticket))
+        standing = await self.ask(waiter.node, stand(waiter.claim(1), b"a"))
+        assert standing.rank == 0
+        assert TTL - SLACK < standing.left * 1000 <= TTL
+        assert await self.ask(waiter.node, leave(waiter.member, b"a")) is LEFT
         assert (await self.value(waiter.node))[1] == OFFER + value
 
     @pytest.mark.parametrize("claim", [b"5", b"5:", b":m", b"x:m", b"-5:m"], ids=lambda claim: claim.decode())
     async def test_a_claim_that_is_none_is_admitted_by_no_offer(self, place: Place, claim: bytes) -> None:
         node, _ = await place.node()
-        assert await self.ask(node, MUTEX.acquiring((b"b",), (), b"two", b"%d" % TTL, 0, claim)) == 1
+        assert await self.ask(node, MUTEX.acquiring((b"b",), (), b"two", b"%d" % TTL, 0, claim)) is GRANTED
         await place.put("a", (OFFER + b"9:m").decode(), TTL)
-        assert (await self.ask(node, MUTEX.acquiring((b"a",), (), b"two", b"%d" % TTL, 0, claim)))[0] == 0
+        assert is_held(await self.ask(node, MUTEX.acquiring((b"a",), (), b"two", b"%d" % TTL, 0, claim)))
 
     async def test_an_offer_that_nobody_took_ends_and_the_member_that_missed_it_loses_its_place(self, place: Place) -> None:
         first, second, third = await self.waiters(place, 3)
         await self.release(first.node, b"one", b"a")
         await place.delete("a")
         await self.messages(third)
-        assert await self.acquire(second, b"two", b"a", ticket=2) == 1
+        assert await self.acquire(second, b"two", b"a", ticket=2) is GRANTED
         assert await place.queue("a") == [(3, third.member)]
         assert await self.messages(third) == [[third.message(-1)]]
         # It comes back with its ticket, and so to its place.
-        assert (await self.ask(first.node, stand(first.claim(1), b"a")))[2] == 0
+        assert (await self.ask(first.node, stand(first.claim(1), b"a"))).rank == 0
 
     async def test_an_offer_ends_after_the_grace_of_its_member(self, place: Place) -> None:
         waiter = await self.waiter(place, grace=20)
@@ -435,7 +450,7 @@ class QueueContract:
         await self.trusted(first.node)
         await self.release(first.node, b"one", b"a")
         await self.messages(first, second)
-        assert await self.acquire(first, b"two", b"a", ticket=1, kind=kind) == 1
+        assert await self.acquire(first, b"two", b"a", ticket=1, kind=kind) is GRANTED
         assert await place.queue("a") == [(2, second.member), (3, third.member)]
         assert await self.messages(first, second, third) == [[], [second.message(-1)], []]
 
@@ -449,7 +464,7 @@ class QueueContract:
             await self.ask(other.node, stand(other.claim(2), key.encode()))
             await self.release(waiter.node, b"one", key.encode())
         await self.messages(other)
-        assert await self.acquire(waiter, b"two", b"a", b"b", b"c", ticket=1, kind=kind) == 1
+        assert await self.acquire(waiter, b"two", b"a", b"b", b"c", ticket=1, kind=kind) is GRANTED
         assert await place.queue("a") == await place.queue("b") == [(2, other.member)]
         assert await self.messages(other) == [[other.message(-1, b"a"), other.message(-1, b"b")]]
 
@@ -457,7 +472,7 @@ class QueueContract:
         (waiter,) = await self.waiters(place, 1)
         await self.release(waiter.node, b"one", b"a")
         await place.put("b", "another", TTL)
-        assert (await self.acquire(waiter, b"two", b"a", b"b", ticket=1))[2] == 2
+        assert (await self.acquire(waiter, b"two", b"a", b"b", ticket=1)).place == 2
         assert await self.offered(waiter.node) == waiter.claim(1)
         assert await place.queue("a") == []
 
@@ -465,13 +480,13 @@ class QueueContract:
         _, first = await self.waiters(place, 2)
         early = await self.waiter(place)
         await place.put("a", (OFFER + first.claim(2)).decode(), TTL)
-        assert await self.acquire(early, b"two", b"a", ticket=1) == 1
+        assert await self.acquire(early, b"two", b"a", ticket=1) is GRANTED
         assert first.member in [member for _, member in await place.queue("a")], "it did not let the offer lapse"
 
     async def test_a_first_attempt_that_takes_a_free_key_leaves_the_queue_as_it_is(self, place: Place) -> None:
         first, second = await self.waiters(place, 2)
         await place.delete("a")
-        assert await self.acquire(second, b"two", b"a") == 1
+        assert await self.acquire(second, b"two", b"a") is GRANTED
         assert await place.queue("a") == [(1, first.member), (2, second.member)]
         assert await self.messages(first, second) == [[], []]
 
@@ -482,7 +497,7 @@ class QueueContract:
         last = await self.waiter(place)
         await self.ask(last.node, stand(last.claim(4), b"a"))
         await place.delete("a")
-        assert await self.acquire(waiter, b"two", b"a", ticket=1) == 1
+        assert await self.acquire(waiter, b"two", b"a", ticket=1) is GRANTED
         assert await place.queue("a") == [(4, last.member)]
         assert await self.messages(last) == [[last.message(-1)]]
 
@@ -492,7 +507,7 @@ class QueueContract:
     ) -> None:
         first, second = await self.waiters(place, 2)
         await self.release(first.node, b"one", b"a")
-        assert await self.acquire(first, b"two", b"a", ticket=1, kind=kind) == [-1, -1]
+        assert await self.acquire(first, b"two", b"a", ticket=1, kind=kind) == Quarantined(None)
         assert await place.queue("a") == [(2, second.member)]
         assert (await self.value(first.node))[1] != b"two"
 
@@ -531,16 +546,16 @@ class QueueContract:
         assert await self.offered(second.node) == silent.claim(1)
         assert await self.messages(silent, second) == [[], [second.message(GRACE)]]
         assert await place.queue("a") == [(2, second.member)]
-        assert (await self.acquire(second, b"two", b"a", ticket=2))[0] == 0
-        assert await self.acquire(silent, b"two", b"a", ticket=1) == 1
+        assert is_held(await self.acquire(second, b"two", b"a", ticket=2))
+        assert await self.acquire(silent, b"two", b"a", ticket=1) is GRANTED
 
     # -- Leaving ----------------------------------------------------------------------------------
 
     async def test_a_first_that_leaves_tells_the_next_and_any_other_tells_nobody(self, place: Place) -> None:
         first, second, third, fourth = await self.waiters(place, 4)
-        assert await self.ask(third.node, leave(third.member, b"a")) == 1
+        assert await self.ask(third.node, leave(third.member, b"a")) is LEFT
         assert await self.messages(first, second, fourth) == [[], [], []]
-        assert await self.ask(first.node, leave(first.member, b"a")) == 1
+        assert await self.ask(first.node, leave(first.member, b"a")) is LEFT
         assert await self.messages(first, second, fourth) == [[], [second.message(-1)], []]
         assert await place.queue("a") == [(2, second.member), (4, fourth.member)]
         assert (await self.value(first.node))[1] == b"one"
@@ -548,14 +563,14 @@ class QueueContract:
     async def test_one_that_is_in_no_queue_leaves_without_a_word(self, place: Place) -> None:
         first, _ = await self.waiters(place, 2)
         other = await self.waiter(place)
-        assert await self.ask(other.node, leave(other.member, b"a", b"b")) == 1
+        assert await self.ask(other.node, leave(other.member, b"a", b"b")) is LEFT
         assert await self.messages(first) == [[]]
         assert len(await place.queue("a")) == 2
 
     async def test_the_last_that_leaves_frees_the_key_that_is_kept_for_it(self, place: Place) -> None:
         (waiter,) = await self.waiters(place, 1)
         await self.release(waiter.node, b"one", b"a")
-        assert await self.ask(waiter.node, leave(waiter.member, b"a")) == 1
+        assert await self.ask(waiter.node, leave(waiter.member, b"a")) is LEFT
         assert await self.value(waiter.node) == (-2, b"")
         assert await place.queue("a") == []
 
@@ -564,7 +579,7 @@ class QueueContract:
         other = Waiter(waiter.node, waiter.heard, line=11)
         await self.ask(other.node, stand(other.claim(2), b"a"))
         await self.release(waiter.node, b"one", b"a")
-        assert await self.ask(other.node, leave(other.member, b"a")) == 1
+        assert await self.ask(other.node, leave(other.member, b"a")) is LEFT
         assert await self.offered(waiter.node) == waiter.claim(1)
 
     # -- Several keys -----------------------------------------------------------------------------
@@ -573,21 +588,21 @@ class QueueContract:
         waiter, other = await self.waiter(place), await self.waiter(place)
         for key in ("c", "d"):
             await place.put(key, "one", TTL)
-        left, at, rank = await self.ask(waiter.node, stand(waiter.claim(5), b"a", b"b", b"c", b"d"))
-        assert (at, rank) == (3, 0)
-        assert TTL - SLACK < left <= TTL
+        standing = await self.ask(waiter.node, stand(waiter.claim(5), b"a", b"b", b"c", b"d"))
+        assert standing.rank == 0
+        assert TTL - SLACK < standing.left * 1000 <= TTL
         assert [await place.queue(key) for key in "abcd"] == [[], [], [(5, waiter.member)], []]
         for key in (b"a", b"b"):
             kept, value = await self.value(waiter.node, key)
             assert value == OFFER + waiter.claim(5)
             assert 0 < kept <= KEPT
-            assert (await self.acquire(other, b"two", key))[0] == 0
+            assert is_held(await self.acquire(other, b"two", key))
         await self.release(waiter.node, b"one", b"c", b"d")
-        assert await self.acquire(waiter, b"set", b"a", b"b", b"c", b"d", ticket=5) == 1
+        assert await self.acquire(waiter, b"set", b"a", b"b", b"c", b"d", ticket=5) is GRANTED
 
     async def test_a_set_whose_keys_are_free_again_stands_before_the_last(self, place: Place) -> None:
         waiter = await self.waiter(place)
-        assert await self.ask(waiter.node, stand(waiter.claim(5), b"a", b"b")) == [0, 2, 0]
+        assert await self.ask(waiter.node, stand(waiter.claim(5), b"a", b"b")) == Standing(0.0, 0)
         assert [await self.offered(waiter.node, key) for key in (b"a", b"b")] == [waiter.claim(5)] * 2
 
     async def test_a_set_that_waits_for_an_earlier_key_than_before_gives_up_what_it_kept(self, place: Place) -> None:
@@ -598,9 +613,9 @@ class QueueContract:
             await self.ask(other.node, stand(other.claim(6), key))
         await self.messages(other)
         await place.put("a", "one", TTL)
-        left, at, rank = await self.ask(waiter.node, stand(waiter.claim(5), b"a", b"b", b"c"))
-        assert (at, rank) == (1, 0)
-        assert TTL - SLACK < left <= TTL
+        standing = await self.ask(waiter.node, stand(waiter.claim(5), b"a", b"b", b"c"))
+        assert standing.rank == 0
+        assert TTL - SLACK < standing.left * 1000 <= TTL
         assert [await place.queue(key) for key in "abc"] == [[(5, waiter.member)], [], [(6, other.member)]]
         assert await self.offered(other.node, b"b") == other.claim(6)
         assert await self.messages(other) == [[other.message(0, b"b"), other.message(-1, b"c")]]
@@ -613,7 +628,7 @@ class QueueContract:
         await self.ask(other.node, stand(other.claim(6), b"a"))
         await self.release(waiter.node, b"one", b"a")
         await self.messages(waiter, other)
-        assert (await self.ask(waiter.node, stand(waiter.claim(5), b"a", b"b")))[1:] == [2, 0]
+        assert (await self.ask(waiter.node, stand(waiter.claim(5), b"a", b"b"))).rank == 0
         assert [await place.queue(key) for key in "ab"] == [[(6, other.member)], [(5, waiter.member)]]
         assert await self.offered(waiter.node) == waiter.claim(5), "it is kept for the set"
         assert await self.messages(other) == [[]], "it was told when the offer before it would end"
@@ -623,7 +638,7 @@ class QueueContract:
         await place.put("c", "one", TTL)
         await self.ask(waiter.node, stand(waiter.claim(5), b"a", b"b", b"c"))
         await self.ask(other.node, stand(other.claim(6), b"a"))
-        assert await self.ask(waiter.node, leave(waiter.member, b"a", b"b", b"c")) == 1
+        assert await self.ask(waiter.node, leave(waiter.member, b"a", b"b", b"c")) is LEFT
         assert await self.offered(other.node) == other.claim(6)
         assert await self.value(other.node, b"b") == (-2, b"")
         assert await place.queue("c") == []
@@ -636,7 +651,7 @@ class QueueContract:
         await self.release(waiter.node, b"one", b"a")
         assert await self.ask(waiter.node, Command(MUTEX.extend, (b"a",), (TTL, b"one"), tracked=True)) == FOREIGN
         assert await self.ask(waiter.node, Command(MUTEX.watch, (b"a",), (b"one",), tracked=True)) == FOREIGN
-        assert await self.ask(waiter.node, FENCED.confirming((b"a",), (b"a",), b"one", 99)) == [0, 0]
+        assert await self.ask(waiter.node, FENCED.confirming((b"a",), (b"a",), b"one", 99)) == Unacknowledged(0)
         assert await self.ask(waiter.node, BOTH.repairing_of((b"a",), (b"a",), b"one", TTL, 99)) is Repaired.OUTRUN
         assert await self.release(waiter.node, b"one", b"a") == 0
         assert await self.ask(waiter.node, Command(FORCE_RELEASE, (b"a",), (1, 0, b"one"))) == ForceReleased(0)

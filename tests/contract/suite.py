@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 from aioredlock_ng._core.keys import message_channel
-from aioredlock_ng._core.replies import (
-    ALL_OURS,
-    FREE,
-    ForceReleased,
-    Held,
-    KeyState,
-    KeyStates,
-    Looked,
-    Released,
-)
+from aioredlock_ng._core.replies import ALL_OURS, FREE, GRANTED, ForceReleased, Held, KeyState, KeyStates, Looked, Released
 from aioredlock_ng._core.votes import Refusal, is_held
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import MUTEX
@@ -196,10 +187,11 @@ class NodeContract(GuardedContract, QueueContract):
 
     async def test_a_free_key_is_granted_and_a_held_one_tells_what_remains(self, place: Place) -> None:
         node, _ = await place.node()
-        assert await ask(node, acquire(b"one", b"a")) == 1
+        assert await ask(node, acquire(b"one", b"a")) is GRANTED
         reply = await ask(node, acquire(b"two", b"a"))
         assert is_held(reply)
-        assert TTL - WITHIN * 1000 < reply[1] <= TTL
+        assert reply.left is not None
+        assert TTL - WITHIN * 1000 < reply.left * 1000 <= TTL
         (look,) = await looks(node, Command(MUTEX.inspect, (b"a",)))
         assert isinstance(look, Held)
         assert look.token == b"one"
@@ -207,14 +199,15 @@ class NodeContract(GuardedContract, QueueContract):
 
     async def test_several_keys_are_taken_all_or_none(self, place: Place) -> None:
         node, _ = await place.node()
-        assert await ask(node, acquire(b"one", b"b", ttl=5000)) == 1
+        assert await ask(node, acquire(b"one", b"b", ttl=5000)) is GRANTED
         reply = await ask(node, acquire(b"two", b"a", b"b", b"c"))
         assert is_held(reply)
-        assert 0 < reply[1] <= 5000
+        assert reply.left is not None
+        assert 0 < reply.left <= 5
         first, second, third = await looks(node, Command(MUTEX.inspect, (b"a", b"b", b"c")))
         assert isinstance(second, Held)
         assert (first, second.token, third) == (FREE, b"one", FREE)
-        assert await ask(node, acquire(b"two", b"a", b"c")) == 1
+        assert await ask(node, acquire(b"two", b"a", b"c")) is GRANTED
 
     async def test_a_release_deletes_only_what_holds_its_token(self, place: Place) -> None:
         node, _ = await place.node()
@@ -298,7 +291,7 @@ class NodeContract(GuardedContract, QueueContract):
         assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two", b"three"))) == ForceReleased(0)
         assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two", b"one"))) == ForceReleased(1)
         assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (b"two", b"one"))) == ForceReleased(0)
-        assert await ask(node, acquire(b"two", b"a")) == 1
+        assert await ask(node, acquire(b"two", b"a")) is GRANTED
 
     async def test_force_release_refuses_a_key_that_does_not_expire_unless_told_otherwise(self, place: Place) -> None:
         node, _ = await place.node()
@@ -328,7 +321,7 @@ class NodeContract(GuardedContract, QueueContract):
                 sinks.append(Sink())
                 sinks[-1].asks(command)
                 node.ask(sinks[-1], 0)
-        assert [await sink.reply() for sink in sinks] == [1, Released(1)] * 50
+        assert [await sink.reply() for sink in sinks] == [GRANTED, Released(1)] * 50
         assert await looks(node, Command(MUTEX.inspect, (b"a",))) == (FREE,)
 
     async def test_one_that_gave_up_is_still_answered_once_and_in_order(self, place: Place) -> None:
@@ -339,7 +332,7 @@ class NodeContract(GuardedContract, QueueContract):
         after.asks(release(b"one", b"a"))
         node.ask(after, 0)
         assert await after.reply() == Released(1)
-        assert await given_up.reply() == 1
+        assert await given_up.reply() is GRANTED
 
     @pytest.mark.parametrize("how", ["delete", "flush", "release", "expire", "overwrite"])
     async def test_a_tracked_look_is_told_when_the_key_changes(self, place: Place, how: str) -> None:
@@ -372,7 +365,7 @@ class NodeContract(GuardedContract, QueueContract):
             waiter.ask(looked, 0)
             holder.ask(released, 0)
             # Else the release was quicker.
-            if (await looked.reply())[0] > 0:
+            if (await looked.reply()).left > 0:
                 assert not looked.late
                 await heard.hears_of(key)
             await released.reply()
@@ -434,7 +427,7 @@ class NodeContract(GuardedContract, QueueContract):
             sink.asks(command)
             node.ask(sink, 0)
         missing = KeyStates((KeyState.MISSING,))
-        assert [await sink.reply() for sink in sinks] == [1, missing, 1, Looked((FREE,)), missing]
+        assert [await sink.reply() for sink in sinks] == [GRANTED, missing, GRANTED, Looked((FREE,)), missing]
         heard.forget()
         for key in "abcde":
             await place.put(key, "another", TTL)
@@ -462,7 +455,7 @@ class NodeContract(GuardedContract, QueueContract):
             sink.asks(acquire(b"one", b"%d" % number))
             assert await place.publish(heard.channel, str(number)) == 1
             node.ask(sink, 0)
-            assert await sink.reply() == 1
+            assert await sink.reply() is GRANTED
             assert heard.messages[-1] == b"%d" % number
 
     async def test_a_message_to_a_manager_that_closed_reaches_nobody(self, place: Place) -> None:
@@ -489,7 +482,7 @@ class NodeContract(GuardedContract, QueueContract):
         assert not node.ready
         assert isinstance(await ask(node, acquire(b"one", b"a")), Exception)
         other, _ = await place.node()
-        assert await ask(other, acquire(b"two", b"a")) == 1
+        assert await ask(other, acquire(b"two", b"a")) is GRANTED
 
     async def test_state_names_the_node_and_its_health(self, place: Place) -> None:
         node, _ = await place.node()

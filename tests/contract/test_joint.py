@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng._core.replies import KeyState, KeyStates, Released
-from aioredlock_ng._core.votes import GRANTED, Unsent, is_held
+from aioredlock_ng._core.replies import GRANTED, Granted, KeyState, KeyStates, Quarantined, Released
+from aioredlock_ng._core.votes import Unsent, is_held
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._nodes.outbox import Outbox
@@ -161,7 +161,7 @@ async def test_a_node_that_waits_for_longer_leases_than_ours_is_asked_together_t
     own = (await place.command("GET", MARKER_KEY.decode())).decode().partition(":")[0]
     await place.command("SET", MARKER_KEY.decode(), f"{own}:{GUARD + 1}")
     await place.calls()
-    assert await answers(place.together(acquire(b"one", name, 5, BOTH) for name in (b"a", b"b"))) == [1, 1]
+    assert await answers(place.together(acquire(b"one", name, 5, BOTH) for name in (b"a", b"b"))) == [GRANTED] * 2
     assert await place.calls() == 1
 
 
@@ -172,7 +172,7 @@ async def test_a_node_that_is_not_trusted_grants_none_of_them(place: Place, foun
     await place.command("DEL", MARKER_KEY.decode())
     if found:
         await place.command("SET", MARKER_KEY.decode(), f"{own}:{GUARD - 1}" if found == "too short" else f"{'0' * 40}:{GUARD}")
-    assert await answers(place.together(acquire(b"one", name, 5, BOTH) for name in (b"a", b"b"))) == [[-1, -1]] * 2
+    assert await answers(place.together(acquire(b"one", name, 5, BOTH) for name in (b"a", b"b"))) == [Quarantined(None)] * 2
     assert await place.command("EXISTS", "a", "b") == b"0"
 
 
@@ -180,12 +180,12 @@ async def test_a_node_that_is_nearly_trusted_becomes_so(place: Place) -> None:
     await place.trust()
     marker = (await place.command("GET", MARKER_KEY.decode())).decode()
     await place.command("SET", MARKER_KEY.decode(), f"{marker}:1")
-    assert await answers(place.together(acquire(b"one", name, 5, BOTH) for name in (b"a", b"b"))) == [1, 1]
+    assert await answers(place.together(acquire(b"one", name, 5, BOTH) for name in (b"a", b"b"))) == [GRANTED] * 2
     assert (await place.command("GET", MARKER_KEY.decode())).decode() == marker
 
 
 async def test_a_full_server_refuses_each_in_its_own_words_and_lets_go_of_what_it_has(place: Place) -> None:
-    assert await answers(place.together(acquire(b"one", name) for name in (b"a", b"b"))) == [1, 1]
+    assert await answers(place.together(acquire(b"one", name) for name in (b"a", b"b"))) == [GRANTED] * 2
     await place.command("CONFIG", "SET", "maxmemory", "1")
     try:
         for reply in await answers(place.together(acquire(b"two", name) for name in (b"c", b"d"))):
@@ -201,7 +201,7 @@ async def test_after_a_script_flush_each_is_asked_again_but_those_given_up(place
     await place.command("SCRIPT", "FLUSH")
     sinks = place.together((acquire(b"one", name) for name in (b"a", b"b", b"c")), given_up=[1])
     first, second, third = await answers(sinks)
-    assert (first, third) == (1, 1)
+    assert (first, third) == (GRANTED, GRANTED)
     assert isinstance(second, Unsent)
     assert await place.command("EXISTS", "a", "c") == b"2"
     assert await place.command("EXISTS", "b") == b"0"
@@ -235,7 +235,7 @@ async def test_after_a_script_flush_they_go_as_one_again(place: Place, kind: Loc
 
 async def test_releases_after_a_script_flush_are_executed_and_told(place: Place) -> None:
     """They come behind what was asked after them: whoever asked in between is told that the key is free."""
-    assert await answers(place.together(acquire(b"one", name) for name in (b"a", b"b"))) == [1, 1]
+    assert await answers(place.together(acquire(b"one", name) for name in (b"a", b"b"))) == [GRANTED] * 2
     await place.command("SCRIPT", "FLUSH")
     await place.command("SCRIPT", "LOAD", MUTEX.acquire.source.decode())
     place.heard.forget()
@@ -249,7 +249,7 @@ async def test_releases_after_a_script_flush_are_executed_and_told(place: Place)
 
 async def test_a_release_that_may_not_be_executed_is_owed_alone(place: Place) -> None:
     """The server stopped writing: each hears so, and gets its release when the server writes again."""
-    assert await answers(place.together(acquire(b"one", name) for name in (b"a", b"b"))) == [1, 1]
+    assert await answers(place.together(acquire(b"one", name) for name in (b"a", b"b"))) == [GRANTED] * 2
     await place.command("CONFIG", "SET", "min-replicas-to-write", "1")
     try:
         for reply in await answers(place.together([release(b"one", name) for name in (b"a", b"b")], given_up=[0, 1])):
@@ -263,7 +263,7 @@ async def test_a_release_that_may_not_be_executed_is_owed_alone(place: Place) ->
 
 
 async def test_releases_under_way_when_the_connection_is_lost_are_owed_one_by_one(place: Place) -> None:
-    assert await answers(place.together(acquire(b"one", name) for name in (b"a", b"b"))) == [1, 1]
+    assert await answers(place.together(acquire(b"one", name) for name in (b"a", b"b"))) == [GRANTED] * 2
     sinks = await place.cut((release(b"one", name) for name in (b"a", b"b")), given_up=[0, 1])
     assert place.node.state().owed == 2
     place.server.resume()
@@ -297,17 +297,17 @@ async def test_a_release_and_the_acquire_behind_it_are_one_command(place: Place,
 
 async def test_a_hand_over_is_fenced(place: Place) -> None:
     await place.trust()
-    assert await answers(place.together([acquire(b"one", b"a", 5, BOTH)])) == [1]
+    assert await answers(place.together([acquire(b"one", b"a", 5, BOTH)])) == [GRANTED]
     # Those that are not above the counter are told it, as ever, and keep the key.
     row = [release(b"one", b"a"), acquire(b"two", b"a", 5, BOTH), release(b"two", b"a"), acquire(b"three", b"a", 6, BOTH)]
-    assert await answers(place.together(row)) == [GONE, [1, 5], GONE, 1]
+    assert await answers(place.together(row)) == [GONE, Granted(5), GONE, GRANTED]
     assert await place.command("GET", "a") == b"three"
     assert await place.command("ZSCORE", FENCES.decode(), "a") == b"6"
 
 
 @pytest.mark.parametrize("found", ["gone", "another's", "of another type"])
 async def test_what_is_no_longer_held_is_not_handed_over_and_costs_the_others_nothing(place: Place, found: str) -> None:
-    assert await answers(place.together(acquire(b"one", name) for name in (b"a", b"b", b"c"))) == [1, 1, 1]
+    assert await answers(place.together(acquire(b"one", name) for name in (b"a", b"b", b"c"))) == [GRANTED] * 3
     await place.command("DEL", "b")
     if found == "another's":
         await place.command("SET", "b", "theirs")
@@ -317,11 +317,11 @@ async def test_what_is_no_longer_held_is_not_handed_over_and_costs_the_others_no
     names = (b"a", b"b", b"c")
     handed = [command for name in names for command in (release(b"one", name), acquire(b"two", name))]
     said = list(map(likened, await answers(place.together(handed))))
-    assert [*said[:3], *said[4:]] == [GONE, 1, Released(0), GONE, 1]
+    assert [*said[:3], *said[4:]] == [GONE, GRANTED, Released(0), GONE, GRANTED]
     assert await place.command("GET", "a") == await place.command("GET", "c") == b"two"
     assert await place.calls() == (5 if found == "of another type" else 1), "an error ends it: four are asked alone"
     if found == "gone":
-        assert said[3] == 1
+        assert said[3] is GRANTED
         assert await place.command("GET", "b") == b"two"
     elif found == "another's":
         assert said[3] == "held"
@@ -333,15 +333,15 @@ async def test_what_is_no_longer_held_is_not_handed_over_and_costs_the_others_no
 
 async def test_a_node_that_is_not_trusted_gives_up_keys_and_takes_none(place: Place) -> None:
     await place.trust()
-    assert await answers(place.together([acquire(b"one", b"a", 5, BOTH)])) == [1]
+    assert await answers(place.together([acquire(b"one", b"a", 5, BOTH)])) == [GRANTED]
     await place.command("DEL", MARKER_KEY.decode())
-    assert await answers(place.together([release(b"one", b"a"), acquire(b"two", b"a", 6, BOTH)])) == [GONE, [-1, -1]]
+    assert await answers(place.together([release(b"one", b"a"), acquire(b"two", b"a", 6, BOTH)])) == [GONE, Quarantined(None)]
     assert await place.command("EXISTS", "a") == b"0"
 
 
 async def test_counters_that_are_none_refuse_the_one_who_takes_and_not_the_one_who_gives(place: Place) -> None:
     await place.trust()
-    assert await answers(place.together([acquire(b"one", b"a", 5, BOTH)])) == [1]
+    assert await answers(place.together([acquire(b"one", b"a", 5, BOTH)])) == [GRANTED]
     await place.command("SET", FENCES.decode(), "text")
     first, second = await answers(place.together([release(b"one", b"a"), acquire(b"two", b"a", 6, BOTH)]))
     assert first == GONE
@@ -351,17 +351,17 @@ async def test_counters_that_are_none_refuse_the_one_who_takes_and_not_the_one_w
 
 async def test_a_full_server_hands_over(place: Place) -> None:
     """It needs no more memory for that; one by one, it would refuse the second."""
-    assert await answers(place.together([acquire(b"one", b"a")])) == [1]
+    assert await answers(place.together([acquire(b"one", b"a")])) == [GRANTED]
     await place.command("CONFIG", "SET", "maxmemory", "1")
     try:
-        assert await answers(place.together([release(b"one", b"a"), acquire(b"two", b"a")])) == [GONE, 1]
+        assert await answers(place.together([release(b"one", b"a"), acquire(b"two", b"a")])) == [GONE, GRANTED]
     finally:
         await place.command("CONFIG", "SET", "maxmemory", "0")
     assert await place.command("GET", "a") == b"two"
 
 
 async def test_a_hand_over_that_was_not_executed_sets_nothing_for_who_gave_up(place: Place) -> None:
-    assert await answers(place.together([acquire(b"one", b"a")])) == [1]
+    assert await answers(place.together([acquire(b"one", b"a")])) == [GRANTED]
     await place.command("SCRIPT", "FLUSH")
     place.heard.forget()
     first, second = await answers(place.together([release(b"one", b"a"), acquire(b"two", b"a")], given_up=[0, 1]))
@@ -372,7 +372,7 @@ async def test_a_hand_over_that_was_not_executed_sets_nothing_for_who_gave_up(pl
 
 
 async def test_a_hand_over_under_way_when_the_connection_is_lost_leaves_the_release_owed(place: Place) -> None:
-    assert await answers(place.together([acquire(b"one", b"a")])) == [1]
+    assert await answers(place.together([acquire(b"one", b"a")])) == [GRANTED]
     sinks = await place.cut([release(b"one", b"a"), acquire(b"two", b"a")], given_up=[0])
     assert place.node.state().owed == 1
     place.server.resume()
@@ -384,17 +384,17 @@ async def test_who_waits_elsewhere_hears_of_a_hand_over(place: Place) -> None:
     node = RedisNode(Connector(place.server.url), Outbox(asyncio.get_running_loop(), place.outbox.clock, RUN_ID), 5.0)
     await node.open(0, other, place.outbox.clock, 1.0)
     try:
-        assert await answers(place.together([acquire(b"one", b"a")])) == [1]
+        assert await answers(place.together([acquire(b"one", b"a")])) == [GRANTED]
         assert await ask(node, look(b"a")) == KeyStates((KeyState.FOREIGN,))
         other.forget()
-        assert await answers(place.together([release(b"one", b"a"), acquire(b"two", b"a")])) == [GONE, 1]
+        assert await answers(place.together([release(b"one", b"a"), acquire(b"two", b"a")])) == [GONE, GRANTED]
         await other.hears_of(b"a")
     finally:
         await node.aclose(1.0)
 
 
 async def test_what_is_hurried_leaves_first_and_what_comes_behind_it_in_the_tick_leaves_as_one(place: Place) -> None:
-    assert await answers(place.together([acquire(b"one", b"a")])) == [1]
+    assert await answers(place.together([acquire(b"one", b"a")])) == [GRANTED]
     await place.calls()
     handed = place.together([release(b"one", b"a"), acquire(b"two", b"a")])
     place.outbox.hurry()
@@ -404,7 +404,7 @@ async def test_what_is_hurried_leaves_first_and_what_comes_behind_it_in_the_tick
         behind += place.together([acquire(b"one", name)])
         place.outbox.hurry()
     assert place.node.state().pending == 1, "hurried once in this tick"
-    assert await answers([*handed, *behind]) == [GONE, 1, 1, 1]
+    assert await answers([*handed, *behind]) == [GONE, GRANTED, GRANTED, GRANTED]
     assert await place.calls() == 2
     again = place.together([release(b"two", b"a")])
     place.outbox.hurry()
@@ -419,5 +419,5 @@ async def test_a_node_that_missed_one_hand_over_takes_part_in_the_next_though_th
     assert likened((await answers(place.together(row, given_up=[0, 1])))[1]) == "held"
     await place.command("DEL", "a")
     row = [release(b"two", b"a"), acquire(b"three", b"a"), release(b"three", b"a"), acquire(b"four", b"a")]
-    assert await answers(place.together(row, given_up=[0, 1, 2, 3])) == [Released(0), 1, GONE, 1]
+    assert await answers(place.together(row, given_up=[0, 1, 2, 3])) == [Released(0), GRANTED, GONE, GRANTED]
     assert await place.command("GET", "a") == b"four"

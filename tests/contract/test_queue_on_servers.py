@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng._core.replies import Released
+from aioredlock_ng._core.replies import GRANTED, LEFT, Refused, Released, Standing
 from aioredlock_ng._core.tickets import OFFER, claim_of, member_of
-from aioredlock_ng._core.votes import GRANTED
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._nodes.outbox import Outbox
@@ -141,12 +140,13 @@ async def test_first_attempts_sent_as_one_are_refused_as_single_ones_are(place: 
     await place.calls()
     held, offered, free = await place.together(other, [acquire(b"two", key, kind=kind, fence=20) for key in (b"a", b"b", b"c")])
     assert await place.calls() == 1
-    assert (held[0], held[2:], offered[0], offered[2:], free) == (0, [1, 7], 0, [1, 1], GRANTED)
-    assert TTL - SLACK < held[1] <= TTL
-    assert 0 < offered[1] <= GRACE
+    assert [held, offered] == [Refused(held.left, place=1, ticket=7), Refused(offered.left, place=1, ticket=1)]
+    assert free is GRANTED
+    assert TTL - SLACK < held.left * 1000 <= TTL
+    assert 0 < offered.left * 1000 <= GRACE
     assert await place.command("ZCARD", "aioredlock_ng:queue:a") == b"1", "no first attempt enters a queue"
     single = await ask(other.node, acquire(b"two", b"a", kind=kind, fence=20))
-    assert (single[0], single[2:]) == (held[0], held[2:])
+    assert single == Refused(single.left, place=1, ticket=7)
 
 
 @every_kind
@@ -168,8 +168,9 @@ async def test_a_hand_over_gives_a_key_that_another_process_waits_for_to_that_on
         ],
     )
     assert await place.calls() == 1
-    assert (freed, refusal[0], refusal[2:], rest) == (1, 0, [1, 4], [1, 1])
-    assert GRACE - SLACK < refusal[1] <= GRACE, "what is left of the offer"
+    assert (freed, rest) == (1, [1, GRANTED])
+    assert refusal == Refused(refusal.left, place=1, ticket=4)
+    assert GRACE - SLACK < refusal.left * 1000 <= GRACE, "what is left of the offer"
     assert await place.command("GET", "a") == OFFER + waiter.claim(3)
     assert await place.command("GET", "b") == b"two"
     assert await messages(waiter, second) == [[waiter.message(0)], [second.message(GRACE)]]
@@ -180,7 +181,7 @@ async def test_a_hand_over_passes_over_the_dead_and_stays_in_the_process(place: 
     await ask(holder.node, acquire(b"one", b"a"))
     gone = member_of(secrets.token_hex(8).encode(), 1, GRACE / 1000, notified=True)
     await ask(holder.node, stand(claim_of(1, gone), b"a"))
-    assert await place.together(holder, [release(b"one", b"a"), acquire(b"two", b"a")]) == [1, 1]
+    assert await place.together(holder, [release(b"one", b"a"), acquire(b"two", b"a")]) == [1, GRANTED]
     assert await place.command("GET", "a") == b"two"
     assert await place.command("EXISTS", "aioredlock_ng:queue:a") == b"0"
 
@@ -193,20 +194,20 @@ async def test_a_queues_key_of_another_type_costs_order_and_nothing_else(place: 
     waiter, other = await place.waiter(), await place.waiter()
     await place.trust()
     await place.command("SET", "aioredlock_ng:queue:a", "text")
-    assert await ask(waiter.node, acquire(b"one", b"a", kind=kind, fence=10)) == 1
+    assert await ask(waiter.node, acquire(b"one", b"a", kind=kind, fence=10)) is GRANTED
     refusal = await ask(other.node, acquire(b"two", b"a", kind=kind, fence=20))
-    assert (refusal[0], refusal[2:]) == (0, [1, 0])
-    left, at, rank = await ask(other.node, stand(other.claim(1), b"a"))
-    assert (at, rank) == (1, -1)
-    assert TTL - SLACK < left <= TTL
-    assert await ask(other.node, leave(other.member, b"a")) == 1
+    assert refusal == Refused(refusal.left, place=1, ticket=0)
+    standing = await ask(other.node, stand(other.claim(1), b"a"))
+    assert standing.rank == -1
+    assert TTL - SLACK < standing.left * 1000 <= TTL
+    assert await ask(other.node, leave(other.member, b"a")) is LEFT
     assert await ask(waiter.node, release(b"one", b"a")) == 1
     assert await place.command("EXISTS", "a") == b"0"
-    assert await ask(other.node, stand(other.claim(1), b"a")) == [0, 1, -1]
-    assert await ask(other.node, acquire(b"two", b"a", kind=kind, fence=30, claim=other.claim(1))) == 1
+    assert await ask(other.node, stand(other.claim(1), b"a")) == Standing(0.0, -1)
+    assert await ask(other.node, acquire(b"two", b"a", kind=kind, fence=30, claim=other.claim(1))) is GRANTED
     assert await place.together(
         other, [release(b"two", b"a"), acquire(b"three", b"a", kind=kind, fence=40), acquire(b"x", b"b", kind=kind, fence=40)]
-    ) == [1, 1, 1]
+    ) == [1, GRANTED, GRANTED]
     assert await place.together(other, [release(b"three", b"a"), release(b"x", b"b")]) == [1, 1]
     assert await place.command("GET", "aioredlock_ng:queue:a") == b"text"
 
@@ -221,7 +222,7 @@ async def test_a_waiter_for_a_key_of_another_type_is_refused_in_the_servers_word
     await place.command("HSET", "hash", "field", "1")
     assert refused(await ask(waiter.node, acquire(b"one", *keys, kind=kind, claim=waiter.claim(1))), "WRONGTYPE")
     assert refused(await ask(waiter.node, stand(waiter.claim(1), *keys)), "WRONGTYPE")
-    assert await ask(waiter.node, leave(waiter.member, *keys)) == 1
+    assert await ask(waiter.node, leave(waiter.member, *keys)) is LEFT
     assert await place.command("TYPE", "hash") == b"hash"
     assert await place.command("EXISTS", "0", "a", *(f"aioredlock_ng:queue:{key.decode()}" for key in keys)) == b"0"
 
@@ -230,8 +231,8 @@ async def test_a_waiter_for_a_key_before_one_of_another_type_harms_nothing(place
     waiter = await place.waiter()
     await place.command("SET", "a", "one", "PX", TTL)
     await place.command("HSET", "hash", "field", "1")
-    assert (await ask(waiter.node, stand(waiter.claim(1), b"a", b"hash")))[1:] == [1, 0]
-    assert (await ask(waiter.node, acquire(b"two", b"a", b"hash", claim=waiter.claim(1))))[2] == 1
+    assert (await ask(waiter.node, stand(waiter.claim(1), b"a", b"hash"))).rank == 0
+    assert (await ask(waiter.node, acquire(b"two", b"a", b"hash", claim=waiter.claim(1)))).place == 1
     assert await place.command("TYPE", "hash") == b"hash"
 
 
@@ -247,20 +248,20 @@ async def test_a_full_server_frees_keys_and_refuses_to_grant_them_in_its_own_wor
     await place.command("CONFIG", "SET", "maxmemory", "1")
     try:
         # Who comes now cannot be put into the queue, and looks by itself.
-        left, at, rank = await ask(late.node, stand(late.claim(2), b"a"))
-        assert (at, rank) == (1, -1)
-        assert TTL - SLACK < left <= TTL
-        assert (await ask(waiter.node, stand(waiter.claim(1), b"a")))[2] in (0, -1)
+        standing = await ask(late.node, stand(late.claim(2), b"a"))
+        assert standing.rank == -1
+        assert TTL - SLACK < standing.left * 1000 <= TTL
+        assert (await ask(waiter.node, stand(waiter.claim(1), b"a"))).rank in (0, -1)
         assert await ask(holder.node, release(b"one", b"a")) == 1
         # Behind the removal from the queue the offer can be written.
         assert await place.command("GET", "a") == OFFER + waiter.claim(1)
         assert waiter.message(0) in (await messages(waiter))[0]
         assert refused(await ask(waiter.node, acquire(b"two", b"a", kind=kind, fence=20, claim=waiter.claim(1))), "OOM")
-        assert (await ask(waiter.node, stand(waiter.claim(1), b"a")))[:2] == [0, 1]
-        assert await ask(waiter.node, leave(waiter.member, b"a")) == 1
+        assert (await ask(waiter.node, stand(waiter.claim(1), b"a"))).left == 0.0
+        assert await ask(waiter.node, leave(waiter.member, b"a")) is LEFT
     finally:
         await place.command("CONFIG", "SET", "maxmemory", "0")
-    assert await ask(waiter.node, acquire(b"two", b"a", kind=kind, fence=30, claim=waiter.claim(1))) == 1
+    assert await ask(waiter.node, acquire(b"two", b"a", kind=kind, fence=30, claim=waiter.claim(1))) is GRANTED
 
 
 async def test_an_offer_on_a_server_that_is_full_now_can_be_left(place: Place) -> None:
@@ -271,13 +272,13 @@ async def test_an_offer_on_a_server_that_is_full_now_can_be_left(place: Place) -
     await ask(holder.node, release(b"one", b"a"))
     await place.command("CONFIG", "SET", "maxmemory", "1")
     try:
-        assert await ask(waiter.node, leave(waiter.member, b"a")) == 1
+        assert await ask(waiter.node, leave(waiter.member, b"a")) is LEFT
         value = await place.command("GET", "a")
         assert not value or value == OFFER + second.claim(2)
         assert second.message(0) in (await messages(second))[0]
     finally:
         await place.command("CONFIG", "SET", "maxmemory", "0")
-    assert await ask(second.node, acquire(b"two", b"a", claim=second.claim(2))) == 1
+    assert await ask(second.node, acquire(b"two", b"a", claim=second.claim(2))) is GRANTED
 
 
 async def test_several_keys_are_released_as_one_on_a_full_server(place: Place) -> None:
@@ -322,26 +323,24 @@ async def test_without_a_right_of_queues_a_user_locks_and_waits_and_takes_nobody
         limited = await place.waiter(user="limited:word@")
         mine = Waiter(limited.node, limited.heard, notified=limited.node.messages)
         refusal = await ask(limited.node, acquire(b"two", b"a", kind=kind))
-        assert (refusal[0], refusal[2]) == (0, 1)
+        assert refusal == Refused(refusal.left, 1, refusal.ticket)
         (look,) = (await ask(limited.node, MUTEX.inspecting((b"a",), queues=True))).keys
         readable = not {"-zrank", "resetkeys"} & set(rights)
         assert (look.token, look.waiting) == (b"theirs", 1 if readable else None)
-        left, at, _ = await ask(limited.node, stand(mine.claim(2), b"a"))
-        assert at == 1
-        assert left != 0
-        assert await ask(limited.node, leave(mine.member, b"a")) == 1
+        assert (await ask(limited.node, stand(mine.claim(2), b"a"))).left != 0.0
+        assert await ask(limited.node, leave(mine.member, b"a")) is LEFT
         # The key is free, and nothing was offered: what this user does now must not cost the first its place.
         await place.command("DEL", "a")
-        assert await ask(limited.node, acquire(b"two", b"a", kind=kind, fence=10)) == 1
+        assert await ask(limited.node, acquire(b"two", b"a", kind=kind, fence=10)) is GRANTED
         assert await ask(limited.node, release(b"two", b"a")) == 1
         value = await place.command("GET", "a")
         assert not value or value == OFFER + first.claim(1)
         assert value or await place.command("ZCARD", "aioredlock_ng:queue:a") == b"1"
-        assert await ask(first.node, stand(first.claim(1), b"a")) == [0, 1, 0]
+        assert await ask(first.node, stand(first.claim(1), b"a")) == Standing(0.0, 0)
         # It waits for the other key by looking, and gets it once it is free.
-        assert (await ask(limited.node, stand(mine.claim(1), b"b")))[1] == 1
+        assert isinstance(await ask(limited.node, stand(mine.claim(1), b"b")), Standing)
         assert await ask(first.node, release(b"theirs", b"b")) == 1
-        assert (await ask(limited.node, stand(mine.claim(1), b"b")))[0] == 0
-        assert await ask(limited.node, acquire(b"two", b"b", kind=kind, fence=20, claim=mine.claim(1))) == 1
+        assert (await ask(limited.node, stand(mine.claim(1), b"b"))).left == 0
+        assert await ask(limited.node, acquire(b"two", b"b", kind=kind, fence=20, claim=mine.claim(1))) is GRANTED
     finally:
         await place.command("ACL", "DELUSER", "limited")

@@ -14,14 +14,17 @@ from aioredlock_ng._core.inspection import deletion_of, look_of
 from aioredlock_ng._core.replies import (
     ALL_OURS,
     FREE,
+    GRANTED,
     ForceReleased,
     Held,
     KeyState,
     KeyStates,
     Looked,
     NotALock,
+    Refused,
     Released,
     Repaired,
+    Unacknowledged,
 )
 from aioredlock_ng._core.tickets import QUEUE_KEYS
 from aioredlock_ng._core.votes import is_held
@@ -109,7 +112,7 @@ class TestRedisNode(NodeContract):
             sink.asks(Command(script, (b"a",), (heard.channel.encode(), b"%d" % number)))
             node.ask(sink, 0)
         # Three times NOSCRIPT, and then they are sent in full.
-        assert [await sink.reply() for sink in sinks] == [1, 1, 1]
+        assert [await sink.reply() for sink in sinks] == [True] * 3
         assert [sink.messages for sink in sinks] in ([1, 2, 3], [0, 1, 2])
         await ask(node, Command(MUTEX.inspect, (b"a",)))
         assert heard.messages == [b"0", b"1", b"2"]
@@ -127,7 +130,7 @@ class TestRedisNode(NodeContract):
             assert told.startswith("no client tracking, waiting is timed: CLIENT CACHING refused: NOPERM")
             # The refusal is nobody's answer.
             assert await ask(node, look(b"a")) == KeyStates((KeyState.MISSING,))
-            assert await ask(node, acquire(b"one", b"a")) == 1
+            assert await ask(node, acquire(b"one", b"a")) is GRANTED
             assert await ask(node, MUTEX.watching((b"a",), (b"one",))) is ALL_OURS
         finally:
             await place.command("ACL", "SETUSER", "default", "+client|caching")
@@ -147,7 +150,7 @@ class TestRedisNode(NodeContract):
         await ask(node, acquire(b"one", b"a"))
         for counter in (1_600_000_000_000_000, 1_600_000_000_000_016, 8 * 10**15 + 1, 2**53 - 1):
             await place.command("ZADD", FENCES.decode(), counter, "a")
-            assert await ask(node, guarded.confirm(b"one", counter - 1, b"a")) == [0, counter]
+            assert await ask(node, guarded.confirm(b"one", counter - 1, b"a")) == Unacknowledged(counter)
             assert await ask(node, guarded.repair(b"one", counter, b"a")) is Repaired.DONE
             forced = guarded.FENCED.force_releasing((b"a",), (b"a",), 1, (b"one",))
             assert await ask(node, forced) == ForceReleased(1)
@@ -166,7 +169,7 @@ class TestRedisNode(NodeContract):
             assert (state.state, state.tracking, state.messages, node.messages) == ("up", True, False, False)
             (told,) = [event.reason for event in heard.events if isinstance(event, NodeDegraded)]
             assert told.startswith("no messages from other processes, waiting is timed: SUBSCRIBE refused: NOPERM")
-            assert await ask(node, acquire(b"one", b"a")) == 1
+            assert await ask(node, acquire(b"one", b"a")) is GRANTED
             assert await ask(node, release(b"one", b"a")) == Released(1)
         finally:
             await place.command("ACL", "SETUSER", "default", missing[1])
@@ -225,7 +228,7 @@ class TestRedisNode(NodeContract):
     async def test_a_release_that_is_sent_again_tells_who_asked_before_it_was_executed(self, place: RedisPlace) -> None:
         """Of what it deletes itself a server tells a connection nothing (NOLOOP)."""
         node, listener = await place.node()
-        assert await ask(node, acquire(b"one", b"a")) == 1
+        assert await ask(node, acquire(b"one", b"a")) is GRANTED
         await place.command("SCRIPT", "FLUSH")
         await place.command("SCRIPT", "LOAD", MUTEX.acquire.source.decode())
         listener.forget()
@@ -249,7 +252,7 @@ class TestRedisNode(NodeContract):
         ):
             sink.asks(command)
             node.ask(sink, 0)
-        assert [await sink.reply() for sink in sinks] == [1, Released(1)] * 2
+        assert [await sink.reply() for sink in sinks] == [GRANTED, Released(1)] * 2
         assert await place.command("EXISTS", "a") == b"0"
 
     @pytest.mark.parametrize("keys", [(b"hash",), (b"a", b"hash")])
@@ -275,7 +278,7 @@ class TestRedisNode(NodeContract):
         await place.command("HSET", "hash", "field", "1")
         assert await ask(node, guarded.repair(b"one", 5, b"hash")) is Repaired.OUTRUN
         assert await place.command("TYPE", "hash") == b"hash"
-        assert await ask(node, guarded.confirm(b"one", 9, b"hash")) == [0, 0]
+        assert await ask(node, guarded.confirm(b"one", 9, b"hash")) == Unacknowledged(0)
 
     async def test_a_key_of_another_type_is_released_by_force_only_when_told_so(self, place: RedisPlace) -> None:
         node, _ = await place.node()
@@ -325,8 +328,8 @@ class TestRedisNode(NodeContract):
     async def test_a_lock_without_expiry_is_told_as_endless(self, place: RedisPlace) -> None:
         node, _ = await place.node()
         await place.command("SET", "a", "another")
-        assert await ask(node, acquire(b"one", b"a")) == [0, -1, 1, 0]
-        assert await ask(node, acquire(b"one", b"b", b"a")) == [0, -1, 2, 0]
+        assert await ask(node, acquire(b"one", b"a")) == Refused(None, 1, 0)
+        assert await ask(node, acquire(b"one", b"b", b"a")) == Refused(None, 2, 0)
 
     async def test_the_key_is_what_other_libraries_write(self, place: RedisPlace) -> None:
         node, _ = await place.node()
@@ -335,4 +338,4 @@ class TestRedisNode(NodeContract):
         assert TTL - 5000 < int(await place.command("PTTL", "a")) <= TTL
         await place.delete("a")
         await place.command("SET", "a", "theirs", "NX", "PX", TTL)
-        assert (await ask(node, acquire(b"token", b"a")))[0] == 0
+        assert is_held(await ask(node, acquire(b"token", b"a")))

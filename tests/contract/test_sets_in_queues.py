@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng._core.replies import released
+from aioredlock_ng._core.replies import GRANTED, LEFT, Refused, Standing, released
 from aioredlock_ng._core.tickets import claim_of, member_of
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.memory import MemoryNode
@@ -72,17 +73,16 @@ class Both:
         self.nodes = nodes
 
     async def ask(self, command: Command) -> Any:
-        """Return what both answer; -1 and 0 are no times, any other is 1."""
+        """Return what both answer; None and 0.0 are no times, any other is 1.0."""
         asked: list[Sink] = [Asked(command) for _ in self.nodes]
         for node, sink in zip(self.nodes, asked, strict=True):
             node.ask(sink, 0)
         async with asyncio.timeout(5.0):
             replies = [await sink.future for sink in asked]  # type: ignore[attr-defined]
         if command.script.name in ("acquire", "stand"):
-            at = command.script.name == "acquire"
-            for reply in replies:
-                if isinstance(reply, list):
-                    reply[at] = min(reply[at], 1)
+            replies = [
+                replace(reply, left=float(reply.left > 0)) if getattr(reply, "left", None) else reply for reply in replies
+            ]
         assert replies[0] == replies[1], command.step
         return replies[0]
 
@@ -112,71 +112,71 @@ async def both(node_of_each_version: NodeSet) -> AsyncIterator[Both]:
 
 
 async def test_a_refused_set_learns_the_highest_ticket_of_all_its_keys(both: Both) -> None:
-    assert await both.acquire(b"holds a", b"a") == 1
-    assert await both.acquire(b"holds b", b"b") == 1
-    assert await both.stand(claim_of(7, OTHER), b"b") == [1, 1, 0]
-    assert await both.acquire(b"set", b"a", b"b") == [0, 1, 1, 7]
-    assert await both.stand(claim_of(8, SET), b"a", b"b") == [1, 1, 0]
-    assert await both.acquire(b"third", b"a", b"b") == [0, 1, 1, 8]
-    assert await both.acquire(b"fourth", b"b") == [0, 1, 1, 7]
+    assert await both.acquire(b"holds a", b"a") is GRANTED
+    assert await both.acquire(b"holds b", b"b") is GRANTED
+    assert await both.stand(claim_of(7, OTHER), b"b") == Standing(1.0, 0)
+    assert await both.acquire(b"set", b"a", b"b") == Refused(1.0, 1, 7)
+    assert await both.stand(claim_of(8, SET), b"a", b"b") == Standing(1.0, 0)
+    assert await both.acquire(b"third", b"a", b"b") == Refused(1.0, 1, 8)
+    assert await both.acquire(b"fourth", b"b") == Refused(1.0, 1, 7)
 
 
 async def test_a_key_that_is_kept_for_a_set_tells_the_ticket_of_the_set(both: Both) -> None:
-    assert await both.acquire(b"holds b", b"b") == 1
-    assert await both.stand(claim_of(5, SET), b"a", b"b") == [1, 2, 0]
-    assert await both.acquire(b"newcomer", b"a") == [0, 1, 1, 5]
-    assert await both.acquire(b"newcomer", b"a", b"c") == [0, 1, 1, 5]
+    assert await both.acquire(b"holds b", b"b") is GRANTED
+    assert await both.stand(claim_of(5, SET), b"a", b"b") == Standing(1.0, 0)
+    assert await both.acquire(b"newcomer", b"a") == Refused(1.0, 1, 5)
+    assert await both.acquire(b"newcomer", b"a", b"c") == Refused(1.0, 1, 5)
     # It came later, and does not take what is kept for the set.
-    assert await both.acquire(b"later", b"a", claim=claim_of(6, OTHER)) == [0, 1, 1, 5]
-    assert await both.acquire(b"earlier", b"a", claim=claim_of(4, OTHER)) == 1
+    assert await both.acquire(b"later", b"a", claim=claim_of(6, OTHER)) == Refused(1.0, 1, 5)
+    assert await both.acquire(b"earlier", b"a", claim=claim_of(4, OTHER)) is GRANTED
 
 
 async def test_what_is_kept_for_a_set_that_leaves_goes_to_the_first_in_the_queue(both: Both) -> None:
-    assert await both.acquire(b"holds b", b"b") == 1
-    assert await both.stand(claim_of(1, SET), b"a", b"b") == [1, 2, 0]
-    assert await both.stand(claim_of(2, OTHER), b"a") == [1, 1, 0]
-    assert await both.stand(claim_of(3, LAST), b"a") == [1, 1, 1]
-    assert await both.leave(SET, b"a", b"b") == 1
-    assert await both.acquire(b"last", b"a", claim=claim_of(3, LAST)) == [0, 1, 1, 3]
-    assert await both.acquire(b"other", b"a", claim=claim_of(2, OTHER)) == 1
+    assert await both.acquire(b"holds b", b"b") is GRANTED
+    assert await both.stand(claim_of(1, SET), b"a", b"b") == Standing(1.0, 0)
+    assert await both.stand(claim_of(2, OTHER), b"a") == Standing(1.0, 0)
+    assert await both.stand(claim_of(3, LAST), b"a") == Standing(1.0, 1)
+    assert await both.leave(SET, b"a", b"b") is LEFT
+    assert await both.acquire(b"last", b"a", claim=claim_of(3, LAST)) == Refused(1.0, 1, 3)
+    assert await both.acquire(b"other", b"a", claim=claim_of(2, OTHER)) is GRANTED
 
 
 async def test_a_set_that_waits_for_its_first_key_keeps_none_of_the_others(both: Both) -> None:
-    assert await both.acquire(b"holds a", b"a") == 1
-    assert await both.stand(claim_of(1, SET), b"a", b"b") == [1, 1, 0]
-    assert await both.acquire(b"b is free", b"b") == 1
+    assert await both.acquire(b"holds a", b"a") is GRANTED
+    assert await both.stand(claim_of(1, SET), b"a", b"b") == Standing(1.0, 0)
+    assert await both.acquire(b"b is free", b"b") is GRANTED
 
 
 async def test_a_set_keeps_one_ticket_and_is_served_before_a_set_that_came_later_for_another_key(both: Both) -> None:
-    assert await both.acquire(b"first", b"a", b"b") == 1
-    assert await both.acquire(b"holds c", b"c") == 1
-    assert await both.acquire(b"set", b"b", b"c") == [0, 1, 1, 0]
-    assert await both.stand(claim_of(1, SET), b"b", b"c") == [1, 1, 0]
-    assert await both.acquire(b"later", b"a", b"b") == [0, 1, 1, 1]
-    assert await both.stand(claim_of(2, OTHER), b"a", b"b") == [1, 1, 0]
+    assert await both.acquire(b"first", b"a", b"b") is GRANTED
+    assert await both.acquire(b"holds c", b"c") is GRANTED
+    assert await both.acquire(b"set", b"b", b"c") == Refused(1.0, 1, 0)
+    assert await both.stand(claim_of(1, SET), b"b", b"c") == Standing(1.0, 0)
+    assert await both.acquire(b"later", b"a", b"b") == Refused(1.0, 1, 1)
+    assert await both.stand(claim_of(2, OTHER), b"a", b"b") == Standing(1.0, 0)
     assert await both.release(b"first", b"a", b"b") == released(2)
-    assert await both.acquire(b"set", b"b", b"c", claim=claim_of(1, SET)) == [0, 1, 2, 1]
-    assert await both.stand(claim_of(1, SET), b"b", b"c") == [1, 2, 0]
-    assert await both.acquire(b"later", b"a", b"b", claim=claim_of(2, OTHER)) == [0, 1, 2, 2]
-    assert await both.stand(claim_of(2, OTHER), b"a", b"b") == [1, 2, 0]
+    assert await both.acquire(b"set", b"b", b"c", claim=claim_of(1, SET)) == Refused(1.0, 2, 1)
+    assert await both.stand(claim_of(1, SET), b"b", b"c") == Standing(1.0, 0)
+    assert await both.acquire(b"later", b"a", b"b", claim=claim_of(2, OTHER)) == Refused(1.0, 2, 2)
+    assert await both.stand(claim_of(2, OTHER), b"a", b"b") == Standing(1.0, 0)
     assert await both.release(b"holds c", b"c") == released(1)
-    assert await both.acquire(b"set", b"b", b"c", claim=claim_of(1, SET)) == 1
+    assert await both.acquire(b"set", b"b", b"c", claim=claim_of(1, SET)) is GRANTED
 
 
 async def test_a_key_that_is_kept_already_is_not_kept_for_longer_by_another_look(both: Both) -> None:
     brief = member_of(b"a" * 16, 1, 0.001, notified=False)
-    assert await both.acquire(b"holds b", b"b") == 1
+    assert await both.acquire(b"holds b", b"b") is GRANTED
     for kept in (300, 20_000):
-        assert await both.ask(Command(STAND, (b"a", b"b"), (claim_of(1, brief), 20_000, kept))) == [1, 2, 0]
+        assert await both.ask(Command(STAND, (b"a", b"b"), (claim_of(1, brief), 20_000, kept))) == Standing(1.0, 0)
     await asyncio.sleep(0.35)
-    assert await both.acquire(b"another", b"a") == 1
+    assert await both.acquire(b"another", b"a") is GRANTED
 
 
 async def test_a_member_behind_two_others_learns_when_their_offers_have_lapsed(both: Both) -> None:
-    assert await both.acquire(b"first", b"a") == 1
+    assert await both.acquire(b"first", b"a") is GRANTED
     for ticket, member in enumerate((SET, OTHER, LAST), 1):
-        assert (await both.stand(claim_of(ticket, member), b"a"))[1:] == [1, ticket - 1]
-    assert await both.stand(claim_of(3, LAST), b"a") == [-1, 1, 2]
+        assert (await both.stand(claim_of(ticket, member), b"a")).rank == ticket - 1
+    assert await both.stand(claim_of(3, LAST), b"a") == Standing(None, 2)
     assert await both.release(b"first", b"a") == released(1)
     # The first has the offer, and is no longer in the queue.
-    assert await both.stand(claim_of(3, LAST), b"a") == [1, 1, 1]
+    assert await both.stand(claim_of(3, LAST), b"a") == Standing(1.0, 1)

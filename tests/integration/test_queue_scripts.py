@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import redis
 
+from aioredlock_ng._core.replies import Standing
 from aioredlock_ng._core.votes import is_held
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import FORCE_RELEASE, MUTEX, STAND
@@ -104,4 +105,4 @@ def test_a_strange_member_before_a_waiter_makes_no_look_unreadable(node_of_each_
     command = Command(STAND, (b"a",), (f"1:{ONE}".encode(), 12000, 2000))
     with redis.Redis.from_url(node.url) as client:
         raw = client.eval(STAND.source.decode(), 1, "a", f"1:{ONE}", "12000", "2000")
-    assert type(command.read(raw)) is list
+    assert isinstance(command.read(raw), Standing)

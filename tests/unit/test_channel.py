@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from aioredlock_ng._core.replies import ALL_OURS, released
+from aioredlock_ng._core.replies import ALL_OURS, GRANTED, released
 from aioredlock_ng._core.votes import Dropped, Refusal
 from aioredlock_ng._nodes.channel import Channel, Subscription
 from aioredlock_ng._nodes.outbox import Outbox
@@ -370,7 +370,7 @@ async def test_a_tracked_command_for_all_nodes_stays_behind_its_caching_whatever
         assert line.channel.pending == 4
         line.receive(b":2\r\n+OK\r\n:1\r\n:2\r\n")
         assert line.closed == []
-    expected = [[released(1)] * 2] * 2 + [[ALL_OURS] * 2] + [[1, 1]] * 2
+    expected = [[released(1)] * 2] * 2 + [[ALL_OURS] * 2] + [[GRANTED, GRANTED]] * 2
     assert [asker.replies for asker in [*releases, tracked, *acquires]] == expected
 
 

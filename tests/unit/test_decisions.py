@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from aioredlock_ng._core import backoff, validity, votes
 from aioredlock_ng._core.lease_state import IllegalMove, LeaseState, Phase, Renewal
 from aioredlock_ng._core.quorum import Verdict, is_decided, quorum_of, verdict
+from aioredlock_ng._core.replies import BROKEN_COUNTER, GRANTED, Granted, Quarantined, Refused
 from aioredlock_ng._core.tickets import OFFER, Message, Outlook, claim_of, is_offer, member_of, message_of
 
 seconds = st.floats(0.001, 1000)
@@ -115,10 +116,10 @@ def test_a_message_of_any_bytes_can_be_read_or_is_none(payload: bytes) -> None:
 @pytest.mark.parametrize(
     ("replies", "expected"),
     [
-        ([[0, 9, 1, 0], [0, 9, 1, 0], 1], b"a"),
-        ([[0, 9, 2, 0], None, 1], b"b"),
-        ([[0, 9, 3, 0], [0, 9, 1, 0], [0, 9, 3, 0]], b"c"),
-        ([None, votes.Unsent("down"), 1], b"a"),
+        ([Refused(0.9, 1, 0), Refused(0.9, 1, 0), GRANTED], b"a"),
+        ([Refused(0.9, 2, 0), None, GRANTED], b"b"),
+        ([Refused(0.9, 3, 0), Refused(0.9, 1, 0), Refused(0.9, 3, 0)], b"c"),
+        ([None, votes.Unsent("down"), GRANTED], b"a"),
     ],
 )
 def test_the_key_that_most_refusals_are_about_is_the_one_waited_for(replies: list[votes.Reply], expected: bytes) -> None:
@@ -126,9 +127,13 @@ def test_the_key_that_most_refusals_are_about_is_the_one_waited_for(replies: lis
 
 
 REPLIES = [
-    (1, votes.Outcome.GRANTED, True),
-    ([0, 1500, 1, 0], votes.Outcome.HELD, False),
-    ([0, -1, 1, 7], votes.Outcome.HELD, False),
+    (GRANTED, votes.Outcome.GRANTED, True),
+    (Granted(48), votes.Outcome.GRANTED, True),
+    (BROKEN_COUNTER, votes.Outcome.FAILED, True),
+    (Refused(1.5, 1, 0), votes.Outcome.HELD, False),
+    (Refused(None, 1, 7), votes.Outcome.HELD, False),
+    (Quarantined(2.0), votes.Outcome.QUARANTINED, False),
+    (Quarantined(None), votes.Outcome.QUARANTINED, False),
     (None, votes.Outcome.UNKNOWN, True),
     (votes.Dropped("cut"), votes.Outcome.UNKNOWN, True),
     (votes.Refusal("OOM command not allowed"), votes.Outcome.FAILED, False),
@@ -141,18 +146,19 @@ REPLIES = [
 
 @pytest.mark.parametrize(("reply", "outcome", "owed"), REPLIES)
 def test_every_reply_has_a_meaning_and_only_a_certain_no_is_owed_no_release(
-    reply: object, outcome: votes.Outcome, owed: bool
+    reply: votes.Reply, outcome: votes.Outcome, owed: bool
 ) -> None:
     vote = votes.acquire_vote("node", reply)
     assert vote.outcome is outcome
     assert votes.may_have_set(reply) is owed
     assert str(vote).startswith(f"node: {outcome}")
     assert votes.is_held(reply) is (outcome is votes.Outcome.HELD)
+    assert votes.is_granted(reply) is (outcome is votes.Outcome.GRANTED)
 
 
 def test_a_holders_remaining_time_is_told_in_seconds_and_endless_as_none() -> None:
-    assert votes.acquire_vote("node", [0, 1500, 1, 0]).remaining == 1.5
-    assert votes.acquire_vote("node", [0, -1, 1, 0]).remaining is None
+    assert votes.acquire_vote("node", Refused(1.5, 1, 0)).remaining == 1.5
+    assert votes.acquire_vote("node", Refused(None, 1, 0)).remaining is None
 
 
 FINAL = [Phase.RELEASED, Phase.ABANDONED, Phase.LOST]

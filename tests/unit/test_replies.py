@@ -10,43 +10,54 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aioredlock_ng._core.fencing import LATEST_US
 from aioredlock_ng._core.guard import next_steps, read_marker
 from aioredlock_ng._core.replies import (
     ALL_DONE,
     ALL_OURS,
+    BROKEN_COUNTER,
+    GRANTED,
+    LEFT,
+    AcquiredEach,
+    BrokenCounter,
     ForceReleased,
     Free,
+    Granted,
+    HandedOverEach,
     Held,
     KeyState,
     KeyStates,
+    Left,
     Looked,
     MarkerRead,
     NotALock,
+    Quarantined,
+    Refused,
     Released,
     ReleasedEach,
     Repaired,
+    Standing,
+    Unacknowledged,
+    UnknownCommands,
     Whole,
 )
-from aioredlock_ng._core.tally import tally
-from aioredlock_ng._core.tickets import OFFER
+from aioredlock_ng._core.tally import tally, with_second_round
+from aioredlock_ng._core.tickets import LARGEST_TICKET, OFFER
 from aioredlock_ng._core.votes import (
     Garbled,
     Outcome,
     acquire_vote,
     blocking_key,
     counter_of,
-    highest_ticket,
-    is_beyond_clocks,
     is_granted,
     is_held,
     is_permanent,
     may_have_set,
-    place_of,
 )
 from aioredlock_ng._nodes.channel import Channel
 from aioredlock_ng._nodes.joint import Joint, joined
 from aioredlock_ng._nodes.outbox import Outbox
-from aioredlock_ng._scripts import Command
+from aioredlock_ng._scripts import Command, kinds
 from aioredlock_ng._scripts.kinds import (
     LEAVE,
     MARKER,
@@ -66,9 +77,13 @@ LABELS = ((b"la", b"lb"), (1000, b"x", 1000, b"y"))
 COMMANDS: dict[str, list[Command]] = {
     "acquire": [MUTEX.acquiring(keys, (b"1",), b"t", b"1000", 0) for keys in (ONE, TWO)],
     "acquire_guarded": [GUARDED.acquiring(keys, (b"1",), b"t", b"1000", 16) for keys in (ONE, TWO)],
-    "acquire_each": [Command(MUTEX.acquire_one.each, TWO, (b"0", b"", b"t", b"9", b"u", b"9"))],
+    "acquire_each": [
+        Command(MUTEX.acquire_one.each, TWO, (b"0", b"", b"t", b"9", b"u", b"9")),
+        Command(MUTEX.acquire_one.each, (*TWO, b"m", b"f"), (b"2", b"", b"t", b"9", b"16", b"1", b"u", b"9", b"16", b"2")),
+    ],
     "hand_over_each": [
-        Command(MUTEX.acquire_one.hand_over, TWO, (b"0", b"", b"r", b"t", b"9", b"s", b"u", b"9"))  # type: ignore[arg-type]
+        Command(MUTEX.acquire_one.hand_over, TWO, (b"0", b"", b"r", b"t", b"9", b"s", b"u", b"9")),  # type: ignore[arg-type]
+        Command(MUTEX.acquire_one.hand_over, (*ONE, b"m", b"f"), (b"2", b"", b"r", b"t", b"9", b"16", b"1")),  # type: ignore[arg-type]
     ],
     "release": [MUTEX.releasing(ONE, b"t", 1.0), MUTEX.releasing(TWO, b"t", 1.0, (b"la", b"lb"))],
     "release_each": [Command(MUTEX.release_one.each, TWO, (b"t", b"u"))],
@@ -84,10 +99,13 @@ COMMANDS: dict[str, list[Command]] = {
 }
 
 RECORDS: dict[str, set[type]] = {
-    # Records of these come with the rest of the acquire path.
-    **{name: {int, list} for name in ("acquire", "acquire_guarded", "acquire_each", "hand_over_each", "confirm")},
-    "leave": {int},
-    "stand": {list},
+    "acquire": {Granted, Refused},
+    "acquire_guarded": {Granted, BrokenCounter, Refused, Quarantined},
+    "acquire_each": {AcquiredEach},
+    "hand_over_each": {HandedOverEach},
+    "confirm": {Granted, Unacknowledged},
+    "leave": {Left},
+    "stand": {Standing},
     "release": {Released},
     "release_each": {ReleasedEach},
     "extend": {Whole, KeyStates},
@@ -122,6 +140,89 @@ VOUCH = b"f" * 40 + b":1000"
 @pytest.mark.parametrize(
     ("name", "at", "reply", "record"),
     [
+        ("acquire", 0, 1, GRANTED),
+        ("acquire", 0, 0, None),
+        ("acquire", 0, 2, None),
+        ("acquire", 0, [0, 1500, 1, 7], Refused(1.5, 1, 7)),
+        ("acquire", 0, [0, 0, 1, 0], Refused(0.0, 1, 0)),
+        ("acquire", 0, [0, -1, 1, 0], Refused(None, 1, 0)),
+        ("acquire", 0, [0, -2, 1, 0], Refused(None, 1, 0)),
+        ("acquire", 0, [0, -3, 1, 0], None),
+        ("acquire", 0, [0, 2**63, 1, 0], None),
+        ("acquire", 1, [0, 9, 2, LARGEST_TICKET], Refused(0.009, 2, LARGEST_TICKET)),
+        ("acquire", 0, [0, 9, 1, LARGEST_TICKET + 1], None),
+        ("acquire", 0, [0, 9, 1, -1], None),
+        ("acquire", 0, [0, 9, 0, 0], None),
+        ("acquire", 0, [0, 9, -1, 0], None),
+        ("acquire", 0, [0, 9, 2, 0], None),
+        ("acquire", 1, [0, 9, 3, 0], None),
+        ("acquire", 0, [0, 9, 1], None),
+        ("acquire", 0, [0, 9, 1, 0, 0], None),
+        ("acquire", 0, [False, 9, 1, 0], None),
+        ("acquire", 0, [0, 9.0, 1, 0], None),
+        ("acquire", 0, [0, b"9", 1, 0], None),
+        ("acquire", 0, [1, 9, 1, 0], None),
+        ("acquire", 0, [1, 16], None),
+        ("acquire", 0, [-1, 5], None),
+        ("acquire_guarded", 0, 1, GRANTED),
+        ("acquire_guarded", 0, [0, 1500, 1, 7], Refused(1.5, 1, 7)),
+        ("acquire_guarded", 0, [0, 9, 2, 0], None),
+        ("acquire_guarded", 1, [0, 9, 2, 0], Refused(0.009, 2, 0)),
+        ("acquire_guarded", 1, [0, 9, 3, 0], None),
+        ("acquire_guarded", 0, [1, 16], Granted(16)),
+        ("acquire_guarded", 0, [1, LATEST_US], Granted(LATEST_US)),
+        ("acquire_guarded", 0, [1, LATEST_US + 1], BROKEN_COUNTER),
+        ("acquire_guarded", 0, [1, 0], BROKEN_COUNTER),
+        ("acquire_guarded", 0, [1, -(2**63)], BROKEN_COUNTER),
+        ("acquire_guarded", 0, [1, -(2**63) - 1], None),
+        ("acquire_guarded", 0, [1, 2**63], None),
+        ("acquire_guarded", 0, [1, True], None),
+        ("acquire_guarded", 0, [1], None),
+        ("acquire_guarded", 0, [-1, 1500], Quarantined(1.5)),
+        ("acquire_guarded", 0, [-1, -1], Quarantined(None)),
+        ("acquire_guarded", 0, [-1, -2], None),
+        ("acquire_guarded", 0, [-1], None),
+        ("acquire_each", 0, 2, AcquiredEach((GRANTED, GRANTED))),
+        ("acquire_each", 0, 1, None),
+        ("acquire_each", 0, [1, [0, 9, 1, 0]], AcquiredEach((GRANTED, Refused(0.009, 1, 0)))),
+        ("acquire_each", 0, [[0, 9, 1, 0]], AcquiredEach((Refused(0.009, 1, 0),))),
+        ("acquire_each", 0, [1, [0, 9, 2, 0]], None),
+        ("acquire_each", 0, [1, [1, 16]], None),
+        ("acquire_each", 0, [1, 1, 1], None),
+        ("acquire_each", 0, [1, True], None),
+        ("acquire_each", 1, 2, AcquiredEach((GRANTED, GRANTED))),
+        ("acquire_each", 1, [[1, 16], [-1, -1]], AcquiredEach((Granted(16), Quarantined(None)))),
+        ("acquire_each", 1, [[1, 0], 1], AcquiredEach((BROKEN_COUNTER, GRANTED))),
+        ("hand_over_each", 0, 4, HandedOverEach((Released(1), GRANTED) * 2)),
+        ("hand_over_each", 0, 2, None),
+        ("hand_over_each", 0, [0, [0, 9, 1, 0]], HandedOverEach((Released(0), Refused(0.009, 1, 0)))),
+        ("hand_over_each", 0, [1, 1, 1], HandedOverEach((Released(1), GRANTED, Released(1)))),
+        ("hand_over_each", 0, [1, 0], None),
+        ("hand_over_each", 0, [2, 1], None),
+        ("hand_over_each", 0, [1, [1, 16]], None),
+        ("hand_over_each", 1, [1, [1, 16]], HandedOverEach((Released(1), Granted(16)))),
+        ("hand_over_each", 1, [1, [-1, 9], 1], None),
+        ("confirm", 0, 1, GRANTED),
+        ("confirm", 0, 0, None),
+        ("confirm", 0, [0, 48], Unacknowledged(48)),
+        ("confirm", 0, [0, 0], Unacknowledged(0)),
+        ("confirm", 0, [0, -5], Unacknowledged(-5)),
+        ("confirm", 0, [1, 48], None),
+        ("confirm", 0, [0, 2**63], None),
+        ("confirm", 0, [0], None),
+        ("stand", 0, [0, 1, 0], Standing(0.0, 0)),
+        ("stand", 0, [1500, 1, 3], Standing(1.5, 3)),
+        ("stand", 0, [-1, 1, -1], Standing(None, -1)),
+        ("stand", 0, [-2, 1, 0], None),
+        ("stand", 0, [0, 2, 0], None),
+        ("stand", 1, [0, 2, 0], Standing(0.0, 0)),
+        ("stand", 0, [0, 1, -2], None),
+        ("stand", 0, [0, 1, 2**63], None),
+        ("stand", 0, [0, 1, False], None),
+        ("stand", 0, [0, 1], None),
+        ("leave", 0, 1, LEFT),
+        ("leave", 0, 0, None),
+        ("leave", 0, True, None),
         ("release", 0, 1, Released(1)),
         ("release", 0, 0, Released(0)),
         ("release", 0, 2, None),
@@ -180,6 +281,8 @@ def test_a_reply_is_decoded_into_the_record_of_its_script(name: str, at: int, re
 def test_no_record_is_allocated_for_what_goes_well() -> None:
     """These are most of all replies: each lease is released, and each long one is renewed."""
     release, extend = COMMANDS["release"][0], COMMANDS["extend"][0]
+    for name in ("acquire", "acquire_guarded", "confirm"):
+        assert COMMANDS[name][0].read(1) is GRANTED
     assert release.read(1) is release.read(1)
     assert extend.read(2) is extend.read(2)
     (joint,) = joined(askers := [Asker(MUTEX.releasing((key,), b"t", 1.0)) for key in (b"a", b"b")])
@@ -194,8 +297,8 @@ def test_each_of_several_calls_sent_as_one_gets_its_own_record() -> None:
         line.say(encoded(reply))
         return [asker.heard for asker in askers]
 
-    assert asyncio.run(told(2)) == [[Released(1)], [1]]
-    assert asyncio.run(told([0, [0, 9, 1, 0]])) == [[Released(0)], [[0, 9, 1, 0]]]
+    assert asyncio.run(told(2)) == [[Released(1)], [GRANTED]]
+    assert asyncio.run(told([0, [0, 9, 1, 0]])) == [[Released(0)], [Refused(0.009, 1, 0)]]
 
 
 def test_states_of_keys_are_asked_for_by_the_keys_of_one_lease() -> None:
@@ -307,13 +410,30 @@ def test_every_acquire_reply_that_fits_can_be_counted(replies: list[Any]) -> Non
         assert counted.granted == sum(map(is_granted, read))
         keys = command.keys[: len(command.keys) - 2 * (command.script.name == "acquire_guarded")]
         assert blocking_key(read, keys) in keys
-        for reply in filter(is_held, read):
-            assert 1 <= place_of(reply) <= len(keys)
-            assert 0 <= highest_ticket(reply) <= 2**53
+        for held in filter(is_held, read):
+            assert 1 <= held.place <= len(keys)
+            assert 0 <= held.ticket <= LARGEST_TICKET
         for reply in read:
             assert str(acquire_vote("node", reply))
-            assert counter_of(reply) > 0 or not is_granted(reply) or reply == 1
-            assert is_permanent(reply) is is_beyond_clocks(reply)
+            assert (reply is GRANTED) is (is_granted(reply) and counter_of(reply) == 0)
+            assert is_permanent(reply) is (reply is BROKEN_COUNTER)
+
+
+@given(first=st.sampled_from([1, [1, 16]]), second=nearly | anything)
+def test_a_refused_second_fence_never_reads_as_a_lock_of_another(first: Any, second: Any) -> None:
+    granted = COMMANDS["acquire_guarded"][0].read(first)
+    answer = COMMANDS["confirm"][0].read(second)
+    (latest,) = with_second_round([granted], [answer], 32, expired=True)
+    assert may_have_set(latest)
+    assert is_granted(latest) is (type(answer) is not Garbled)
+    assert tally([latest], 1, lambda _index: "").held == []
+
+
+def test_the_commands_that_a_server_does_not_know_are_read_by_name() -> None:
+    assert kinds.COMMANDS.read([b"ZADD"]) == UnknownCommands((b"ZADD",))
+    assert kinds.COMMANDS.read([]) == UnknownCommands(())
+    for reply in (None, 1, b"ZADD", [b"ZADD", 1], [[b"ZADD"]]):
+        assert type(kinds.COMMANDS.read(reply)) is Garbled
 
 
 @given(reply=nearly | anything)
@@ -333,7 +453,7 @@ def test_of_commands_sent_as_one_each_gets_a_reply_that_fits_or_none(reply: Any)
 
 def test_a_true_or_a_one_point_zero_is_no_grant() -> None:
     for command in (*COMMANDS["acquire"], *COMMANDS["acquire_guarded"]):
-        assert command.read(1) == 1
+        assert command.read(1) is GRANTED
         assert type(command.read(True)) is Garbled
         assert type(command.read(1.0)) is Garbled
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.backoff import unreachable_delay
-from aioredlock_ng._core.tickets import LARGEST_TICKET, Outlook, Standing, claim_of, middle_of, seconds_until
-from aioredlock_ng._core.votes import Dropped, Unsent, highest_ticket, is_granted, is_held
+from aioredlock_ng._core.replies import Standing
+from aioredlock_ng._core.tickets import LARGEST_TICKET, Outlook, claim_of, middle_of
+from aioredlock_ng._core.votes import Dropped, Unsent, is_granted, is_held
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import LEAVE, STAND
 
@@ -155,7 +156,7 @@ class Place:
         self._failures = 0
         self._refused_at = self._context.clock()
         context = self._context
-        seen = max((highest_ticket(reply) for reply in replies if is_held(reply)), default=0)
+        seen = max((reply.ticket for reply in replies if is_held(reply)), default=0)
         if seen < LARGEST_TICKET:
             context.last_ticket = max(context.last_ticket, seen)
         if not self._ticket:
@@ -416,10 +417,7 @@ class _Looking:
 
     def deliver(self, index: int, reply: Reply) -> None:
         """See `Sink.deliver`."""
-        standing = None
-        if type(reply) is list:
-            left, _, rank = reply
-            standing = Standing(seconds_until(left), rank)
+        standing = reply if isinstance(reply, Standing) else None
         self._place.stood(index, standing, generation=self._generation)
 
 
