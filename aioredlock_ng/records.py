@@ -80,7 +80,7 @@ class LockInfo:
         waiting: How many wait for it, by the queues on the nodes: the (lower) median over the nodes
             that say. The maximum would count entries of processes that are gone, on a node that was
             cut off. A process counts once for each set of names, and each task with `fair=True`.
-            Processes that have no place in the queue are not counted, nor are other libraries'.
+            Clients without a place in the queue are not counted, such as those of other libraries.
             None where no node says.
         offered: True if nobody holds it and a node keeps its key for a waiter: about to be held.
     """
@@ -104,7 +104,7 @@ class Queued:
     Attributes:
         resource: The lock's name. Several names are joined by ", " in the order of their keys.
             Their place is in the queue of the first name that is not to be had.
-        ticket: Its number. Lower tickets are served first.
+        ticket: The number of the place. Lower numbers are served first.
         rank: How many stand before it: the (lower) median of the nodes' last answers and messages.
             A node answers a look, and sends a message once the place is the first. None if no
             node has answered.

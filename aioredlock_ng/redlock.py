@@ -362,7 +362,8 @@ class Redlock:
         labels = (owner_key(key),) if self._options.owner is not False else ()
         plain = self._kind.inspecting((key,), queues=True)
         # A user that may not read labels is still told who has the lock.
-        looks = await self._look(name, self._kind.inspecting((key,), labels, queues=True), plain)
+        command = self._kind.inspecting((key,), labels, queues=True) if labels else plain
+        looks = await self._look(name, command, plain)
         return lock_info(resource_name((name,)), [node.address for node in self._nodes], looks)
 
     async def force_release(self, name: str | bytes, *, token: str | None = None, any_key: bool = False) -> int:

@@ -156,7 +156,7 @@ class UnknownCommands:
     """The answer to the question which commands the server knows.
 
     Attributes:
-        names: Of those that it does not know.
+        names: The commands that the server does not know.
     """
 
     names: tuple[bytes, ...]
@@ -272,7 +272,7 @@ class Held:
             library has.
         token: Its value.
         label: What its holder wrote beside it.
-        waiting: As of a free key.
+        waiting: How many wait for the key; None where the node was not asked, or does not know.
     """
 
     remaining: float

@@ -72,7 +72,7 @@ Mark = Refusal | Unsent | Dropped
 """What stands for a reply that no script gave."""
 
 Raw: TypeAlias = bool | int | float | str | bytes | Sequence["Raw"] | Mapping["Raw", "Raw"] | AbstractSet["Raw"] | None
-"""A reply as the parser has it. Only those who ask a plain command meet one."""
+"""A reply as the parser has it. Only plain commands, such as INFO, deliver one."""
 
 Reply = Record | Mark | Raw
 """What a node answered; None while there is no answer."""
@@ -178,7 +178,7 @@ def counter_of(reply: Reply) -> int:
 
 def blocking_key(replies: Sequence[Reply], keys: tuple[bytes, ...]) -> bytes:
     """Return the key that most refusals are about; the first one where none says."""
-    places = Counter(reply.place for reply in replies if isinstance(reply, Refused))
+    places = Counter(reply.place for reply in replies if is_held(reply))
     return keys[places.most_common(1)[0][0] - 1] if places else keys[0]
 
 

@@ -53,7 +53,7 @@ class Releases:
         command = spec.kind.releasing(keys, token, now + ttl, label_keys)
         indexes: Sequence[int] = range(len(replies))
         for reply in replies:
-            # Granted or not answered yet is the usual case: no call per node then.
+            # Usually every node granted or has not answered: then nothing is called per node.
             if reply is not GRANTED and reply is not None:
                 indexes = [i for i in indexes if may_have_set(replies[i])]
                 break

@@ -132,7 +132,8 @@ class Round:
                 self._look_at(index, reply)
             if self.on_late is not None:
                 self.on_late(index)
-        # The records of what goes well are the same objects, but for a release of many keys.
+        # Identity first: it spares the usual yes a field-by-field comparison. Only a release of
+        # several keys is answered by a new record each time.
         elif reply is self._full or reply == self._full:
             self.yes = yes = self.yes + 1
             # A yes can only win.

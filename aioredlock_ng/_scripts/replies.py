@@ -305,8 +305,8 @@ def _refused(reply: Any, keys: int) -> Refused | None:
 
 def _guarded(reply: Any, keys: int) -> Acquired | None:
     if _starts(reply, 2, 1):
-        # A counter of 2**63 and more, which is damage, comes as a negative number. And 0 would have
-        # been acknowledged: it must not become `GRANTED`, which says so.
+        # Lua returns a damaged counter of 2**63 or more as a negative number. A counter of 0 is
+        # damage too: any fence is above 0, so the node would have acknowledged the fence.
         counter = reply[1]
         if not _is(counter, -LARGEST - 1):
             return None

@@ -79,8 +79,8 @@ async def test_the_first_refused_release_of_a_node_is_a_warning_until_it_release
             for name in ("a", "b", "c"):
                 await hold(redlock, f"{name}{turn}")
             await eventually(lambda turn=turn: len(warned.reasons) == turn)
-            # Without their keys there is nothing to refuse. While a release is sent again, it is owed no longer for a moment,
-            # and it would be owed once more: the keys have to be gone first.
+            # A server cannot refuse to release a key that is gone. Wait for the keys first: `owed` is
+            # 0 for an instant whenever the releases are sent again.
             await eventually(lambda turn=turn: server.command("EXISTS", *(f"{name}{turn}" for name in "abc")) == b"0")
             await eventually(lambda: redlock.nodes[2].owed == 0)
             await hold(redlock, f"d{turn}")
