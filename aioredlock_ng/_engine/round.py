@@ -133,7 +133,7 @@ class Round:
             if self.on_late is not None:
                 self.on_late(index)
         # Identity first: it spares the usual yes a field-by-field comparison. Only a release of
-        # several keys is answered by a new record each time.
+        # more than 32 keys is answered by a new record each time; see `replies.released`.
         elif reply is self._full or reply == self._full:
             self.yes = yes = self.yes + 1
             # A yes can only win.
