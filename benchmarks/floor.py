@@ -134,8 +134,9 @@ class Floor:
         token = self._tokens.pop() if self._tokens else self._fresh()
         self._last = fence = max(self._last + 1, time.time_ns() // 1000)
         slot = crc32(key.encode()) % _SLOTS
-        words = ("EVALSHA", self._acquire_sha, 3, key, _MARKER, _FENCES, token, ttl_ms, _RUN_ID + _GUARD, fence, slot)
-        return self._ask((key, token), words, future)
+        keys = (key, _MARKER, _FENCES)
+        args = (token, ttl_ms, _RUN_ID + _GUARD, fence, "", "", slot)
+        return self._ask((key, token), ("EVALSHA", self._acquire_sha, len(keys), *keys, *args), future)
 
     def release(self, grant: Grant) -> asyncio.Future[Grant]:
         """Give a key back on all nodes; the future is done when a quorum has deleted it."""

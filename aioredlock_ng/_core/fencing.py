@@ -5,8 +5,9 @@ with the acquire; a node acknowledges it by storing it, if it is above its count
 round 2 proposes one above every counter seen, to the nodes that granted or still may. Two leases share a node that
 acknowledged both, the later one strictly above the earlier. Clocks only make one round likely; the order never depends on them.
 
-What is proposed is a multiple of `STEP`. The fences from there to the next multiple come with it: nobody else can be granted
-one of those any more. They are for who gets the same grant after its first holder, without asking anybody.
+A proposal is a multiple of `STEP`. The fences from there to the next multiple come with it: no other attempt can be granted
+one of those any more. A grant also owns fences below its own, down to the counters that it replaced; see `first_of`. They
+are for the leases that the grant is passed on to without a question to the nodes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from zlib import crc32
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["LATEST_US", "SLOTS", "STEP", "FenceClock", "following", "slot_of"]
+__all__ = ["BLOCK", "LATEST_US", "SLOTS", "STEP", "FenceClock", "first_of", "following", "slot_of"]
 
 LATEST_US = 8 * 10**15
 """Microseconds since 1970 (in 2223): beyond 2**53 a double, and so Lua, cannot tell a number from the next.
@@ -28,8 +29,12 @@ SLOTS = 16_384
 """Counters per node: bounded memory, nothing to clean. Two resources in one slot cost a second round, never safety."""
 
 STEP = 16
-"""Fences that come with a grant, its first holder's included. Microseconds: no two clients can take one name so soon after
-each other, so that what is skipped puts nobody behind the clock."""
+"""Fences that come with a proposal. Microseconds: no two clients can take one name so soon after each other, so the fences
+that are skipped put no client behind the clock."""
+
+BLOCK = 1024 * STEP
+"""Fences below a proposal that a grant owns at most: one per microsecond since the grant before, which is more than leases.
+Without a bound a node that forgot its counter would give back fences that earlier leases have had."""
 
 
 def slot_of(key: bytes) -> bytes:
@@ -37,9 +42,19 @@ def slot_of(key: bytes) -> bytes:
     return b"%d" % (crc32(key) % SLOTS)
 
 
-def following(fence: int) -> int | None:
-    """The next fence of the same grant; None where there is no more."""
-    return fence + 1 if (fence + 1) % STEP else None
+def first_of(stored: int, before: int) -> int:
+    """Return the lowest fence of a grant.
+
+    Args:
+        stored: The fence that a quorum stored.
+        before: The highest counter that it replaced on the nodes of that quorum.
+    """
+    return max(before - before % STEP + STEP, stored - BLOCK)
+
+
+def following(fence: int, stored: int) -> int | None:
+    """Return the next fence of the grant whose fence `stored` a quorum stored; None if there is no more."""
+    return fence + 1 if fence + 1 < stored + STEP else None
 
 
 class FenceClock:

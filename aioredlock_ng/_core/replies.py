@@ -21,6 +21,7 @@ __all__ = [
     "Acquired",
     "AcquiredEach",
     "BrokenCounter",
+    "Fenced",
     "ForceReleased",
     "Free",
     "Granted",
@@ -78,6 +79,17 @@ GRANTED: Final = Granted(0)
 
 
 @dataclass(frozen=True, slots=True)
+class Fenced:
+    """Every key of an acquire holds the attempt's token, and the node stored the attempt's fence.
+
+    Attributes:
+        before: The node's highest counter until then; 0 where it had none.
+    """
+
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
 class BrokenCounter:
     """Every key holds the attempt's token, but the counter is none that this library has written.
 
@@ -114,7 +126,7 @@ class Quarantined:
     left: float | None
 
 
-Acquired = Granted | BrokenCounter | Refused | Quarantined
+Acquired = Granted | Fenced | BrokenCounter | Refused | Quarantined
 """The answer to one acquire."""
 
 

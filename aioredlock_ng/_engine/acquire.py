@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from aioredlock_ng._core.backoff import second_try_delay
+from aioredlock_ng._core.fencing import first_of
 from aioredlock_ng._core.replies import GRANTED, Granted
 from aioredlock_ng._core.tally import tally, with_second_round
 from aioredlock_ng._core.validity import deadline_of
@@ -198,15 +199,16 @@ class Acquisition:
             tell(WaiterWoken(self._spec.resource, cause))
 
     def _ask(self, now: float, claim: bytes = b"") -> None:
-        attempt = self._begin(now, claim)
+        followed = self._lines.is_followed(self)
+        attempt = self._begin(now, claim, followed=followed)
         attempt.ask()
-        if self._lines.is_followed(self):
+        if followed:
             # In the same write, behind it: what may be gone must not be passed on, so the nodes are to tell.
             self._covers = True
             command = self._spec.kind.watching(self.keys, (attempt.token,) * len(self.keys))
             self._context.fleet.ask(_Unheard(command, now))
 
-    def _begin(self, now: float, claim: bytes) -> Round:
+    def _begin(self, now: float, claim: bytes, *, followed: bool) -> Round:
         """A new attempt with a fresh token (the same one over attempts gives two holders in 11 model steps)."""
         context, spec = self._context, self._spec
         if self.round is not None:
@@ -221,7 +223,7 @@ class Acquisition:
             self._fence = context.fences.propose(context.wall_us(), spec.slots)
             self._proposed_us = self._fence - context.fences.offset
         token = context.new_token()
-        command = kind.acquiring(spec.keys, spec.slots, token, spec.life.ttl_word, self._fence, claim)
+        command = kind.acquiring(spec.keys, spec.slots, token, spec.life.ttl_word, self._fence, claim, tell_counter=followed)
         self.round = attempt = Round(context, command, GRANTED, context.quorum, now, self._decided)
         attempt.token = token
         return attempt
@@ -269,8 +271,11 @@ class Acquisition:
                 if attempt.unfenced and spec.kind.fencing:
                     self._fence_again(attempt, now)
                     return
-                fence = self._fence if spec.kind.fencing else None
-                holding = Holding(spec, attempt.token, attempt.started, attempt, attempt.replies, fence, self._covers)
+                stored = self._fence
+                fence = stored if spec.kind.fencing else None
+                if attempt.before is not None and second is None:
+                    fence = first_of(stored, attempt.before)
+                holding = Holding(spec, attempt.token, attempt.started, attempt, attempt.replies, fence, stored, self._covers)
                 self.take(holding)
                 if self._doubted:
                     # Without this its holder would not learn for `validity.WATCH_AFTER` that nothing is left of it.

@@ -51,6 +51,7 @@ class Holding(LeaseState):
         ballot: See `Ballot`.
         granted: Per node: what it answered when it granted; `GRANTED` where it has our keys and our fence.
         fence: The fencing token; None without fencing.
+        stored: The fence that a quorum stored for the grant; 0 without fencing.
         task: The task inside its `async with`, if any.
         asking: The task that renews it right now and will be told a loss by an exception.
         on_lost: Called once on loss, synchronously.
@@ -84,6 +85,7 @@ class Holding(LeaseState):
         "slot",
         "spec",
         "still_used",
+        "stored",
         "taken_by",
         "task",
         "timer",
@@ -101,6 +103,7 @@ class Holding(LeaseState):
         ballot: Ballot,
         granted: list[Reply],
         fence: int | None,
+        stored: int,
         covered: bool = False,
         since: float | None = None,
     ) -> None:
@@ -115,6 +118,7 @@ class Holding(LeaseState):
         self.ballot = ballot
         self.granted = granted
         self.fence = fence
+        self.stored = stored
         self.covered = covered
         self.line: Line | None = None
         self.task: asyncio.Task[Any] | None = None
@@ -142,9 +146,9 @@ class Holding(LeaseState):
         left = deadline_of(self.started, life.ttl, life.drift) - now
         if left < life.least_validity or not covers(self.started, now, life.ttl):
             return None
-        if fence is not None and (fence := following(fence)) is None:
+        if fence is not None and (fence := following(fence, self.stored)) is None:
             return None
-        return Holding(spec, self.token, self.started, self.ballot, self.granted, fence, self.covered, now)
+        return Holding(spec, self.token, self.started, self.ballot, self.granted, fence, self.stored, self.covered, now)
 
     @property
     def token_prefix(self) -> str:

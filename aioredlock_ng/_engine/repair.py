@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.fencing import STEP
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.replies import GRANTED, Repaired
 from aioredlock_ng._core.validity import ttl_ms
@@ -71,15 +70,14 @@ class Repairs:
         return holding.phase is Phase.HELD and holding.remaining(self._context.clock()) > 0.0
 
     def _repair(self, holding: Holding, index: int) -> None:
-        context, spec, fence = self._context, holding.spec, holding.fence
-        assert fence is not None
+        context, spec = self._context, holding.spec
         context.counters.repairs += 1
         holding.repairing |= 1 << index
         # From now on there may be keys of ours: the release must go there too, behind this.
         holding.granted[index] = None
-        # By the one that was acknowledged: one above it may be that of a forced release.
-        fence -= fence % STEP
-        command = spec.kind.repairing_of(spec.keys, spec.slots, holding.token, ttl_ms(holding.ttl), fence)
+        # Not by the lease's own fence: a counter above that may be the grant's, and one just above
+        # the grant's may be that of a forced release.
+        command = spec.kind.repairing_of(spec.keys, spec.slots, holding.token, ttl_ms(holding.ttl), holding.stored)
         context.fleet.nodes[index].ask(_Repair(context, holding, command), index)
 
 

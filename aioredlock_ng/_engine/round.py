@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.quorum import is_decided
-from aioredlock_ng._core.replies import GRANTED, BrokenCounter, Granted, Quarantined
+from aioredlock_ng._core.replies import GRANTED, BrokenCounter, Fenced, Granted, Quarantined
 from aioredlock_ng._core.votes import BEYOND_CLOCKS, is_granted
 from aioredlock_ng.events import NodeDegraded
 
@@ -44,6 +44,7 @@ class Round:
         replies: Per node of the manager; None where it was not asked or has not answered. Late answers still arrive.
         yes: How many said yes before it was decided.
         unfenced: How many of those granted an acquire without acknowledging its fence.
+        before: The highest counter that the fence of an acquire replaced, by the nodes that said it; None: none did.
         decider: The node whose such grant was the last one needed.
         open: True until decided.
         on_late: Called with the node's index after each answer from then on.
@@ -61,6 +62,7 @@ class Round:
         "_quorum",
         "_slot",
         "_waiter",
+        "before",
         "command",
         "decider",
         "expired",
@@ -91,6 +93,7 @@ class Round:
         self._asked = n = len(context.fleet.nodes)
         self.replies: list[Reply] = [None] * n
         self.yes = self.unfenced = self._no = 0
+        self.before: int | None = None
         self.open = True
         self.expired = False
         self.decider: int | None = None
@@ -128,7 +131,9 @@ class Round:
         """Count an answer; see `Sink.deliver`."""
         self.replies[index] = reply
         if not self.open:
-            if reply is not self._full:
+            if type(reply) is Fenced:
+                self.replies[index] = GRANTED
+            elif reply is not self._full:
                 self._look_at(index, reply)
             if self.on_late is not None:
                 self.on_late(index)
@@ -138,6 +143,12 @@ class Round:
             self.yes = yes = self.yes + 1
             # A yes can only win.
             if yes == self._quorum:
+                self._decide()
+        elif type(reply) is Fenced:
+            self.replies[index] = GRANTED
+            self.before = max(self.before or 0, reply.before)
+            self.yes += 1
+            if self.yes == self._quorum:
                 self._decide()
         elif self._full is GRANTED and type(reply) is Granted:
             self.unfenced += 1

@@ -191,7 +191,7 @@ class MemoryServer:
 
     def _acquire_guarded(self, command: Command, by: Connection) -> Raw | Refusal:
         keys = command.keys[:-2]
-        token, ttl, vouch, fence, claim, *slots = map(_bytes, command.args)
+        token, ttl, vouch, fence, claim, tell, *slots = map(_bytes, command.args)
         refusal = self._take(keys, claim)
         if refusal is not None:
             return refusal
@@ -206,7 +206,9 @@ class MemoryServer:
             if reading.trust is not Trust.TRUSTED:
                 self.set(MARKER_KEY, b"%b:%d" % (reading.run_id, reading.guard_ms), math.inf, by)
         self._hold(keys, token, ttl, claim, by)
-        return self._store(int(fence), slots, granted=1) if fence else 1
+        before = max(self.counters.get(slot, 0) for slot in slots)
+        reply = self._store(int(fence), slots, granted=1) if fence else 1
+        return [2, before] if tell and reply == 1 else reply
 
     def _take(self, keys: Sequence[bytes], claim: bytes) -> list[int] | None:
         """The refusal, if there is one."""

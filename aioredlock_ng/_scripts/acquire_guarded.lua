@@ -7,16 +7,18 @@
 --          milliseconds; '' no guard
 -- ARGV[4]  proposed fence; '' no fencing
 -- ARGV[5]  claim of a waiter; '' for a first attempt
--- ARGV[i]  from 6 on: the slots of the lock's keys among the counters, each once
--- Returns  1: granted, and the fence is above every counter. {1, counter}: granted, the fence is not
---          above this counter. {-1, left}: quarantined; milliseconds left, -1 where the marker is
---          missing, another's, too short, or above a day and a second (86401000), which is damage.
---          Else the refusal, see parts/queue.lua.
+-- ARGV[6]  '1': return the counter that the fence replaces; else ''
+-- ARGV[i]  from 7 on: the slots of the lock's keys among the counters, each once
+-- Returns  1: granted, and the fence is above every counter. {2, counter}: the same, and this was the
+--          highest counter before. {1, counter}: granted, the fence is not above this counter.
+--          {-1, left}: quarantined; milliseconds left, -1 where the marker is missing, another's, too
+--          short, or above a day and a second (86401000), which is damage. Else the refusal, see
+--          parts/queue.lua.
 -- The marker (see marker.lua) is 'run_id:guard' where trusted. A connection that may not know the
 -- run_id says zeros, and takes the marker's.
 -- The keys are set first: after another write a full server would let that pass.
 local n = #KEYS - 2
-local token, ttl, vouch, fence, claim = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local token, ttl, vouch, fence, claim, tell = unpack(ARGV, 1, 6)
 
 -- What needs no queue does not pay for the functions of queues.
 local after = nil
@@ -50,9 +52,11 @@ elseif vouch ~= '' and marker ~= vouch then
   end
 end
 
-local highest = 0
+local highest, before = 0, 0
 if fence ~= '' and not refused then
-  for i = 6, n == 1 and 6 or #ARGV do
+  for i = 7, n == 1 and 7 or #ARGV do
+    local replaced = tell ~= '' and redis.pcall('ZSCORE', KEYS[n + 2], ARGV[i])
+    if type(replaced) == 'string' then before = math.max(before, tonumber(replaced)) end
     local stored = redis.pcall('ZADD', KEYS[n + 2], 'GT', 'CH', fence, ARGV[i])
     -- pcall: the keys are set, and a refusal must leave nothing.
     local counter = stored == 0 and redis.pcall('ZSCORE', KEYS[n + 2], ARGV[i])
@@ -74,4 +78,5 @@ if refused then
 end
 if after then after() end
 if highest > 0 then return {1, highest} end
+if tell ~= '' then return {2, before} end
 return 1

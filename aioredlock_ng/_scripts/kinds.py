@@ -72,15 +72,29 @@ class LockKind:
         ttl: bytes,
         fence: int,
         claim: bytes = b"",
+        *,
+        tell_counter: bool = False,
     ) -> Command:
-        """The command that takes all keys; `claim`: what a waiter says of itself, see parts/queue.lua."""
+        """Return the command that takes all keys.
+
+        Args:
+            keys: The keys.
+            slots: Their slots among the fence counters.
+            token: The token of the attempt.
+            ttl: Milliseconds, in decimal.
+            fence: The proposed fence; ignored without fencing.
+            claim: What a waiter says of itself, see parts/queue.lua.
+            tell_counter: Ask for the counter that the fence replaces.
+        """
         if not self.fencing and not self.vouch:
             if len(keys) > 1 or claim:
                 return Command(self.acquire, keys, (token, ttl, claim))
             return Command(self.acquire, None, (), None, self.acquire_one, (keys[0], token, ttl))
         word = b"%d" % fence if self.fencing else b""
-        if len(keys) > 1 or claim:
-            return Command(self.acquire, (*keys, MARKER_KEY, FENCES), (token, ttl, self.vouch, word, claim, *slots))
+        tell = b"1" if tell_counter and self.fencing else b""
+        if len(keys) > 1 or claim or tell:
+            args = (token, ttl, self.vouch, word, claim, tell, *slots)
+            return Command(self.acquire, (*keys, MARKER_KEY, FENCES), args)
         return Command(self.acquire, None, (), None, self.acquire_one, (keys[0], token, ttl, word, slots[0]))
 
     def confirming(self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], token: bytes, fence: int) -> Command:
@@ -171,7 +185,7 @@ MUTEX: Final = _mutex(_PLAIN, Form(_PLAIN, 1, (None, None, None), _ACQUIRE_EACH,
 
 def guarded_mutex(*, fencing: bool, vouch: bytes) -> LockKind:
     """One holder at a time, with fences, or behind the recovery guard (`vouch` is its word), or both."""
-    words = (None, MARKER_KEY, FENCES, None, None, vouch, None, b"", None)
+    words = (None, MARKER_KEY, FENCES, None, None, vouch, None, b"", b"", None)
     acquire_one = Form(_GUARDED, 3, words, _ACQUIRE_EACH, (b"2", vouch), _HAND_OVER_EACH)
     return _mutex(_GUARDED, acquire_one, fencing=fencing, vouch=vouch)
 

@@ -25,6 +25,7 @@ from aioredlock_ng._core.replies import (
     LEFT,
     Acquired,
     AcquiredEach,
+    Fenced,
     ForceReleased,
     Free,
     Granted,
@@ -113,6 +114,9 @@ def acquire_guarded(reply: Any, call: Call) -> Acquired | None:
     """Read 1, a grant with a counter, a refusal, or a quarantine."""
     if type(reply) is int:
         return GRANTED if reply == 1 else None
+    if _starts(reply, 2, 2):
+        asked = call.args[5] == b"1"
+        return Fenced(reply[1]) if asked and _is(reply[1], 0, LATEST_US) else None
     # The marker and the counters are keys too.
     return _guarded(reply, len(call.keys) - 2)
 

@@ -57,7 +57,7 @@ class Tally(list[tuple[object, ...]]):
             return
         script, reply = str(entry[3]), entry[6]
         self.commands[script] += 1
-        if script == "acquire_guarded" and (reply == 1 or (isinstance(reply, list) and reply[0] == 1)):
+        if script == "acquire_guarded" and (reply == 1 or (isinstance(reply, list) and reply[0] in (1, 2))):
             arguments: Any = entry[5]
             if arguments[0] not in self._before:
                 self.votes[arguments[0]] += 1

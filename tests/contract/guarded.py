@@ -11,6 +11,7 @@ from aioredlock_ng._core.replies import (
     ALL_OURS,
     BROKEN_COUNTER,
     GRANTED,
+    Fenced,
     ForceReleased,
     Granted,
     MarkerRead,
@@ -19,6 +20,7 @@ from aioredlock_ng._core.replies import (
     Repaired,
     Unacknowledged,
 )
+from aioredlock_ng._core.votes import is_held
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import FENCES, MARKER, MARKER_KEY, guarded_mutex
 
@@ -39,8 +41,8 @@ FENCED = guarded_mutex(fencing=True, vouch=b"")
 GUARDED = guarded_mutex(fencing=False, vouch=b"%b:%d" % (RUN_ID, GUARD))
 
 
-def acquire(token: bytes, fence: int, *keys: bytes, kind: Any = FENCED) -> Command:
-    return kind.acquiring(keys, keys, token, b"%d" % TTL, fence)  # type: ignore[no-any-return]
+def acquire(token: bytes, fence: int, *keys: bytes, kind: Any = FENCED, tell: bool = False) -> Command:
+    return kind.acquiring(keys, keys, token, b"%d" % TTL, fence, tell_counter=tell)  # type: ignore[no-any-return]
 
 
 def confirm(token: bytes, fence: int, *keys: bytes) -> Command:
@@ -59,7 +61,7 @@ def arguments(script: str) -> tuple[tuple[bytes, ...], tuple[Any, ...]]:
     """Keys and arguments with which a script of this name can be called."""
     vouch = b"%b:%d" % (RUN_ID, GUARD)
     both = {
-        "acquire_guarded": ((b"a", MARKER_KEY, FENCES), (b"one", TTL, vouch, 1, b"", b"a")),
+        "acquire_guarded": ((b"a", MARKER_KEY, FENCES), (b"one", TTL, vouch, 1, b"", b"", b"a")),
         "confirm": ((b"a", FENCES), (b"one", 1, b"a")),
         "repair": ((b"a", MARKER_KEY, FENCES), (b"one", TTL, vouch, 1, b"a")),
         "marker": ((MARKER_KEY,), (b"read", b"", 0, vouch, b"")),
@@ -100,6 +102,17 @@ class GuardedContract:
         for fence, answer in ((10, GRANTED), (10, Granted(10)), (9, Granted(10)), (11, GRANTED)):
             assert await self.ask(node, acquire(b"t%d" % fence, fence, b"a")) == answer
             await place.delete("a")
+
+    async def test_an_acquire_is_told_the_highest_counter_that_its_fence_replaces(self, place: Place) -> None:
+        node, _ = await place.node()
+        assert await self.ask(node, acquire(b"one", 16, b"a", tell=True)) == Fenced(0)
+        assert await self.ask(node, acquire(b"two", 32, b"b", tell=True)) == Fenced(0)
+        await place.delete("a")
+        await place.delete("b")
+        assert await self.ask(node, acquire(b"three", 48, b"a", b"b", tell=True)) == Fenced(32)
+        assert is_held(await self.ask(node, acquire(b"four", 64, b"a", tell=True)))
+        await place.delete("a")
+        assert await self.ask(node, acquire(b"five", 48, b"a", tell=True)) == Granted(48), "it replaces none"
 
     async def test_a_held_key_is_refused_and_changes_no_counter(self, place: Place) -> None:
         node, _ = await place.node()

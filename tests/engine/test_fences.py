@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioredlock_ng import AcquireTimeout, LockHeld, QuorumUnreachable
-from aioredlock_ng._core.fencing import LATEST_US, SLOTS, STEP, FenceClock, following, slot_of
+from aioredlock_ng._core.fencing import BLOCK, LATEST_US, SLOTS, STEP, FenceClock, first_of, following, slot_of
 from aioredlock_ng.events import NodeDegraded
 from tests.support.rig import WAY
 
@@ -301,10 +301,27 @@ def test_no_two_attempts_for_a_slot_have_a_fence_in_common(asked: list[tuple[int
         for slot in slots:
             assert fence > last[slot]
         own = [fence]
-        while (fence := following(own[-1])) is not None:
+        while (fence := following(own[-1], own[0])) is not None:
             own.append(fence)
         assert own == list(range(own[0], own[0] + STEP))
         last.update(dict.fromkeys(slots, own[-1]))
+
+
+@given(st.lists(st.tuples(st.integers(1, 2 * BLOCK), st.booleans(), st.booleans()), min_size=1))
+def test_no_two_grants_own_a_fence_in_common(steps: list[tuple[int, bool, bool]]) -> None:
+    # One node alone: two quorums share one that stored both fences.
+    counter = last = 0
+    for ahead, followed, forced in steps:
+        stored = counter + ahead
+        stored += -stored % STEP
+        first = first_of(stored, counter) if followed else stored
+        assert last < first <= stored
+        assert stored - first <= BLOCK
+        last = stored + STEP - 1
+        assert following(last - 1, stored) == last
+        assert following(last, stored) is None
+        # A forced release raises the counter by one.
+        counter = stored + forced
 
 
 def test_who_asked_later_and_was_faster_is_no_faster_clock() -> None:

@@ -126,18 +126,88 @@ async def test_a_grant_is_passed_on_for_one_run_and_a_small_share_of_the_ttl_at_
     assert 0.8 * longest < max(runs) <= longest + 2 * way + 0.0011
 
 
-async def test_where_no_fence_is_left_the_nodes_are_asked(rig: Rig) -> None:
-    process = await rig.process()
-    lease, behind = await line(process, 2 * STEP)
+def stop_wall_clock(*processes: Process) -> None:
+    for process in processes:
+        process.redlock.engine().context.wall_us = lambda: 1_700_000_000_000_000
+
+
+async def fences_of(lease: Lease, behind: list[asyncio.Future[Lease]]) -> list[int]:
     fences = [lease.fence or 0]
     for waiting in behind:
         await lease.release()
         lease = await waiting
         fences.append(lease.fence or 0)
+    await lease.release()
+    return fences
+
+
+async def test_a_grant_owns_the_fences_of_the_time_since_the_grant_before_it(rig: Rig) -> None:
+    process, count = await rig.process(), 10 * STEP
+    lease, behind = await line(process, count)
+    fences = await fences_of(lease, behind)
+    assert fences == list(range(fences[0], fences[0] + count + 1))
+    assert passed_on(process) == count
+    assert max(fences) < rig.servers[0].counters[COUNTERS]
+
+
+async def test_where_no_fence_is_left_the_nodes_are_asked(rig: Rig) -> None:
+    process = await rig.process()
+    stop_wall_clock(process)
+    lease, behind = await line(process, 2 * STEP)
+    fences = await fences_of(lease, behind)
     assert fences == sorted(set(fences))
     assert passed_on(process) == 2 * STEP - 2
     assert process.redlock.stats().second_rounds == 0
+
+
+async def test_the_fences_of_a_grant_are_above_the_counters_of_every_node_that_granted(rig: Rig) -> None:
+    process = await rig.process()
+    first = await process.lock("a").acquire()
+    asked = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(0)
+    behind = [asyncio.ensure_future(process.lock("a").acquire()) for _ in range(3)]
+    # Nodes 0 and 2 fenced a lease of another process in between. The answer of node 1 comes second.
+    theirs = (first.fence or 0) + 64 * STEP
+    for server in rig.servers[::2]:
+        server.counters[COUNTERS] = theirs
+    process.redlock.engine().context.wall_us = lambda: theirs + 64 * STEP
+    await asyncio.sleep(0.002)
+    _, lease = await asyncio.gather(first.release(), asked)
+    assert min(await fences_of(lease, behind)) >= theirs + STEP
+
+
+async def test_a_grant_that_took_a_second_round_owns_no_fence_below_its_own(rig: Rig) -> None:
+    process = await rig.process()
+    first = await process.lock("a").acquire()
+    asked = asyncio.ensure_future(process.lock("a").acquire())
+    await asyncio.sleep(0)
+    behind = [asyncio.ensure_future(process.lock("a").acquire()) for _ in range(STEP - 1)]
+    # One node acknowledges the proposal, two do not.
+    theirs = (first.fence or 0) + 10**9 * STEP
+    for server in rig.servers[1:]:
+        server.counters[COUNTERS] = theirs
+    await asyncio.sleep(0.002)
+    _, lease = await asyncio.gather(first.release(), asked)
+    fences = await fences_of(lease, behind)
+    assert process.redlock.stats().second_rounds == 1
+    assert fences == list(range(fences[0], fences[0] + STEP))
+    assert fences[0] > theirs
+    assert fences[0] % STEP == 0, "a proposal itself"
+
+
+async def test_a_repair_raises_counters_to_what_the_quorum_stored(rig: Rig) -> None:
+    process = await rig.process(ttl=3.0)
+    rig.disconnect(2)
+    lease, (behind,) = await line(process, 1)
+    rig.connect(2)
+    await asyncio.sleep(2)
+    stored = rig.servers[0].counters[COUNTERS]
+    assert lease.fence is not None
+    assert lease.fence < stored
+    assert rig.values(b"a")[2] is not None
+    assert rig.servers[2].counters[COUNTERS] == stored
     await lease.release()
+    await (await behind).release()
 
 
 async def test_without_fences_there_is_no_such_end(rig: Rig) -> None:
@@ -154,7 +224,7 @@ async def test_without_fences_there_is_no_such_end(rig: Rig) -> None:
 async def test_the_next_process_has_a_greater_fence(rig: Rig) -> None:
     process, other = await rig.process(), await rig.process()
     # It would propose fences of the very same block.
-    other.redlock.engine().context.wall_us = process.redlock.engine().context.wall_us = lambda: 1_700_000_000_000_000
+    stop_wall_clock(process, other)
     lease, behind = await line(process, 3)
     for waiting in behind:
         await lease.release()

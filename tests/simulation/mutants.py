@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from aioredlock_ng import lease as lease_module
-from aioredlock_ng._core.fencing import FenceClock
+from aioredlock_ng._core.fencing import BLOCK, FenceClock
 from aioredlock_ng._core.guard import next_steps
 from aioredlock_ng._core.lease_state import LeaseState, Phase, Renewal
 from aioredlock_ng._core.tickets import OFFER
@@ -199,6 +199,7 @@ def _mutants() -> Iterator[Mutant]:
     yield one("deadline", "a renewal's deadline counts from its reply", (LeaseState, "renewed", _renewed_from_reply))
     yield one("fence", "fences are acknowledged by maximum", (MemoryServer, "_store", _store_maximum))
     yield one("block", "fences are proposed among those of a line", (FenceClock, "propose", _propose_any))
+    yield one("below", "a grant owns fences of grants before it", (acquire, "first_of", lambda stored, _: stored - BLOCK))
     yield one("passed-on", "a grant that is passed on counts from then", (Holding, "passed_on", _passed_on_from_now))
     yield one("extender", "a release stops the renewals of its resource", (lease_module.Lease, "release", _release_by_resource))
     yield one("late-grant", "a grant that comes after the refusal is ignored", (cleanup, "may_have_set", is_granted))

@@ -280,7 +280,7 @@ def _one_by_one(script: str, keys: list[bytes], args: list[bytes]) -> list[tuple
         token, ttl, *each = each
         if own == b"2":
             fence, slot, *each = each
-            calls.append(("acquire_guarded", [key, *keys[-2:]], [token, ttl, vouch, fence, b"", slot]))
+            calls.append(("acquire_guarded", [key, *keys[-2:]], [token, ttl, vouch, fence, b"", b"", slot]))
         else:
             calls.append(("acquire", [key], [token, ttl]))
     return calls
