@@ -131,9 +131,7 @@ class Round:
         """Count an answer; see `Sink.deliver`."""
         self.replies[index] = reply
         if not self.open:
-            if type(reply) is Fenced:
-                self.replies[index] = GRANTED
-            elif reply is not self._full:
+            if reply is not self._full:
                 self._look_at(index, reply)
             if self.on_late is not None:
                 self.on_late(index)
@@ -165,6 +163,9 @@ class Round:
     def _look_at(self, index: int, reply: Reply) -> None:
         """Also where the others are enough: a quarantined node would stay so, unseen, where its server tells of no flush."""
         if self._full is not GRANTED:
+            return
+        if type(reply) is Fenced:
+            self.replies[index] = GRANTED
             return
         context = self._context
         if isinstance(reply, Quarantined):
