@@ -1,4 +1,4 @@
-"""The queue of a lock as data: members, tickets, offers, messages, and when a waiter should ask; pure.
+"""The queue of a lock as data: members, tickets, offers and messages; pure.
 
 Each node keeps, beside a lock's key, a queue of the processes that wait for it. A waiter takes a
 ticket above all tickets that a majority of nodes has seen (Lamport's bakery), and brings the same
@@ -9,7 +9,6 @@ the key to the first in the queue, and sends that process a message.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING, Final, Literal
 
 from aioredlock_ng._core.keys import OWN_KEYS
@@ -22,7 +21,6 @@ __all__ = [
     "OFFER",
     "QUEUE_KEYS",
     "Message",
-    "Outlook",
     "WakeCause",
     "claim_of",
     "is_offer",
@@ -102,62 +100,3 @@ def middle_of(counts: Sequence[int]) -> int | None:
     processes that are gone. So a number counts that more than half of the answering nodes reach.
     """
     return sorted(counts)[(len(counts) - 1) // 2] if counts else None
-
-
-class Outlook:
-    """From when on each node may grant, as far as a waiter knows.
-
-    Args:
-        nodes: How many there are.
-        quorum: How many it needs.
-    """
-
-    __slots__ = ("_from", "_quorum", "_voting")
-
-    def __init__(self, nodes: int, quorum: int) -> None:
-        self._from = [inf] * nodes
-        self._voting = [True] * nodes
-        self._quorum = quorum
-
-    def asked(self, voting: Sequence[bool]) -> None:
-        """Forget what was known: an attempt was refused.
-
-        Args:
-            voting: For each node whether the attempt showed it able to grant. Of the others a free
-                key means nothing: the waiter would ask them again and again.
-        """
-        self._from = [inf] * len(self._from)
-        self._voting = list(voting)
-
-    def learns(self, index: int, at: float | None) -> None:
-        """Note from when on a node may grant; None: not known."""
-        self._from[index] = inf if at is None else at
-
-    def at(self, index: int) -> float:
-        """Return from when on a node may grant; infinite while that is not known."""
-        return self._from[index]
-
-    def votes(self, index: int) -> None:
-        """Note that a node may be able to grant again."""
-        self._voting[index] = True
-
-    def free(self, now: float) -> int:
-        """Return how many nodes may grant now."""
-        return sum(at <= now for at in self._usable())
-
-    def next_at(self, now: float) -> float:
-        """Return the next instant at which one more node may grant; infinite while none is known."""
-        return min((at for at in self._usable() if at > now), default=inf)
-
-    def all_vote(self) -> None:
-        """Note that every node may be able to grant again: a full or busy server does not say when it recovers."""
-        self._voting = [True] * len(self._voting)
-
-    @property
-    def ask_at(self) -> float:
-        """The instant from which on a quorum may grant; infinite while that is not known."""
-        usable = self._usable()
-        return sorted(usable)[self._quorum - 1] if len(usable) >= self._quorum else inf
-
-    def _usable(self) -> list[float]:
-        return [at for at, voting in zip(self._from, self._voting, strict=True) if voting]

@@ -15,6 +15,7 @@ from aioredlock_ng._core.replies import GRANTED, Granted
 from aioredlock_ng._core.tally import tally, with_second_round
 from aioredlock_ng._core.validity import deadline_of
 from aioredlock_ng._core.votes import Unsent, blocking_key, counter_of, is_granted, may_have_set
+from aioredlock_ng._engine.errand import Errand
 from aioredlock_ng._engine.holding import Holding
 from aioredlock_ng._engine.refusal import name_owner, not_acquired
 from aioredlock_ng._engine.round import Round
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.look import Look
     from aioredlock_ng._engine.spec import LockSpec
     from aioredlock_ng._engine.waiting.lines import Line, Lines
-    from aioredlock_ng._scripts import Command
     from aioredlock_ng.errors import LockNotAcquired
 
 __all__ = ["Acquisition"]
@@ -206,7 +206,7 @@ class Acquisition:
             # In the same write, behind it: what may be gone must not be passed on, so the nodes are to tell.
             self._covers = True
             command = self._spec.kind.watching(self.keys, (attempt.token,) * len(self.keys))
-            self._context.fleet.ask(_Unheard(command, now))
+            self._context.fleet.ask(Errand(command, now))
 
     def _begin(self, now: float, claim: bytes, *, followed: bool) -> Round:
         """A new attempt with a fresh token (the same one over attempts gives two holders in 11 model steps)."""
@@ -461,23 +461,6 @@ class Acquisition:
         for round_ in (self.round, self._second):
             if round_ is not None:
                 round_.on_late = None
-
-
-class _Unheard:
-    """A command whose answer nobody waits for; a `Sink`."""
-
-    __slots__ = ("command", "started")
-
-    def __init__(self, command: Command, started: float) -> None:
-        self.command = command
-        self.started = started
-
-    def stands(self) -> bool:
-        """See `Sink.stands`: to be sent again where the server did not know the script."""
-        return True
-
-    def deliver(self, index: int, reply: Reply) -> None:
-        """See `Sink.deliver`."""
 
 
 def _is_news(reply: Reply) -> bool:

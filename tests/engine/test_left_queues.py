@@ -115,4 +115,4 @@ async def test_nothing_is_remembered_of_waiters_that_came_while_a_node_was_away(
         waiting.cancel()
         await asyncio.wait([waiting])
     await asyncio.sleep(NODE_TIMEOUT)
-    assert not process.redlock.engine().lines._missed
+    assert not process.redlock.engine().lines._unheard

@@ -645,4 +645,21 @@ async def test_a_process_that_hears_a_minority_only_polls(rig: Rig) -> None:
     before = now()
     await lease.release()
     await (await first).release()
-    assert now() - before < 0.1 + 3 * WAY
+    # The look that is under way, the next one, and the attempt.
+    assert now() - before < 0.1 + 5 * WAY
+
+
+async def test_a_waiter_that_hears_of_each_renewal_looks_no_more_often_at_the_nodes_that_report_them(rig: Rig) -> None:
+    holder, process = await rig.process(ttl=9.0), await rig.process()
+    lease = await holder.lock("a").acquire()
+    first = waiting(process)
+    await asyncio.sleep(1)
+    asked, renewals = process.questions(), 20
+    await asyncio.sleep(3.0 * renewals)
+    looks = [command for command in asked if command.script.name == "stand"]
+    assert len(asked) == len(looks)
+    # Two of the three nodes report; one tells when it is asked, every 5 to 10 s.
+    assert sum(command.tracked for command in looks) == pytest.approx(2 * renewals, abs=2)
+    assert 3.0 * renewals / 10 - 1 <= sum(not command.tracked for command in looks) <= 3.0 * renewals / 5
+    await lease.release()
+    await (await first).release()

@@ -174,7 +174,7 @@ _back_off = Place.back_off
 
 
 def _back_off_in_line(self: Place) -> None:
-    self._standing = False
+    self.standing = False
     _back_off(self)
 
 

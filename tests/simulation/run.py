@@ -113,8 +113,9 @@ def _simulate(plan: Plan) -> Outcome:
                 for key, offer, _ in server.offers():
                     watch.found("leftovers", f"at the end {server.name} has {key!r} of {offer!r}")
     if watch.violation is None:
-        # Those that were killed or cut off could not leave: a queue ends by itself.
-        world.run(world.now + QUEUE_LIFE, lambda: not any(server.queues() for server in servers))
+        # Those that were killed or cut off could not leave: a queue ends by itself, by the clock of its server.
+        rate = min(server.loop.rate for server in servers)
+        world.run(world.now + QUEUE_LIFE / rate, lambda: not any(server.queues() for server in servers))
         for server in servers:
             for key, members in server.queues():
                 watch.found("leftovers", f"at the end {members!r} wait for {key!r} on {server.name}")

@@ -99,7 +99,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.stood = 0.0
         self.was_suspended = False
         self.process: Any = None
-        self._rate = rate
+        self.rate = rate
         # Nobody's clock is anybody else's, and 0.0 is never a time.
         self._offset = 1000.0 + 1000.0 * self.rng.random()
         self._suspended = 0.0
@@ -112,15 +112,15 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
     def clock(self) -> float:
         """Boot time: goes on while it is suspended."""
-        return self._offset + self._rate * self.world.now
+        return self._offset + self.rate * self.world.now
 
     def true(self, clock: float) -> float:
         """The true time at which `clock` shows that."""
-        return (clock - self._offset) / self._rate
+        return (clock - self._offset) / self.rate
 
     def time(self) -> float:
         """See `asyncio.loop.time`."""
-        return self._offset + self._rate * (self.world.now - self._suspended)
+        return self._offset + self.rate * (self.world.now - self._suspended)
 
     def get_debug(self) -> bool:
         """See asyncio."""
@@ -215,7 +215,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             self.was_suspended = True
             self._suspended += self.world.now - since
         else:
-            self.stood += self._rate * (self.world.now - since)
+            self.stood += self.rate * (self.world.now - since)
         received, self._received = self._received, []
         overdue, self._overdue = self._overdue, []
         self._ready.extend(received)
@@ -228,7 +228,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
     def _true_of(self, when: float) -> float:
         # Never early, by rounding: a real clock has moved on when a timer is looked at, this one would not.
-        return (when - self._offset) / self._rate + self._suspended + _EPSILON
+        return (when - self._offset) / self.rate + self._suspended + _EPSILON
 
     def _kick(self) -> None:
         self._kicked = False

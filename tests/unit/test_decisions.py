@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import product
-from math import inf
 
 import pytest
 from hypothesis import given
@@ -13,7 +12,7 @@ from aioredlock_ng._core import backoff, validity, votes
 from aioredlock_ng._core.lease_state import IllegalMove, LeaseState, Phase, Renewal
 from aioredlock_ng._core.quorum import Verdict, is_decided, quorum_of, verdict
 from aioredlock_ng._core.replies import BROKEN_COUNTER, GRANTED, Granted, Quarantined, Refused
-from aioredlock_ng._core.tickets import OFFER, Message, Outlook, claim_of, is_offer, member_of, message_of
+from aioredlock_ng._core.tickets import OFFER, Message, claim_of, is_offer, member_of, message_of
 
 seconds = st.floats(0.001, 1000)
 draws = st.floats(0, 1, exclude_max=True)
@@ -63,34 +62,6 @@ def test_delays_are_bounded_and_never_negative(tries: int, draw: float, took: fl
     assert 0.01 <= backoff.unreachable_delay(tries, draw) <= 1.0
     assert 0.025 <= backoff.reconnect_delay(tries, draw) <= 5.0
     assert 0 <= backoff.second_try_delay(took, timeout, draw) <= 5 / 8 * timeout + 1e-9
-
-
-OUTLOOKS = st.lists(st.none() | st.floats(0, 60), min_size=1, max_size=9)
-
-
-@given(OUTLOOKS, st.data())
-def test_a_waiter_asks_once_a_quorum_of_voting_nodes_may_grant(known: list[float | None], data: st.DataObject) -> None:
-    n = len(known)
-    voting = data.draw(st.lists(st.booleans(), min_size=n, max_size=n))
-    outlook = Outlook(n, quorum_of(n))
-    outlook.asked(voting)
-    for index, at in enumerate(known):
-        outlook.learns(index, at)
-    usable = [at for at, votes_ in zip(known, voting, strict=True) if votes_ and at is not None]
-    enough = [at for at in usable if sum(other <= at for other in usable) >= quorum_of(n)]
-    assert outlook.ask_at == min(enough, default=inf)
-
-
-def test_a_node_that_did_not_vote_counts_again_once_it_may_have_changed() -> None:
-    outlook = Outlook(3, 2)
-    outlook.asked([True, False, True])
-    outlook.learns(0, 5.0)
-    outlook.learns(1, 1.0)
-    assert outlook.ask_at == inf
-    outlook.votes(1)
-    assert outlook.ask_at == 5.0
-    outlook.asked([True] * 3)
-    assert outlook.ask_at == inf, "a refused attempt ends what was known before it"
 
 
 def test_the_names_in_a_queue_are_read_as_they_were_written() -> None:

@@ -1,8 +1,6 @@
-"""The queue of a lock as data: members, claims, messages, and the one rule of waking."""
+"""The queue of a lock as data: members, claims and messages."""
 
 from __future__ import annotations
-
-from math import inf
 
 import pytest
 from hypothesis import example, given
@@ -13,7 +11,6 @@ from aioredlock_ng._core.tickets import (
     LARGEST_TICKET,
     OFFER,
     Message,
-    Outlook,
     claim_of,
     is_offer,
     member_of,
@@ -23,7 +20,6 @@ from aioredlock_ng._core.tickets import (
 from aioredlock_ng._nodes.memory_queue import admits, grace_of
 
 MANAGER = b"0123456789abcdef"
-instants = st.one_of(st.none(), st.floats(0, 100))
 
 
 @given(st.binary(max_size=60))
@@ -96,32 +92,3 @@ def test_of_two_waiters_each_offer_admits_the_first_and_one_alone_admits_the_sec
     assert admits(OFFER + claim_of(*second), claim_of(*first))
     assert admits(OFFER + claim_of(*second), claim_of(*second))
     assert not admits(OFFER + claim_of(*first), claim_of(*second))
-
-
-@given(st.lists(st.tuples(instants, st.booleans()), min_size=1, max_size=7))
-def test_a_waiter_asks_when_a_quorum_of_nodes_that_can_grant_may_do_so(nodes: list[tuple[float | None, bool]]) -> None:
-    quorum = len(nodes) // 2 + 1
-    outlook = Outlook(len(nodes), quorum)
-    assert outlook.ask_at == inf, "nothing is known yet"
-    outlook.asked([voting for _, voting in nodes])
-    for index, (at, _) in enumerate(nodes):
-        outlook.learns(index, at)
-    for instant in (0.0, 50.0, 100.0):
-        ready = sum(voting and at is not None and at <= instant for at, voting in nodes)
-        assert (outlook.ask_at <= instant) == (ready >= quorum)
-
-
-def test_a_refused_attempt_forgets_what_was_known_and_who_could_not_grant() -> None:
-    outlook = Outlook(3, 2)
-    for index in range(3):
-        outlook.learns(index, 1.0)
-    assert outlook.ask_at == 1.0
-    outlook.asked([True, False, True])
-    assert outlook.ask_at == inf
-    outlook.learns(0, 1.0)
-    outlook.learns(1, 1.0)
-    assert outlook.ask_at == inf, "of a node that has no vote a free key means nothing"
-    outlook.votes(1)
-    assert outlook.ask_at == 1.0
-    outlook.learns(0, None)
-    assert outlook.ask_at == inf

@@ -8,17 +8,19 @@ question to the nodes (lock cohorting: Dice, Marathe, Shavit 2012). Then the nod
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from aioredlock_ng._core.tickets import member_of, message_of
-from aioredlock_ng._core.votes import is_granted
-from aioredlock_ng._engine.waiting.place import Leaving, Place
+from aioredlock_ng._core.votes import Dropped, Unsent, is_granted
+from aioredlock_ng._engine.waiting.place import Place, leaving
 from aioredlock_ng.events import LockHandedOn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from aioredlock_ng._core.tickets import WakeCause
+    from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.holding import Holding
     from aioredlock_ng._engine.round import Round
@@ -118,9 +120,9 @@ class Lines:
         # All numbers have as many digits: queues compare the names of waiters with equal tickets as text, and
         # would serve the tenth line before the second.
         self._count = 1_000_000_000
-        # Per node the members that left while it could not be told. Without this a waiter of the
-        # past would stand first there, and keep keys from those behind it.
-        self._missed: dict[int, dict[bytes, Leaving]] = {}
+        # Per node the members that left while it could not be told, and their keys. Without this
+        # a waiter of the past would stand first there, and keep the keys from those behind it.
+        self._unheard: dict[int, dict[bytes, tuple[bytes, ...]]] = {}
         self.passing = True
 
     def join(self, contender: Contender) -> None:
@@ -254,14 +256,16 @@ class Lines:
             line.place.notified(index, message.left)
         else:
             # The waiter is gone, or has the lock: its entry must not take the turn of another process.
-            Leaving((message.key,), message.member, self._context.clock()).send(self._context.fleet.nodes[index], index)
+            errand = leaving((message.key,), message.member, self._context.clock())
+            self._context.fleet.nodes[index].ask(errand, index)
 
     def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
         """Node `index` says that `keys` changed, or that any may have (None)."""
         if keys is None:
             # Before the looks of waiters that have come back with the same name since.
-            for leaving in self._missed.pop(index, {}).values():
-                leaving.send(self._context.fleet.nodes[index], index)
+            for member, missed in self._unheard.pop(index, {}).items():
+                errand = leaving(missed, member, self._context.clock(), partial(self._left, missed, member))
+                self._context.fleet.nodes[index].ask(errand, index)
             for line in self._all():
                 self._doubt(line)
                 if line.place is not None:
@@ -318,12 +322,13 @@ class Lines:
                 if line.contender is not None:
                     line.contender.attempt(claim, cause)
 
-            line.place = Place(context, line.keys, member, ask, self._leave_later)
+            line.place = Place(context, line.keys, member, ask, partial(self._left, line.keys, member))
             self._standing[member] = line
         return line.place
 
-    def _leave_later(self, index: int, leaving: Leaving) -> None:
-        self._missed.setdefault(index, {})[leaving.member] = leaving
+    def _left(self, keys: tuple[bytes, ...], member: bytes, index: int, reply: Reply) -> None:
+        if type(reply) in (Unsent, Dropped):
+            self._unheard.setdefault(index, {})[member] = keys
 
     def _inherit(self, line: Line, asking: bool, unreachable: bool) -> None:
         """The first of a line gave up: the next one takes its place in the queues, with its ticket."""

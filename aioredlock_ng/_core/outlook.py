@@ -1,0 +1,104 @@
+"""What a waiter knows of each node, and the instant from which on it should ask them all; pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+from aioredlock_ng._core.tickets import middle_of
+
+__all__ = ["NodeView", "Outlook"]
+
+
+@dataclass(slots=True, eq=False)
+class NodeView:
+    """What a waiter knows of one node.
+
+    Attributes:
+        free_at: Instant from which on the node may grant; infinite while that is not known.
+        votes: False if the latest attempt showed that the node cannot grant. A free key means
+            nothing there: the waiter would ask again and again.
+        entered: True if the node's queue may have an entry of the waiter.
+        answered_at: Instant of the answer to the latest look; `-inf` while there is none.
+        rank: How many stand before the waiter in the node's queue; -1 if not known.
+        notified: True if the node will send messages to the waiter.
+        tracked: True if the node will report a change of the key.
+    """
+
+    free_at: float = inf
+    votes: bool = True
+    entered: bool = False
+    answered_at: float = -inf
+    rank: int = -1
+    notified: bool = False
+    tracked: bool = False
+
+    @property
+    def answered(self) -> bool:
+        """True if the node has answered the latest look."""
+        return self.answered_at > -inf
+
+    def refused(self, *, votes: bool) -> None:
+        """Forget what an attempt has made untrue, which was refused."""
+        # One's own change of the key ends tracking without a report.
+        self.free_at, self.votes, self.answered_at, self.tracked = inf, votes, -inf, False
+
+    def lost(self) -> None:
+        """Forget the place there: the node does not answer, or has a new connection."""
+        self.free_at, self.answered_at, self.rank = inf, -inf, -1
+        self.notified = self.tracked = False
+
+
+class Outlook:
+    """From when on a quorum of nodes may grant, as far as a waiter knows.
+
+    Args:
+        nodes: How many there are.
+        quorum: How many it needs.
+
+    Attributes:
+        nodes: What it knows of each of them.
+    """
+
+    __slots__ = ("_quorum", "nodes")
+
+    def __init__(self, nodes: int, quorum: int) -> None:
+        self.nodes = [NodeView() for _ in range(nodes)]
+        self._quorum = quorum
+
+    @property
+    def ask_at(self) -> float:
+        """The instant from which on a quorum may grant; infinite while that is not known."""
+        usable = sorted(self._usable())
+        return usable[self._quorum - 1] if len(usable) >= self._quorum else inf
+
+    def free(self, now: float) -> int:
+        """Return how many nodes may grant now."""
+        return sum(at <= now for at in self._usable())
+
+    def next_at(self, now: float) -> float:
+        """Return the next instant at which one more node may grant; infinite if none is known."""
+        return min((at for at in self._usable() if at > now), default=inf)
+
+    @property
+    def answered(self) -> bool:
+        """True if a quorum has answered the latest look."""
+        return sum(node.answered for node in self.nodes) >= self._quorum
+
+    @property
+    def notified(self) -> bool:
+        """True if a quorum will send messages."""
+        return sum(node.notified for node in self.nodes) >= self._quorum
+
+    @property
+    def untracked(self) -> int:
+        """How many more nodes must track the key, so that it cannot become free on a quorum without a report."""
+        return max(0, self._quorum - sum(node.tracked for node in self.nodes))
+
+    @property
+    def rank(self) -> int | None:
+        """How many stand before the waiter by most nodes; None while no node has said it."""
+        return middle_of([node.rank for node in self.nodes if node.rank >= 0])
+
+    def _usable(self) -> list[float]:
+        return [node.free_at for node in self.nodes if node.votes]

@@ -1,0 +1,48 @@
+"""A command that is asked beside the rounds, and whose answers nobody counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._scripts import Command
+
+__all__ = ["Errand"]
+
+
+class Errand:
+    """A `Sink` for one command.
+
+    Args:
+        command: The command.
+        started: Instant at which it is asked, by the engine's clock.
+        answered: Called with a node's index and its answer; None: no answer matters.
+        wanted: Returns False once the command must not be sent any more. A node sends it again
+            if the server did not know the script.
+    """
+
+    __slots__ = ("_answered", "_wanted", "command", "started")
+
+    def __init__(
+        self,
+        command: Command,
+        started: float,
+        answered: Callable[[int, Reply], None] | None = None,
+        wanted: Callable[[], bool] | None = None,
+    ) -> None:
+        self.command = command
+        self.started = started
+        self._answered = answered
+        self._wanted = wanted
+
+    def stands(self) -> bool:
+        """See `Sink.stands`."""
+        return self._wanted is None or self._wanted()
+
+    def deliver(self, index: int, reply: Reply) -> None:
+        """See `Sink.deliver`."""
+        if self._answered is not None:
+            self._answered(index, reply)
