@@ -29,17 +29,30 @@ class Case:
     steps: int = 0
 
 
+# More fences than there are values: a lease may own all down to the counters of its quorum.
+_ALL: Final = 9
+
 # Small enough for every run of the suite.
 SMALL: Final = (
-    Case("fences by tenancy: 2 attempts, 3 values", Fencing(fence_state.Rules(attempts=2))),
-    Case("fences by tenancy: 3 attempts, 1 value", Fencing(fence_state.Rules(width=1))),
-    Case("fences by interval: 2 attempts, 3 values", Fencing(fence_state.Rules(attempts=2, order="interval"))),
-    Case("fences by interval: 3 attempts, 1 value", Fencing(fence_state.Rules(width=1, order="interval"))),
-    Case("fences by success: 2 attempts, 3 values", Fencing(fence_state.Rules(attempts=2, order="success", keys_last=True))),
-    Case("fences with repair: 2 attempts, 2 values", Fencing(fence_state.Rules(attempts=2, width=2, repairing=True))),
+    Case("fences by tenancy: 2 attempts, 3 values", Fencing(fence_state.Rules(attempts=2, block=_ALL))),
+    Case("fences by tenancy: 3 attempts, 1 value", Fencing(fence_state.Rules(width=1, block=_ALL))),
+    Case("fences by interval: 2 attempts, 3 values", Fencing(fence_state.Rules(attempts=2, block=_ALL, order="interval"))),
+    Case("fences by interval: 3 attempts, 1 value", Fencing(fence_state.Rules(width=1, block=_ALL, order="interval"))),
+    Case(
+        "fences by success: 2 attempts, 3 values",
+        Fencing(fence_state.Rules(attempts=2, block=_ALL, order="success", keys_last=True)),
+    ),
+    Case(
+        "fences with repair: 2 attempts, 2 values",
+        Fencing(fence_state.Rules(attempts=2, width=2, block=_ALL, repairing=True)),
+    ),
     Case(
         "fences of nodes that forget: 2 attempts, 2 ticks",
         Fencing(fence_state.Rules(attempts=2, width=1, forgetting=True, guard=2, round_ticks=1, ticks=2)),
+    ),
+    Case(
+        "fences of nodes that forget, with blocks: 2 attempts, 2 ticks",
+        Fencing(fence_state.Rules(attempts=2, width=1, block=1, forgetting=True, guard=2, ticks=2)),
     ),
     Case("mutual exclusion: 2 clients, ttl 3", Mutex(mutex.Rules())),
     Case("mutual exclusion: 3 clients, ttl 2", Mutex(mutex.Rules(ttls=(2, 2, 2), guard=2))),
@@ -50,22 +63,26 @@ SMALL: Final = (
 
 # The largest first, so that two processes end at about the same time.
 LARGE: Final = (
-    Case("fences by tenancy: 3 attempts, 4 values", Fencing(fence_state.Rules(width=4))),
+    Case("fences by tenancy: 3 attempts, 4 values", Fencing(fence_state.Rules(width=4, block=_ALL))),
     Case(
         "fences of nodes that forget, by tenancy: 2 attempts, 4 ticks",
         Fencing(fence_state.Rules(attempts=2, width=2, forgetting=True, guard=3, round_ticks=1, ticks=4)),
     ),
     Case("founding: 2 promoters, 2 clients, ttl 2", Founding(founding.Rules(clients=2))),
     Case(
-        "fences by success, keys last: 3 attempts, 4 values",
-        Fencing(fence_state.Rules(width=4, order="success", keys_last=True)),
+        "fences of nodes that forget, with blocks: 2 attempts, 4 ticks",
+        Fencing(fence_state.Rules(attempts=2, width=2, block=1, forgetting=True, guard=4, round_ticks=1, ticks=4)),
     ),
-    Case("fences by interval: 3 attempts, 3 values", Fencing(fence_state.Rules(order="interval"))),
+    Case(
+        "fences by success, keys last: 3 attempts, 4 values",
+        Fencing(fence_state.Rules(width=4, block=_ALL, order="success", keys_last=True)),
+    ),
+    Case("fences by interval: 3 attempts, 3 values", Fencing(fence_state.Rules(block=_ALL, order="interval"))),
     Case(
         "fences of nodes that forget, by interval: 2 attempts, 3 ticks",
         Fencing(fence_state.Rules(attempts=2, width=2, order="interval", forgetting=True, guard=3, round_ticks=1, ticks=3)),
     ),
-    Case("fences with repair: 3 attempts, 2 values", Fencing(fence_state.Rules(width=2, repairing=True))),
+    Case("fences with repair: 3 attempts, 2 values", Fencing(fence_state.Rules(width=2, block=_ALL, repairing=True))),
     Case("mutual exclusion: 2 clients, ttl 7", Mutex(mutex.Rules(ttls=(7, 7), guard=7))),
     Case("mutual exclusion: 3 clients, ttl 4", Mutex(mutex.Rules(ttls=(4, 4, 4), guard=4))),
     Case("mutual exclusion: 2 clients, ttl 5, repairs count", Mutex(mutex.Rules(ttls=(5, 5), guard=5, repair_counts=True))),
@@ -87,6 +104,21 @@ KNOWN_WRONG: Final = (
         "fences: clocks as far apart as the guard less a round",
         Fencing(fence_state.Rules(attempts=2, width=2, forgetting=True, guard=2, round_ticks=1, ticks=2)),
         11,
+    ),
+    Case(
+        "fences: a block as long as the guard less a round",
+        Fencing(fence_state.Rules(attempts=2, width=1, block=1, forgetting=True, guard=2, round_ticks=1, ticks=2)),
+        11,
+    ),
+    Case(
+        "fences: a block above the smallest counter of its quorum",
+        Fencing(fence_state.Rules(attempts=2, block=_ALL, above_largest=False)),
+        9,
+    ),
+    Case(
+        "fences: a block above counters read before storing",
+        Fencing(fence_state.Rules(attempts=2, block=_ALL, read_when_storing=False)),
+        13,
     ),
     Case(
         "fences: repair below the node's counter",

@@ -20,18 +20,22 @@ Order = Literal["tenancy", "interval", "success"]
 * interval: the earlier one had succeeded before the later one sent the requests that carried its fence.
 * success: the earlier one had succeeded before the later one did.
 
-In every sense, no two leases have the same fence.
+In every sense, no two leases own the same fence. An order holds for all fences that a lease owns.
 """
 
 # What an attempt is at.
 IDLE, FIRST, SECOND, WON_FIRST, WON_SECOND, GIVEN_UP, OVER_FIRST, OVER_SECOND = range(8)
-# Between an attempt and a node: the acquire is on its way; granted, and the proposal stored; the confirmation is on its way;
-# acknowledged. From SAID on: granted, and the node said that its counter is `vote - SAID`.
-ACQUIRE, FENCED, CONFIRM, ACKNOWLEDGED, SAID = range(5)
+# Between an attempt and a node: the acquire is on its way; the confirmation is on its way; acknowledged.
+# From SAID on: granted, and the node said that its counter is `vote - SAID`.
+# From FENCED on: granted, and the proposal stored. `vote - FENCED` is the lowest fence above the
+# counter that it replaced, or the lowest of a block. From READ on: that is known, nothing is stored.
+ACQUIRE, CONFIRM, ACKNOWLEDGED, SAID = range(4)
+READ, FENCED = 64, 128
 
 # The cells of a state: the time, a head for each attempt, then rows of one cell per node.
 TIME: Final = 0
 HEADS: Final = 1
+# CONFIRMED: the fence of the second round; of a lease, the lowest fence that it owns.
 PHASE, PROPOSAL, CONFIRMED, FLOOR, SENT = range(5)
 HEAD: Final = 5
 
@@ -43,6 +47,7 @@ class Rules:
     Attributes:
         attempts: Acquisitions, all of which may run at once; a client's next attempt is one more of them.
         width: A client's clock reads, at tick t, anything from t + 1 to t + width.
+        block: How many fences a lease may own below the one that its quorum stored.
         order: What the fences are compared with.
         keys_last: Keys outlive the validity of their lease; else they may go at any moment.
         ticks: How far the time goes.
@@ -56,10 +61,15 @@ class Rules:
             its requests were sent.
         counting: No proposals: each node counts its grants, and the fence is the largest count.
         repair_checks_fence: A node whose counter is above the lease's fence takes no key back.
+        above_largest: A lease owns the fences above the largest counter that its quorum replaced.
+            Else it owns those above the smallest.
+        read_when_storing: A node reads that counter in the step that stores the proposal.
+            Else it reads the counter in an earlier step.
     """
 
     attempts: int = 3
     width: int = 3
+    block: int = 0
     order: Order = "tenancy"
     keys_last: bool = False
     ticks: int = 0
@@ -72,6 +82,8 @@ class Rules:
     same_token: bool = False
     counting: bool = False
     repair_checks_fence: bool = True
+    above_largest: bool = True
+    read_when_storing: bool = True
 
 
 class FenceState:
@@ -104,11 +116,15 @@ class FenceState:
         return owner == i or (self.rules.same_token and owner < 2 and i < 2)
 
     def fence(self, state: State, i: int) -> int:
-        """The fence of a lease, present or over; 0 for an attempt that has none."""
+        """Return the fence that a quorum stored for a lease, present or over; 0 for an attempt without one."""
         phase = state[self.heads[i]]
         if phase in (WON_FIRST, OVER_FIRST):
             return state[self.heads[i] + PROPOSAL]
         return state[self.heads[i] + CONFIRMED] if phase in (WON_SECOND, OVER_SECOND) else 0
+
+    def first(self, state: State, i: int) -> int:
+        """Return the lowest fence that a lease owns, present or over."""
+        return state[self.heads[i] + CONFIRMED]
 
     def highest(self, state: State) -> int:
         """The largest fence that any lease ever had."""
@@ -120,17 +136,18 @@ class FenceState:
 
     def _stored_at(self, state: State, i: int, x: int) -> int:
         """As which of its tenants a node stored the fence of this lease, 0 if it did not."""
-        stored = FENCED if state[self.heads[i]] in (WON_FIRST, OVER_FIRST) else ACKNOWLEDGED
-        return state[self.tenures[i] + x] if state[self.votes[i] + x] == stored else 0
+        vote = state[self.votes[i] + x]
+        stored = vote >= FENCED if state[self.heads[i]] in (WON_FIRST, OVER_FIRST) else vote == ACKNOWLEDGED
+        return state[self.tenures[i] + x] if stored else 0
 
     def broken(self, state: State) -> str:
-        """Two leases with one fence, or in the wrong order."""
+        """Return what is wrong: two leases own one fence, or their fences are in the wrong order."""
         leases = sorted((fence, i) for i in range(len(self.heads)) if (fence := self.fence(state, i)))
-        for fence, i in leases:
+        for _, i in leases:
             if state[self.heads[i] + FLOOR]:
-                return f"{self.name(i)} has fence {fence} after a lease with {state[self.heads[i] + FLOOR]}"
-        for (fence, i), (other, j) in pairwise(leases):
-            if fence == other:
+                return f"{self.name(i)} has fence {self.first(state, i)} after a lease with {state[self.heads[i] + FLOOR]}"
+        for (fence, i), (_, j) in pairwise(leases):
+            if self.first(state, j) <= fence:
                 return f"{self.name(i)} and {self.name(j)} have the same fence {fence}"
         if self.rules.order == "tenancy":
             for (low, i), (high, j) in combinations(leases, 2):

@@ -21,6 +21,7 @@ from tests.model.fence_state import (
     OVER_SECOND,
     PHASE,
     PROPOSAL,
+    READ,
     SAID,
     SECOND,
     SENT,
@@ -94,20 +95,26 @@ class Fencing:
         rules, of, head, name = self.rules, self._of, self._of.heads[i], self._of.name(i)
         for x in range(NODES):
             vote, counter = state[of.votes[i] + x], state[of.counter + x]
-            if vote == ACQUIRE and not state[of.held + x] and not state[of.until + x]:
+            if vote == ACQUIRE and not rules.read_when_storing and state[head] == FIRST:
+                after = bytearray(state)
+                after[of.votes[i] + x] = READ + self._first_above(counter, state[head + PROPOSAL])
+                steps.append((f"{NODE_NAMES[x]} reads its counter {counter} for {name}", bytes(after)))
+            elif (vote == ACQUIRE or READ <= vote < FENCED) and not state[of.held + x] and not state[of.until + x]:
                 after = bytearray(state)
                 self._grant(after, i, x)
                 proposal = counter + 1 if rules.counting else state[head + PROPOSAL]
                 after[of.counter + x] = max(counter, proposal)
-                fenced = proposal > counter and state[head] == FIRST and not rules.counting
-                after[of.votes[i] + x] = FENCED if fenced else SAID + (proposal if rules.counting else counter)
+                what = f"{NODE_NAMES[x]} grants {name}"
+                if proposal > counter and state[head] == FIRST and not rules.counting:
+                    what += f" and stores {proposal}"
+                    if rules.block:
+                        what += f" over {counter}"
+                    first = self._first_above(counter, proposal) if vote == ACQUIRE else vote - READ
+                    after[of.votes[i] + x] = FENCED + first
+                else:
+                    after[of.votes[i] + x] = SAID + (proposal if rules.counting else counter)
                 self._tidy(after, i)
-                steps.append(
-                    (
-                        f"{NODE_NAMES[x]} grants {name}{' and stores ' if fenced else ''}{proposal if fenced else ''}",
-                        bytes(after),
-                    )
-                )
+                steps.append((what, bytes(after)))
             elif vote == CONFIRM and (not rules.compare_token or of.has_token(state, i, x)):
                 fence = state[head + CONFIRMED]
                 if fence > counter or not rules.strict:
@@ -120,12 +127,15 @@ class Fencing:
         """The client looks at the grants that it has: a quorum stored the proposal, or it has to ask again."""
         rules, head, votes, time = self.rules, self._of.heads[i], self._of.votes[i], state[TIME]
         seen = state[votes : votes + NODES]
-        if seen.count(FENCED) >= QUORUM and time - state[head + SENT] <= rules.round_ticks:
-            self._win(state, i, WON_FIRST, state[head + PROPOSAL], steps)
+        if time - state[head + SENT] <= rules.round_ticks:
+            # The client counts any quorum of the nodes that stored the proposal.
+            quorums = combinations([vote - FENCED for vote in seen if vote >= FENCED], QUORUM)
+            for first in {max(firsts) if rules.above_largest else min(firsts) for firsts in quorums}:
+                self._win(state, i, WON_FIRST, (first, state[head + PROPOSAL]), steps)
         said = {
-            x: state[head + PROPOSAL] if seen[x] == FENCED else seen[x] - SAID
+            x: state[head + PROPOSAL] if seen[x] >= FENCED else seen[x] - SAID
             for x in range(NODES)
-            if seen[x] in (FENCED, *range(SAID, 256))
+            if SAID <= seen[x] < READ or seen[x] >= FENCED
         }
         for size in range(QUORUM, len(said) + 1):
             for quorum in combinations(said, size):
@@ -135,8 +145,8 @@ class Fencing:
                     after[votes + x] = ACKNOWLEDGED if rules.counting else CONFIRM
                 if rules.counting:
                     after[head + CONFIRMED] = highest
-                    self._win(bytes(after), i, WON_SECOND, highest, steps)
-                elif sum(seen[x] == FENCED for x in quorum) < QUORUM:
+                    self._win(bytes(after), i, WON_SECOND, (highest, highest), steps)
+                elif sum(seen[x] >= FENCED for x in quorum) < QUORUM:
                     after[head + PHASE], after[head + FLOOR], after[head + SENT] = SECOND, self._of.floor(state), time
                     self._tidy(after, i)
                     asked = "".join(NODE_NAMES[x] for x in quorum)
@@ -150,21 +160,26 @@ class Fencing:
         fence = state[head + CONFIRMED]
         acknowledged = state[votes : votes + NODES].count(ACKNOWLEDGED)
         if acknowledged >= QUORUM and state[TIME] - state[head + SENT] <= self.rules.round_ticks:
-            self._win(state, i, WON_SECOND, fence, steps)
+            self._win(state, i, WON_SECOND, (fence, fence), steps)
         for x in range(NODES):
             if state[votes + x] >= SAID:
                 after = bytearray(state)
                 after[votes + x] = CONFIRM
                 steps.append((f"{name} asks {NODE_NAMES[x]} too to confirm {fence}", bytes(after)))
 
-    def _win(self, state: State, i: int, phase: int, fence: int, steps: list[Step]) -> None:
-        head = self._of.heads[i]
+    def _first_above(self, counter: int, proposal: int) -> int:
+        """Return the lowest fence that a lease may own if its proposal replaced this counter."""
+        return max(counter + 1, proposal - self.rules.block)
+
+    def _win(self, state: State, i: int, phase: int, fences: tuple[int, int], steps: list[Step]) -> None:
+        head, (first, last) = self._of.heads[i], fences
         after = bytearray(state)
         floor = self._of.highest(state) if self.rules.order == "success" else state[head + FLOOR]
-        # A floor below the fence has nothing more to say; one that is not is the violation.
-        after[head + PHASE], after[head + FLOOR], after[head + SENT] = phase, 0 if fence > floor else floor, 0
+        # A floor below the fences has nothing more to say; one that is not is the violation.
+        after[head : head + HEAD] = bytes((phase, after[head + PROPOSAL], first, 0 if first > floor else floor, 0))
         self._tidy(after, i)
-        steps.append((f"{self._of.name(i)} has the lease with fence {fence}", bytes(after)))
+        which = f"fence {last}" if first == last else f"fences {first}-{last}"
+        steps.append((f"{self._of.name(i)} has the lease with {which}", bytes(after)))
 
     def _tidy(self, after: bytearray, i: int) -> None:
         """Forget of an attempt what can make no difference any more, so that more states are the same."""
@@ -172,7 +187,12 @@ class Fencing:
         if after[head] == FIRST:
             return
         for x in range(NODES):
-            if after[votes + x] > SAID or (after[votes + x] == FENCED and after[head] != WON_FIRST):
+            vote = after[votes + x]
+            if READ <= vote < FENCED:
+                after[votes + x] = ACQUIRE
+            elif vote >= FENCED and after[head] == WON_FIRST:
+                after[votes + x] = FENCED
+            elif vote > SAID:
                 after[votes + x] = SAID
         if after[head] != WON_FIRST and ACQUIRE not in after[votes : votes + NODES]:
             after[head + PROPOSAL] = 0

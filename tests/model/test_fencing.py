@@ -34,6 +34,51 @@ def test_a_lease_takes_one_round_or_two() -> None:
     assert model.show(after) == "x: B 3   y: - 1   z: B 3"
 
 
+def test_a_lease_owns_the_fences_above_the_largest_counter_that_any_quorum_of_its_nodes_replaced() -> None:
+    model = Fencing(Rules(attempts=2, block=9))
+    stored = [
+        "A proposes 1",
+        "x grants A and stores 1 over 0",
+        "the key on x goes",
+        "B proposes 3",
+        "x grants B and stores 3 over 1",
+        "y grants B and stores 3 over 0",
+    ]
+    by_x_and_y = "B has the lease with fences 2-3"
+    by_y_and_z = "B has the lease with fences 1-3"
+    replay(model, [*stored, by_x_and_y])
+    with pytest.raises(LookupError):
+        replay(model, [*stored, by_y_and_z])
+    for lease in (by_x_and_y, by_y_and_z):
+        replay(model, [*stored, "z grants B and stores 3 over 0", lease])
+
+
+def test_a_lease_owns_no_more_than_a_block_of_fences_below_its_own() -> None:
+    model = Fencing(Rules(attempts=1, block=1))
+    stored = ["A proposes 3", "x grants A and stores 3 over 0", "y grants A and stores 3 over 0"]
+    replay(model, [*stored, "A has the lease with fences 2-3"])
+    with pytest.raises(LookupError):
+        replay(model, [*stored, "A has the lease with fences 1-3"])
+
+
+def test_a_lease_of_a_second_round_owns_no_fence_below_its_own() -> None:
+    model = Fencing(Rules(attempts=2, block=9))
+    acknowledged = [
+        "A proposes 1",
+        "x grants A and stores 1 over 0",
+        "the key on x goes",
+        "B proposes 1",
+        "x grants B",
+        "z grants B and stores 1 over 0",
+        "B asks xz to confirm 3",
+        "z acknowledges 3 to B",
+        "x acknowledges 3 to B",
+    ]
+    replay(model, [*acknowledged, "B has the lease with fence 3"])
+    with pytest.raises(LookupError):
+        replay(model, [*acknowledged, "B has the lease with fences 2-3"])
+
+
 def test_a_request_arrives_however_late_it_is() -> None:
     model = Fencing(Rules(attempts=1))
     assert model.show(replay(model, [*TAKES_ONE_ROUND, "the key on x goes", "z grants A"])) == "x: - 1   y: A 1   z: A 1"
@@ -68,8 +113,8 @@ def test_a_lease_comes_in_time_after_its_clock_was_read_or_not_at_all() -> None:
 @pytest.mark.parametrize(
     "rules",
     [
-        Rules(attempts=2, width=2, order="interval", compare_token=False),
-        Rules(attempts=2, width=2, order="success", keys_last=True, compare_token=False),
+        Rules(attempts=2, width=2, block=9, order="interval", compare_token=False),
+        Rules(attempts=2, width=2, block=9, order="success", keys_last=True, compare_token=False),
     ],
     ids=lambda rules: str(rules.order),
 )
