@@ -409,3 +409,12 @@ def test_an_unusable_label_of_a_lock_is_refused(owner: Any) -> None:
         redlock.lock("a", owner=owner)
     with pytest.raises(ConfigurationError, match="owner must"):
         redlock.guard("a", owner=owner)
+
+
+async def test_a_refused_look_of_a_manager_without_labels_is_not_repeated(rig: Rig) -> None:
+    process = await rig.process(owner=False)
+    rig.refuse("NOPERM no permissions to run the 'mget' command", *range(len(rig.servers)))
+    asked = process.questions()
+    with pytest.raises(QuorumUnreachable):
+        await process.redlock.inspect("a")
+    assert len(asked) == len(rig.servers)
