@@ -431,6 +431,27 @@ async def test_a_sentinel_that_is_late_to_notice_a_failover_is_waited_for(sentin
             await one.aclose()
 
 
+async def test_a_waiter_is_served_after_a_sentinels_failover(sentinel_set: SentinelSet) -> None:
+    sentinel = Sentinel([sentinel_set.address])
+    clients = [sentinel.master_for(sentinel_set.name) for _ in range(2)]
+    try:
+        async with (
+            Redlock(clients[:1], **SHORT_GUARD) as holder,
+            Redlock(clients[1:], **SHORT_GUARD) as other,
+            asyncio.TaskGroup() as group,
+        ):
+            lease = await asyncio.wait_for(holder.lock("order").acquire(), 15)
+            waiting = group.create_task(other.lock("order").acquire())
+            await eventually(lambda: other.stats().standing == 1)
+            await asyncio.to_thread(sentinel_set.failover)
+            await lease.release()
+            await (await asyncio.wait_for(waiting, 15)).release()
+            await serves(other, sentinel_set.replica)
+    finally:
+        for one in (*clients, *sentinel.sentinels):
+            await one.aclose()
+
+
 async def test_a_sentinels_replica_is_no_node(sentinel_set: SentinelSet) -> None:
     sentinel = Sentinel([sentinel_set.address])
     client = sentinel.slave_for(sentinel_set.name)
