@@ -123,7 +123,7 @@ BARS: Final[dict[str, tuple[Limit, ...]]] = {
         Limit("expiry_ms", "after the expiry of a killed holder's key: p50, ms", 120.0),
     ),
     "herd": (
-        Limit("commands_per_second", "commands per second while nothing changes", 3.0),
+        Limit("commands_per_second", "calls of scripts per second while nothing changes", 3.0),
         Limit("traced_kib", "KiB per waiter", 2.0),
         Limit("connections", "connections per node", 1.0),
     ),

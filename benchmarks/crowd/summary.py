@@ -64,7 +64,7 @@ _OTHERS: Final[dict[str, tuple[tuple[str, str, float, int], ...]]] = {
         ("expiry_ms", "woken by the expiry of a killed holder's key, p50, ms", 1.0, 1),
     ),
     "herd": (
-        ("commands_per_second", "1,000 waiters, held elsewhere: commands per second in all", 1.0, 1),
+        ("commands_per_second", "1,000 waiters, held elsewhere: calls of scripts per second in all", 1.0, 1),
         ("traced_kib", "memory per waiter, traced, KiB", 1.0, 2),
         ("resident_kib", "memory per waiter, resident, KiB", 1.0, 2),
         ("connections", "connections per node", 1.0, 0),

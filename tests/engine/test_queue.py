@@ -663,3 +663,14 @@ async def test_a_waiter_that_hears_of_each_renewal_looks_no_more_often_at_the_no
     assert 3.0 * renewals / 10 - 1 <= sum(not command.tracked for command in looks) <= 3.0 * renewals / 5
     await lease.release()
     await (await first).release()
+
+
+@pytest.mark.parametrize("rig", [1, 3], indirect=True)
+async def test_a_renewal_is_looked_at_and_wakes_nobody(rig: Rig) -> None:
+    holder, process = await rig.process(ttl=3.0), await rig.process()
+    lease = await holder.lock("a").acquire()
+    first = waiting(process)
+    await asyncio.sleep(10)
+    assert process.redlock.stats().attempts == 1
+    await lease.release()
+    await (await first).release()
