@@ -283,7 +283,7 @@ class _Examination:
         vouch = b"%b:%d" % (vouching(self.facts.get("run_id", "")), self._options.guard_ms)
         if fencing:
             reply = await self._call(
-                Command(kind.acquire, (key, MARKER_KEY, self._counters), (token, self._ttl, b"", 1, b"", slot))
+                Command(kind.acquire, (key, MARKER_KEY, self._counters), (token, self._ttl, b"", 1, b"", b"", slot))
             )
             self.facts["granted"] = self.facts["granted"] and is_granted(reply)
             await self._call(Command(kind.confirm, (key, self._counters), (token, 2, slot)))
@@ -294,7 +294,7 @@ class _Examination:
         if guard:
             # Whether it is quarantined is told by the marker; here it is only whether it may vote.
             reply = await self._call(
-                Command(kind.acquire, (key, MARKER_KEY, FENCES), (token, self._ttl, vouch, b"", b"", slot))
+                Command(kind.acquire, (key, MARKER_KEY, FENCES), (token, self._ttl, vouch, b"", b"", b"", slot))
             )
             self.facts["granted"] = self.facts["granted"] and not isinstance(reply, Refusal)
             reply = await self._call(Command(MARKER, (MARKER_KEY,), (b"read", b"", b"0", vouch, b"")))
