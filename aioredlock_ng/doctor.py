@@ -47,8 +47,8 @@ async def diagnose(
     Safety: as `Redlock.diagnose`.
     """
     # Importing these takes milliseconds that only those should pay who examine.
-    from aioredlock_ng._core.findings import diagnosis_of
-    from aioredlock_ng._nodes.examine import examine
+    from aioredlock_ng._doctor.examine import examine
+    from aioredlock_ng._doctor.findings import diagnosis_of
 
     watch = positive_seconds("watch", watch)
     keys = KeyFormat(options.key_format)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng import Options, Redlock, Severity
-from aioredlock_ng._core.finding_kinds import KINDS
+from aioredlock_ng._doctor.kinds import KINDS
 from aioredlock_ng._nodes.memory import MemoryNode
 from aioredlock_ng.doctor import diagnose
 from tests.doctor.rewriting import RewritingProxy, clock_of, version_of

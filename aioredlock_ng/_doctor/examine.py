@@ -1,6 +1,6 @@
 """Examines one node: a connection of its own, made as the library makes it, and everything tried that the library needs.
 
-It judges nothing (see `_core/node_findings.py`), writes one key of its own that expires, and waits for no step longer than
+It judges nothing (see `_doctor/node_findings.py`), writes one key of its own that expires, and waits for no step longer than
 `connect_timeout`.
 """
 
@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from hiredis import pack_command
 
 from aioredlock_ng._core.fencing import slot_of
 from aioredlock_ng._core.guard import read_marker, vouching
 from aioredlock_ng._core.keys import BARE_FORMAT, OWN_KEYS, message_channel
-from aioredlock_ng._core.node_findings import is_no_voter
 from aioredlock_ng._core.refusals import harmless, missing_right
 from aioredlock_ng._core.replies import MarkerRead
-from aioredlock_ng._core.samples import TimeSample, clock_reading, round_trips
+from aioredlock_ng._core.samples import TimeSample, clock_reading
 from aioredlock_ng._core.server_info import facts_of, info_fields
 from aioredlock_ng._core.tickets import QUEUE_KEYS, claim_of, member_of
 from aioredlock_ng._core.validity import ttl_ms
 from aioredlock_ng._core.votes import Garbled, Refusal, acquire_vote, is_granted
+from aioredlock_ng._doctor.interview import Interview, NoAnswer
+from aioredlock_ng._doctor.node_findings import is_no_voter
+from aioredlock_ng._doctor.rights import COMMANDS_IN_SCRIPTS, COMMANDS_OF_QUEUES
+from aioredlock_ng._doctor.timing import look_at_clock, measure
 from aioredlock_ng._nodes.connect import ConnectFailed
 from aioredlock_ng._nodes.handshake import TRIES, unknown_commands
-from aioredlock_ng._nodes.interview import Interview, NoAnswer
 from aioredlock_ng._scripts import Command, Request
 from aioredlock_ng._scripts.kinds import (
     FENCES,
@@ -48,46 +50,13 @@ if TYPE_CHECKING:
     from aioredlock_ng._nodes.connect import Connector
     from aioredlock_ng.options import Options
 
-__all__ = ["COMMANDS_IN_SCRIPTS", "COMMANDS_OF_QUEUES", "examine"]
-
-_ROUND_TRIPS = 50
-_FEWEST_ROUND_TRIPS = 5
-
-_TIMES = 5
-_TIMES_WITHIN = 0.1
-"""TIMEs asked for one look at the clock, and seconds after which no more are: the quickest answer says most."""
+__all__ = ["examine"]
 
 _MESSAGE = b"doctor"
 """What is published to the doctor's own connection. No manager listens on that channel."""
 
 _SAMPLE = 50
 """Keys looked at to tell whether other data lives beside the locks: few enough for any server."""
-
-COMMANDS_IN_SCRIPTS: Final[dict[str, Callable[[bytes, bytes, bytes, int], tuple[Any, ...]]]] = {
-    "SET": lambda key, counters, token, ttl: (key, token, "NX", "PX", ttl),
-    "GET": lambda key, counters, token, ttl: (key,),
-    "MGET": lambda key, counters, token, ttl: (key,),
-    "PTTL": lambda key, counters, token, ttl: (key,),
-    "PEXPIRE": lambda key, counters, token, ttl: (key, ttl),
-    "ZADD": lambda key, counters, token, ttl: (counters, 1, "0"),
-    "ZSCORE": lambda key, counters, token, ttl: (counters, "0"),
-    "TIME": lambda key, counters, token, ttl: (),
-    "DEL": lambda key, counters, token, ttl: (key, counters),
-}
-"""What the scripts call, with arguments to try each by itself: a script's refusal tells one command, or not even that.
-In this order, so that nothing stays."""
-
-COMMANDS_OF_QUEUES: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ...]]]] = {
-    "ZADD": lambda queue, member, ttl: (queue, "XX", 1, member),
-    "PEXPIRE": lambda queue, member, ttl: (queue, ttl),
-    "ZRANGE": lambda queue, member, ttl: (queue, 0, 0),
-    "ZREVRANGE": lambda queue, member, ttl: (queue, 0, 0, "WITHSCORES"),
-    "ZRANK": lambda queue, member, ttl: (queue, member),
-    "EXISTS": lambda queue, member, ttl: (queue,),
-    "ZREM": lambda queue, member, ttl: (queue, member),
-    "DEL": lambda queue, member, ttl: (queue,),
-}
-"""What the scripts call on the key of a queue, PUBLISH aside. Scripts go on without them, so they tell nothing of a refusal."""
 
 
 class _Ended(Exception):
@@ -182,11 +151,19 @@ class _Examination:
     async def _try(self, watch: float) -> None:
         first = await self._look_at_clock()
         await self._try_scripts()
-        await self._measure(watch)
+        command = Command(MUTEX.inspect, (self._key,))
+        self.facts["round_trips"] = await measure(self._interview, command, watch, self._clock)
         if first is not None:
             await asyncio.sleep(first.sent + watch - self._clock())
             last = await self._look_at_clock()
             self.facts["clock"] = clock_reading(first, last) if last is not None else None
+
+    async def _look_at_clock(self) -> TimeSample | None:
+        reading = await look_at_clock(self._interview, self._clock, self._wall)
+        if isinstance(reading, TimeSample):
+            return reading
+        self._refused("TIME", reading, ())
+        return None
 
     async def _identify(self) -> None:
         reply = await self._interview.ask("INFO")
@@ -326,31 +303,6 @@ class _Examination:
                 if isinstance(reply, Refusal) and missing_right(str(reply)) is not None:
                     self._refused(f"command {name}", reply)
 
-    async def _measure(self, watch: float) -> None:
-        """Round trips of the library's own calls; a refusal takes as long as an answer."""
-        command, began, seconds = Command(MUTEX.inspect, (self._key,)), self._clock(), []
-        for _ in range(_ROUND_TRIPS):
-            sent = self._clock()
-            await self._interview.call("script inspect", command)
-            seconds.append(self._clock() - sent)
-            if len(seconds) >= _FEWEST_ROUND_TRIPS and self._clock() - began > watch:
-                break
-        self.facts["round_trips"] = round_trips(seconds)
-
-    async def _look_at_clock(self) -> TimeSample | None:
-        samples = []
-        for _ in range(_TIMES):
-            sent = self._clock()
-            reply = await self._interview.ask("TIME")
-            received = self._clock()
-            if (now := _instant(reply)) is None:
-                self._refused("TIME", reply, ())
-                return None
-            samples.append(TimeSample(sent, received, now, self._wall()))
-            if received - samples[0].sent > _TIMES_WITHIN:
-                break
-        return min(samples, key=lambda sample: sample.error)
-
     async def _call(self, command: Command) -> Reply:
         step = f"script {command.script.name}"
         reply = await self._interview.call(step, command)
@@ -370,12 +322,3 @@ def _value_of(reply: Reply) -> str:
     """RESP3 answers CONFIG GET by a map, RESP2 by a flat list; empty where there is no such setting."""
     found = [*reply.values()] if isinstance(reply, dict) else reply[1:2] if isinstance(reply, list) else []
     return found[0].decode("utf-8", "replace") if found and type(found[0]) is bytes else ""
-
-
-def _instant(reply: Reply) -> float | None:
-    """Seconds since 1970 as TIME tells them; None where that is no such answer."""
-    match reply:
-        case [bytes(seconds), bytes(micros)] if seconds.isdigit() and micros.isdigit():
-            # A longer one is garbage, and too long for a float.
-            return int(seconds[:16]) + int(micros[:16]) / 1e6
-    return None

@@ -1,0 +1,64 @@
+"""Measures the round trips of one node, and reads its clock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.samples import TimeSample, round_trips
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._doctor.interview import Interview
+    from aioredlock_ng._scripts import Command
+    from aioredlock_ng.records import RoundTrips
+
+__all__ = ["look_at_clock", "measure"]
+
+_ROUND_TRIPS = 50
+_FEWEST_ROUND_TRIPS = 5
+"""Round trips that are measured; at least so many where they take longer than the time for them."""
+
+_TIMES = 5
+_TIMES_WITHIN = 0.1
+"""TIMEs asked for one look at the clock, and seconds after which no more are: the quickest answer says most."""
+
+
+async def measure(interview: Interview, command: Command, within: float, clock: Callable[[], float]) -> RoundTrips | None:
+    """Measure the round trips of a call of the library. A refusal takes as long as an answer.
+
+    Args:
+        interview: The node.
+        command: The call.
+        within: Seconds after which no further trip begins.
+        clock: This machine's steady clock.
+    """
+    began = clock()
+    seconds: list[float] = []
+    while len(seconds) < _ROUND_TRIPS and (len(seconds) < _FEWEST_ROUND_TRIPS or clock() - began <= within):
+        sent = clock()
+        await interview.call("script inspect", command)
+        seconds.append(clock() - sent)
+    return round_trips(seconds)
+
+
+async def look_at_clock(interview: Interview, clock: Callable[[], float], wall: Callable[[], float]) -> TimeSample | Reply:
+    """Return the best reading of the node's clock, or the answer that is no reading."""
+    samples: list[TimeSample] = []
+    while len(samples) < _TIMES and not (samples and samples[-1].received - samples[0].sent > _TIMES_WITHIN):
+        sent = clock()
+        reply = await interview.ask("TIME")
+        received = clock()
+        if (now := _instant(reply)) is None:
+            return reply
+        samples.append(TimeSample(sent, received, now, wall()))
+    return min(samples, key=lambda sample: sample.error)
+
+
+def _instant(reply: Reply) -> float | None:
+    match reply:
+        case [bytes(seconds), bytes(micros)] if seconds.isdigit() and micros.isdigit():
+            # A longer one is garbage, and too long for a float.
+            return int(seconds[:16]) + int(micros[:16]) / 1e6
+    return None
