@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         extra = "demo" if "demo" in words else "cli"
         sys.stderr.write(
             f"aioredlock-ng: the command line needs the package {package!r}, which is not installed.\n"
-            f'Install it with the extra: pip install "aioredlock-ng[{extra}]"\n'
+            f'Install aioredlock-ng with its extra "{extra}".\n'
         )
         raise SystemExit(2) from None
     finally:

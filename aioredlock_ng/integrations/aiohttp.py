@@ -21,7 +21,9 @@ from ._threads import outlasting
 try:
     from aiohttp import web
 except ModuleNotFoundError as missing:
-    raise ModuleNotFoundError(f'{__name__} needs aiohttp: pip install "aioredlock-ng[aiohttp]"', name=missing.name) from missing
+    raise ModuleNotFoundError(
+        f'{__name__} needs aiohttp: install aioredlock-ng with its extra "aiohttp"', name=missing.name
+    ) from missing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

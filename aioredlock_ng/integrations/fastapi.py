@@ -15,7 +15,9 @@ try:
     from fastapi.exceptions import RequestValidationError
     from starlette.requests import HTTPConnection
 except ModuleNotFoundError as missing:
-    raise ModuleNotFoundError(f'{__name__} needs fastapi: pip install "aioredlock-ng[fastapi]"', name=missing.name) from missing
+    raise ModuleNotFoundError(
+        f'{__name__} needs fastapi: install aioredlock-ng with its extra "fastapi"', name=missing.name
+    ) from missing
 
 from aioredlock_ng import ConfigurationError, Lease, LockLost, LockNotAcquired, Redlock
 

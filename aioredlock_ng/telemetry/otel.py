@@ -35,7 +35,7 @@ try:
     from opentelemetry import metrics, trace
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
-        'aioredlock_ng.telemetry.otel needs opentelemetry-api: pip install "aioredlock-ng[otel]"', name=missing.name
+        'aioredlock_ng.telemetry.otel needs opentelemetry-api: install aioredlock-ng with its extra "otel"', name=missing.name
     ) from missing
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ try:
     from prometheus_client.registry import Collector
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
-        'aioredlock_ng.telemetry.prometheus needs prometheus_client: pip install "aioredlock-ng[prometheus]"',
+        'aioredlock_ng.telemetry.prometheus needs prometheus_client: install aioredlock-ng with its extra "prometheus"',
         name=missing.name,
     ) from missing
 

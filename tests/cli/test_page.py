@@ -82,5 +82,5 @@ def test_without_the_extra_it_is_named(command: str, package: str) -> None:
     code = f"import sys\nsys.modules[{package!r}] = None\nfrom aioredlock_ng.cli import main\nmain([{command!r}, 'x'])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert told.returncode == 2
-    assert 'pip install "aioredlock-ng[cli]"' in told.stderr
+    assert 'Install aioredlock-ng with its extra "cli".' in told.stderr
     assert "Traceback" not in told.stderr

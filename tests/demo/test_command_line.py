@@ -28,7 +28,7 @@ def test_without_typer_the_extra_is_named() -> None:
 
     assert answer.returncode == 2
     assert "'typer'" in answer.stderr
-    assert 'pip install "aioredlock-ng[demo]"' in answer.stderr
+    assert 'Install aioredlock-ng with its extra "demo".' in answer.stderr
     assert "Traceback" not in answer.stderr
 
 

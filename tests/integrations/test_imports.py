@@ -30,5 +30,6 @@ def test_without_the_framework_the_error_names_the_extra(framework: str) -> None
     code = f"import sys; sys.modules[{framework!r}] = None; import aioredlock_ng.integrations.{framework}"
     failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (
-        f'aioredlock_ng.integrations.{framework} needs {framework}: pip install "aioredlock-ng[{framework}]"' in failed.stderr
+        f'aioredlock_ng.integrations.{framework} needs {framework}: install aioredlock-ng with its extra "{framework}"'
+        in failed.stderr
     )

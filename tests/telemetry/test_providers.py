@@ -56,4 +56,4 @@ print(sorted(metric.name for metric in scope.metrics))
 def test_without_the_library_it_says_what_to_install() -> None:
     code = "import sys; sys.modules['opentelemetry'] = None; import aioredlock_ng.telemetry.otel"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert 'pip install "aioredlock-ng[otel]"' in told.stderr
+    assert 'install aioredlock-ng with its extra "otel"' in told.stderr

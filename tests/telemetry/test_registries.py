@@ -98,4 +98,4 @@ sys.stdin.read()
 def test_without_the_library_it_says_what_to_install() -> None:
     code = "import sys; sys.modules['prometheus_client'] = None; import aioredlock_ng.telemetry.prometheus"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert 'pip install "aioredlock-ng[prometheus]"' in told.stderr
+    assert 'install aioredlock-ng with its extra "prometheus"' in told.stderr
