@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from redis.asyncio import Sentinel
 
-from aioredlock_ng import Options, Redlock
+from aioredlock_ng import Options, Redlock, errors
 from tests.support.eventually import eventually
 from tests.support.pages import Block, blocks, run
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = ("index", "choosing", "deployment", "guarantees")
+PAGES = ("index", "choosing", "deployment", "guarantees", "options")
 BLOCKS = [block for page in PAGES for block in blocks(DOCS / f"{page}.md")]
 
 
@@ -93,19 +93,25 @@ def test_the_table_of_ttls_is_what_the_options_make_of_them() -> None:
             Options(ttl=ttl, node_timeout=longest * 1.01)
 
 
-def test_figures_of_performance_are_those_of_the_readme_and_of_scaling() -> None:
+def test_the_page_on_errors_lists_every_error_with_the_builtin_that_catches_it() -> None:
+    listed = re.findall(r"^\| `(\w+)` \| (?:`(\w+)`)? ?\|", text("errors"), re.MULTILINE)
+    found = {
+        (name, next((base.__name__ for base in vars(errors)[name].__mro__ if base in (ValueError, TimeoutError)), ""))
+        for name in errors.__all__
+        if issubclass(vars(errors)[name], errors.RedlockError) and name != "RedlockError"
+    }
+    assert set(listed) == found
+
+
+def test_every_figure_of_the_readme_stands_in_the_page_on_performance() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    page = text("performance")
-    recorded = readme.partition("<!-- bench:begin -->")[2].partition("<!-- bench:end -->")[0]
-    table = page.partition("<!-- from the README -->")[2].strip().partition("\n\n")[0]
-    assert len(table.splitlines()) == 6
-    for line in table.splitlines():
-        assert line in recorded
-    for before, after in re.findall(r"([\d.]+) to ([\d.]+) ms", page.partition("With a fault")[2]):
-        assert f"| {before} ms | {after} ms |" in recorded
-    commit = re.search(r"figures are those of commit `(\w+)`", readme)
-    assert commit
-    assert f"Commit `{commit[1]}`" in page
+    table = readme.partition("\n## Measured\n")[2].partition("\n## ")[0]
+    figures = re.findall(r"(?<=\| )[\d.,]+(?: ms)?(?= \|)", table)
+    assert len(figures) >= 10
+    recorded = re.findall(r"[\d.,]*\d(?: ms)?", text("performance"))
+    unknown = {figure for figure in figures if figure not in recorded}
+    # A cell with a p50 and a p99 names the unit once.
+    assert {figure for figure in unknown if figure.removesuffix(" ms") not in recorded} == set()
 
 
 async def test_an_uncontended_lock_is_two_commands_to_each_node(five_nodes: NodeSet) -> None:

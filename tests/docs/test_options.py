@@ -1,4 +1,4 @@
-"""The README's tables of options say what the code has: every option, its default, its environment variable."""
+"""The tables of docs/options.md list every option of the code, its default and its environment variable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aioredlock_ng import Options, Redlock
 from aioredlock_ng._engine.clock import boottime
 from aioredlock_ng.environment import PREFIX, settings_from
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "options.md"
 
 IN_WORDS = {
     "": {"nodes": inspect.Parameter.empty},
@@ -29,9 +29,9 @@ WORDS = {"true": True, "false": False, "none": None}
 
 
 def rows(first: str) -> list[list[str]]:
-    """The cells of that table of the section, known by the name of its first column."""
-    section = README.read_text(encoding="utf-8").partition("\n## Options\n")[2].partition("\n## ")[0]
-    table = dropwhile(lambda line: not line.startswith(f"| {first} |"), section.splitlines())
+    """Return the cells of the table whose first column has this name."""
+    page = PAGE.read_text(encoding="utf-8")
+    table = dropwhile(lambda line: not line.startswith(f"| {first} |"), page.splitlines())
     lines = list(takewhile(lambda line: line.startswith("|"), table))[2:]
     return [[cell.strip() for cell in line.strip()[1:-1].split("|")] for line in lines]
 
@@ -56,7 +56,7 @@ def signature(function: Any, *but: str) -> dict[str, str]:
     return {name: repr(parameter.default) for name, parameter in found.items() if name not in but}
 
 
-VARIABLES = {names(cells[0])[0]: cells[4] for cells in rows("option") if PREFIX in cells[4]}
+VARIABLES = {names(cells[0])[0]: cells[3] for cells in rows("option") if PREFIX in cells[3]}
 
 
 class Environ(Mapping[str, str]):
@@ -115,6 +115,14 @@ def test_what_the_variable_says_arrives(option: str) -> None:
 def test_the_nodes_arrive_without_what_is_around_their_commas() -> None:
     urls = ["redis://:a%2Cb@10.0.0.1", "rediss://10.0.0.2"]
     assert settings_from({variable(VARIABLES["nodes"]): " , ".join(urls)}, {}) == (urls, {})
+
+
+@pytest.mark.parametrize("first", ["option", "argument"])
+def test_every_option_of_a_table_is_explained_below_it(first: str) -> None:
+    listed = [name for cells in rows(first) for name in names(cells[0])]
+    below = PAGE.read_text(encoding="utf-8").partition(f"\n| {first} |")[2].partition("\n## ")[0]
+    explained = [name for item in re.findall(r"^\* (`.*?`): ", below, re.MULTILINE) for name in names(item)]
+    assert explained == listed
 
 
 def test_no_variable_is_read_that_the_table_does_not_have() -> None:
