@@ -1,6 +1,6 @@
 """Makes links that work where the repository is browsed work on the site too; it changes no page's file.
 
-Pages link to what lies beside `docs/` (`../README.md#options`), and the README, shown as a page, to what lies below it
+Pages link to what lies beside `docs/` (`../README.md#install`), and the README, shown as a page, to what lies below it
 (`docs/fencing.md`). Both are rewritten as they are read, to the page that shows the file. Whatever no page shows is offered
 for download by MyST, if it exists. `.. programs:: folder` shows the programs of a folder, whole.
 """

@@ -12,7 +12,7 @@ rewrite = extension("repository").rewrite
 @pytest.mark.parametrize(
     ("link", "on_the_site"),
     [
-        ("](../README.md#options)", "](project/readme.md#options)"),
+        ("](../README.md#install)", "](project/readme.md#install)"),
         ("](../benchmarks/README.md)", "](project/benchmarks.md)"),
         ("](../CHANGELOG.md)", "](project/changes.md)"),
         ("](../examples/worker.py)", "](../examples/worker.py)"),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.support.node_set import NodeSet
 
-__all__ = ["Block", "blocks", "run"]
+__all__ = ["ADDRESS", "Block", "blocks", "run"]
 
 BLOCK = re.compile(
     r"(?:^<!--\s*before\n(?P<before>.*?)-->\n\s*)?"
