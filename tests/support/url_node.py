@@ -44,14 +44,16 @@ class UrlNode:
 
     def command(self, *args: str) -> bytes:
         """Send one command over a connection of its own; return a plain reply's payload."""
-        connection = redis.Redis.from_url(self.url, socket_timeout=5, single_connection_client=True)
+        # The newer protocol would turn numbers into objects, and so would the client's own methods.
+        connection = redis.Redis.from_url(self.url, socket_timeout=5, single_connection_client=True, protocol=2)
         try:
-            # Not the client's own methods: they turn replies into objects.
             assert connection.connection is not None
             connection.connection.send_command(*args)  # type: ignore[no-untyped-call,unused-ignore]
             reply = connection.connection.read_response()
         finally:
             connection.close()
+        if reply is None:
+            return b""
         return reply if isinstance(reply, bytes) else str(reply).encode()
 
 
