@@ -79,6 +79,7 @@ class Place:
         "_left",
         "_look_at",
         "_look_soon_at",
+        "_looking",
         "_outlook",
         "_refused_at",
         "_ticket",
@@ -107,7 +108,7 @@ class Place:
         self._refused_at = 0.0
         self.keys = keys
         self.member = member
-        self.standing = self.waiting = False
+        self.standing = self.waiting = self._looking = False
 
     @staticmethod
     def grace(context: Context, *, notified: bool) -> float:
@@ -166,8 +167,12 @@ class Place:
             node.answered_at, node.notified = -inf, False
         self._look_soon_at = inf
         self._set_look()
+        # A node that is down answers at once. An attempt from there would reach the other nodes
+        # before this look, and the look would put the waiter back into their queues.
+        self._looking = True
         self._look_at_nodes(plain, tracked=False)
         self._look_at_nodes(tracking, tracked=True)
+        self._looking = False
         self._plan()
 
     def back_off(self) -> None:
@@ -231,9 +236,12 @@ class Place:
 
     def reconnected(self, index: int) -> None:
         """Node `index` lost its memory of this place, or may grant from now on."""
+        if not self.waiting:
+            return
+        self._outlook.nodes[index].votes = True
+        self._lost(index)
+        # An attempt may have begun. A look behind it would put a served waiter back into the queue.
         if self.waiting:
-            self._lost(index)
-            self._outlook.nodes[index].votes = True
             self._look_at_nodes([index], tracked=False)
 
     def _lost(self, index: int) -> None:
@@ -268,7 +276,7 @@ class Place:
 
     def _plan(self) -> None:
         """Ask when a quorum may grant; else set the one timer to what comes first."""
-        if not self.waiting:
+        if not self.waiting or self._looking:
             return
         now = self._context.clock()
         at = self._outlook.ask_at

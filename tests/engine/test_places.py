@@ -1,0 +1,72 @@
+"""A look is never sent behind the attempt that serves the waiter: it would put the waiter back into the queue."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.engine.test_left_queues import queues
+from tests.support.rig import NODE_TIMEOUT, WAY
+from tests.support.virtual_loop import VirtualLoop
+
+if TYPE_CHECKING:
+    from aioredlock_ng import Lease
+    from aioredlock_ng._nodes.port import Sink
+    from tests.support.rig import Process, Rig
+
+pytestmark = pytest.mark.virtual_time
+
+KEY = b"a"
+
+
+def waiting(process: Process) -> asyncio.Future[Lease]:
+    return asyncio.ensure_future(process.lock("a").acquire())
+
+
+async def until_asked(process: Process, name: str, *, on: int) -> None:
+    """Wait until the script `name` is sent to this node."""
+    node, sent = process.nodes[on], asyncio.Event()
+
+    def ask(sink: Sink, index: int, ask: Any = node.ask) -> None:
+        ask(sink, index)
+        if sink.command.script.name == name:
+            sent.set()
+
+    node.ask = ask  # type: ignore[method-assign]
+    await sent.wait()
+
+
+async def test_a_waiter_that_asks_as_a_node_comes_back_is_in_no_queue_once_it_is_served(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(KEY, ttl=1.0)
+    lease = waiting(process)
+    await asyncio.sleep(NODE_TIMEOUT)
+    process.nodes[0].disconnect()
+    await asyncio.sleep(NODE_TIMEOUT)
+    # The keys expire while the process stands still. The connection is the first thing that it hears of.
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    loop.advance(1.0)
+    process.nodes[0].connect()
+    own = await lease
+    await asyncio.sleep(NODE_TIMEOUT / 2)
+    assert queues(rig) == [0, 0, 0]
+    await own.release()
+
+
+async def test_a_task_that_inherits_a_place_while_a_node_is_away_is_in_no_queue_once_it_is_served(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(KEY, ttl=600)
+    first, second = waiting(process), waiting(process)
+    await asyncio.sleep(NODE_TIMEOUT)
+    process.nodes[0].disconnect()
+    await asyncio.sleep(NODE_TIMEOUT)
+    rig.vacate(KEY)
+    await until_asked(process, "acquire_guarded", on=1)
+    first.cancel()
+    own = await second
+    await asyncio.sleep(NODE_TIMEOUT / 2)
+    assert queues(rig) == [1, 0, 0], "node 0 has not heard of it"
+    await own.release()
