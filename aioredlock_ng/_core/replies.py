@@ -83,7 +83,8 @@ class Fenced:
     """Every key of an acquire holds the attempt's token, and the node stored the attempt's fence.
 
     Attributes:
-        before: The node's highest counter until then; 0 where it had none.
+        before: The node's highest counter until then. Where it had none, one less than the fence:
+            a lost counter says nothing of the fences below.
     """
 
     before: int

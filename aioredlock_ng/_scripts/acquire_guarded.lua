@@ -10,7 +10,7 @@
 -- ARGV[6]  '1': return the counter that the fence replaces; else ''
 -- ARGV[i]  from 7 on: the slots of the lock's keys among the counters, each once
 -- Returns  1: granted, and the fence is above every counter. {2, counter}: the same, and this was the
---          highest counter before. {1, counter}: granted, the fence is not above this counter.
+--          highest counter before; fence - 1 where a counter is missing. {1, counter}: granted, the fence is not above this counter.
 --          {-1, left}: quarantined; milliseconds left, -1 where the marker is missing, another's, too
 --          short, or above a day and a second (86401000), which is damage. Else the refusal, see
 --          parts/queue.lua.
@@ -55,8 +55,11 @@ end
 local highest, before = 0, 0
 if fence ~= '' and not refused then
   for i = 7, n == 1 and 7 or #ARGV do
-    local replaced = tell ~= '' and redis.pcall('ZSCORE', KEYS[n + 2], ARGV[i])
-    if type(replaced) == 'string' then before = math.max(before, tonumber(replaced)) end
+    if tell ~= '' then
+      local counter = redis.pcall('ZSCORE', KEYS[n + 2], ARGV[i])
+      -- A missing counter may be a lost one, and the fences just below this one those of earlier leases.
+      before = math.max(before, tonumber(type(counter) == 'string' and counter or fence - 1))
+    end
     local stored = redis.pcall('ZADD', KEYS[n + 2], 'GT', 'CH', fence, ARGV[i])
     -- pcall: the keys are set, and a refusal must leave nothing.
     local counter = stored == 0 and redis.pcall('ZSCORE', KEYS[n + 2], ARGV[i])

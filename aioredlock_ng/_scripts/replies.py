@@ -115,8 +115,9 @@ def acquire_guarded(reply: Any, call: Call) -> Acquired | None:
     if type(reply) is int:
         return GRANTED if reply == 1 else None
     if _starts(reply, 2, 2):
-        asked = call.args[5] == b"1"
-        return Fenced(reply[1]) if asked and _is(reply[1], 0, LATEST_US) else None
+        # The fence replaced a lower counter. By a higher one the lease would get a fence above its block.
+        asked, fence = call.args[5] == b"1", int(call.args[3] or 0)
+        return Fenced(reply[1]) if asked and _is(reply[1], 0, fence - 1) else None
     # The marker and the counters are keys too.
     return _guarded(reply, len(call.keys) - 2)
 

@@ -105,8 +105,8 @@ class GuardedContract:
 
     async def test_an_acquire_is_told_the_highest_counter_that_its_fence_replaces(self, place: Place) -> None:
         node, _ = await place.node()
-        assert await self.ask(node, acquire(b"one", 16, b"a", tell=True)) == Fenced(0)
-        assert await self.ask(node, acquire(b"two", 32, b"b", tell=True)) == Fenced(0)
+        assert await self.ask(node, acquire(b"one", 16, b"a", tell=True)) == Fenced(15)
+        assert await self.ask(node, acquire(b"two", 32, b"b", tell=True)) == Fenced(31)
         await place.delete("a")
         await place.delete("b")
         assert await self.ask(node, acquire(b"three", 48, b"a", b"b", tell=True)) == Fenced(32)

@@ -195,6 +195,27 @@ async def test_a_grant_that_took_a_second_round_owns_no_fence_below_its_own(rig:
     assert fences[0] % STEP == 0, "a proposal itself"
 
 
+async def test_a_grant_owns_no_fence_of_an_earlier_lease_though_a_node_lost_its_counters(rig: Rig) -> None:
+    process = await rig.process()
+    loop = asyncio.get_running_loop()
+    process.redlock.engine().context.wall_us = lambda: 1_700_000_000_000_000 + round(loop.time() * 1e6)
+    async with process.lock("a"):
+        pass
+    rig.disconnect(2)
+    earlier = await process.lock("a").acquire()
+    # As the operator does whom a counter beyond all clocks stops: the key holds those of all names.
+    rig.servers[0].counters.clear()
+    rig.disconnect(1)
+    rig.connect(2)
+    asked = [asyncio.ensure_future(process.lock("a").acquire()) for _ in range(2)]
+    await asyncio.sleep(0)
+    await earlier.release()
+    rig.vacate(b"a")
+    fences = await fences_of(await asked[0], asked[1:])
+    assert earlier.fence is not None
+    assert earlier.fence < fences[0]
+
+
 async def test_a_repair_raises_counters_to_what_the_quorum_stored(rig: Rig) -> None:
     process = await rig.process(ttl=3.0)
     rig.disconnect(2)
