@@ -1,4 +1,4 @@
-"""A look is never sent behind the attempt that serves the waiter: it would put the waiter back into the queue."""
+"""What a waiter asks of each node: never behind the attempt that serves it, and only what the node can do."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aioredlock_ng._nodes.memory import MemoryNode
 from tests.engine.test_left_queues import queues
-from tests.support.rig import NODE_TIMEOUT, WAY
+from tests.support.rig import NODE_TIMEOUT
 from tests.support.virtual_loop import VirtualLoop
 
 if TYPE_CHECKING:
@@ -70,3 +71,29 @@ async def test_a_task_that_inherits_a_place_while_a_node_is_away_is_in_no_queue_
     await asyncio.sleep(NODE_TIMEOUT / 2)
     assert queues(rig) == [1, 0, 0], "node 0 has not heard of it"
     await own.release()
+
+
+class Untold(MemoryNode):
+    """A connection over which the server reports no change."""
+
+    @property
+    def tracking(self) -> bool:
+        return False
+
+    def told(self, keys: list[bytes] | None) -> None:
+        if keys is None:
+            super().told(None)
+
+
+@pytest.mark.parametrize("rig", [5], indirect=True)
+async def test_a_deletion_by_another_client_is_noticed_at_once_where_a_quorum_reports_changes(rig: Rig) -> None:
+    process = rig.new_process()
+    for node in process.nodes[:2]:
+        node.__class__ = Untold
+    await process.redlock.open()
+    rig.occupy(KEY, ttl=600)
+    lease = waiting(process)
+    await asyncio.sleep(NODE_TIMEOUT)
+    rig.vacate(KEY, on=[0, 1, 3])
+    async with asyncio.timeout(NODE_TIMEOUT):
+        await (await lease).release()

@@ -159,7 +159,7 @@ class Place:
         for index, node in enumerate(self._outlook.nodes):
             if node.tracked and node.answered_at > recent and node.free_at < inf:
                 continue
-            if room and node.answered and node.rank == 0 and not node.tracked:
+            if room and node.answered and self._to_track(index):
                 room -= 1
                 tracking.append(index)
             else:
@@ -265,9 +265,14 @@ class Place:
         node.notified = reply.rank >= 0 and served_by.messages and served_by.tracking and not by_itself
         if self._enough != enough:
             self._set_look()
-        if reply.rank == 0 and not node.tracked and self._outlook.untracked:
+        if self._outlook.untracked and self._to_track(index):
             self._look_soon()
         self._learn(index, reply.left)
+
+    def _to_track(self, index: int) -> bool:
+        # A node without tracking must not take the place of one that reports changes.
+        node = self._outlook.nodes[index]
+        return node.rank == 0 and not node.tracked and self._context.fleet.nodes[index].tracking
 
     def _learn(self, index: int, left: float | None) -> None:
         at = inf if left is None else self._context.clock() + left + (EXPIRY_MARGIN if left else 0.0)
