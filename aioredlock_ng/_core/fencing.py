@@ -33,7 +33,7 @@ STEP = 16
 that are skipped put no client behind the clock."""
 
 BLOCK = 1024 * STEP
-"""Fences below a proposal that a grant owns at most: one per microsecond since the grant before, which is more than leases.
+"""The most fences below a proposal that a grant owns. Hardly any run has as many leases.
 Without a bound a node that forgot its counter would give back fences that earlier leases have had."""
 
 

@@ -16,8 +16,8 @@ class NodeView:
 
     Attributes:
         free_at: Instant from which on the node may grant; infinite while that is not known.
-        votes: False if the latest attempt showed that the node cannot grant. A free key means
-            nothing there: the waiter would ask again and again.
+        votes: False if the latest attempt showed that the node cannot grant. A free key on that
+            node does not count. Otherwise the waiter would ask again and again.
         entered: True if the node's queue may have an entry of the waiter.
         answered_at: Instant of the answer to the latest look; `-inf` while there is none.
         rank: How many stand before the waiter in the node's queue; -1 if not known.
@@ -39,7 +39,7 @@ class NodeView:
         return self.answered_at > -inf
 
     def refused(self, *, votes: bool) -> None:
-        """Forget what an attempt has made untrue, which was refused."""
+        """Forget what is no longer true of the node after an attempt that was refused."""
         # One's own change of the key ends tracking without a report.
         self.free_at, self.votes, self.answered_at, self.tracked = inf, votes, -inf, False
 

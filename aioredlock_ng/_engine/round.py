@@ -44,7 +44,8 @@ class Round:
         replies: Per node of the manager; None where it was not asked or has not answered. Late answers still arrive.
         yes: How many said yes before it was decided.
         unfenced: How many of those granted an acquire without acknowledging its fence.
-        before: The highest counter that the fence of an acquire replaced, by the nodes that said it; None: none did.
+        before: The highest counter that the fence of an acquire replaced on a node that was asked for it. None
+            until such a node has granted.
         decider: The node whose such grant was the last one needed.
         open: True until decided.
         on_late: Called with the node's index after each answer from then on.

@@ -41,9 +41,9 @@ QUEUE_LIFE = 2 * LOOK_EVERY
 """Seconds that a queue outlives the last look of its waiters."""
 
 LOOK_AFTER = 0.02
-"""Seconds from news that were not enough to ask until a closer look. The first in a queue then tracks
-the lock's key, for the deletion by another client comes without a message. A waiter to which only
-some nodes are free finds out about the others. Most locks are released sooner: no command is spent."""
+"""Seconds until a look that follows news of too few nodes. By that look the first in a queue tracks
+the lock's key, because another client deletes the key without a message. A waiter also learns which
+other nodes are free. Most locks are released sooner, and the look is never sent."""
 
 KEPT_FOR = 2.0
 """Seconds for which the free keys of a set are kept for it while it waits for another one. Nested
@@ -149,7 +149,7 @@ class Place:
         """Ask the nodes about this place, and be put back where it was lost.
 
         Where the waiter is the first, a quorum of nodes also tracks the key from then on. A node
-        that tracks it is left out if it has said not long ago when it may grant.
+        that already tracks the key is not asked if its latest answer is recent.
         """
         self.standing = self.waiting = True
         room = self._outlook.untracked
