@@ -10,7 +10,7 @@ from typing import Final
 
 from .environments import ROOT, python_with
 
-__all__ = ["ALL", "FLOOR", "FLOOR_IN_LINE", "OURS", "PYTHON_REDIS_LOCK", "Client", "named"]
+__all__ = ["ALL", "BARE", "FLOOR", "FLOOR_IN_LINE", "OURS", "PYTHON_REDIS_LOCK", "Client", "named"]
 
 _DRIVERS: Final = Path(__file__).parent / "drivers"
 
@@ -55,6 +55,7 @@ class Client:
 
 OURS: Final = Client("ours", "drive_ours.py", note="every option at its default")
 FLOOR: Final = Client("floor", "drive_floor.py", note="no lock library: the speed limit, without any safety")
+BARE: Final = Client("bare", "drive_bare.py", note="no lock library: plain SET NX PX and a compare-and-delete on all nodes")
 FLOOR_IN_LINE: Final = Client("floor", "line_floor.py", note="the same with a queue before it, for the waiting lines")
 PYTHON_REDIS_LOCK: Final = Client(
     "python-redis-lock",
@@ -65,6 +66,7 @@ PYTHON_REDIS_LOCK: Final = Client(
 
 ALL: Final = (
     OURS,
+    BARE,
     FLOOR,
     Client(
         "aioredlock",

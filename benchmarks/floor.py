@@ -5,6 +5,9 @@ quorum. It has no leases, no timeouts, no validity, no clean-up, no reconnecting
 What it does have is every known trick for speed but one (the library asks several things in one command): commands
 are packed once and the same bytes go to all nodes, what is asked for in one loop tick leaves in one write, a reply costs
 no task, future or timer, tokens come from a buffer.
+
+`Bare` is the same client with the commands of the Redlock text: `SET key token NX PX ttl`, and a compare-and-delete script.
+It has no fences and no recovery guard. No client of the Redlock algorithm asks for less.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import hiredis
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["Floor"]
+__all__ = ["Bare", "Floor"]
 
 _MARKER, _FENCES = "aioredlock_ng:marker", "aioredlock_ng:fences"
 _SLOTS = 16_384
@@ -38,21 +41,24 @@ _TOKENS_AT_ONCE = 256
 # hiredis ships stubs that know only tuples of one word, and only bytes to feed.
 _pack: Callable[[tuple[str | int, ...]], bytes] = hiredis.pack_command  # type: ignore[assignment]
 
+_DELETE_OWN = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
+
 Grant = tuple[str, str]
 
 
 class _Round:
-    """One command to all nodes: counts the answers 1 and resolves at quorum."""
+    """One command to all nodes: counts the answers that mean yes and resolves at quorum."""
 
-    __slots__ = ("future", "missing", "result")
+    __slots__ = ("future", "missing", "result", "yes")
 
-    def __init__(self, future: asyncio.Future[Grant], quorum: int, result: Grant) -> None:
+    def __init__(self, future: asyncio.Future[Grant], quorum: int, result: Grant, yes: object) -> None:
         self.future = future
         self.missing = quorum
         self.result = result
+        self.yes = yes
 
     def answer(self, reply: object) -> None:
-        if reply == 1:
+        if reply == self.yes:
             self.missing -= 1
             if self.missing == 0 and not self.future.done():
                 self.future.set_result(self.result)
@@ -114,10 +120,7 @@ class Floor:
             _, wire = await loop.create_connection(_Wire, parts.hostname or "127.0.0.1", parts.port or 6379)
             wires.append(wire)
         floor = cls(wires)
-        floor._run_ids = [await floor._found(wire) for wire in wires]
-        floor._acquire_sha = await floor._load("acquire_guarded")
-        floor._release_sha = await floor._load("release")
-        floor._extend_sha = await floor._load("extend")
+        await floor._prepare()
         return floor
 
     def acquire(self, key: str, ttl_ms: int, future: asyncio.Future[Grant] | None = None) -> asyncio.Future[Grant]:
@@ -171,11 +174,21 @@ class Floor:
             if wire.transport is not None:
                 wire.transport.close()
 
+    async def _prepare(self) -> None:
+        self._run_ids = [await self._found(wire) for wire in self.wires]
+        self._acquire_sha = await self._load(_source("acquire_guarded"))
+        self._release_sha = await self._load(_source("release"))
+        self._extend_sha = await self._load(_source("extend"))
+
     def _ask(
-        self, result: Grant, words: tuple[str | int, ...], future: asyncio.Future[Grant] | None = None
+        self,
+        result: Grant,
+        words: tuple[str | int, ...],
+        future: asyncio.Future[Grant] | None = None,
+        yes: object = 1,
     ) -> asyncio.Future[Grant]:
         future = self._loop.create_future() if future is None else future
-        self._send(_pack(words), _Round(future, self._quorum, result).answer)
+        self._send(_pack(words), _Round(future, self._quorum, result, yes).answer)
         return future
 
     def _send(self, command: bytes, answered: Callable[[object], object]) -> None:
@@ -185,12 +198,15 @@ class Floor:
         self._asked.append(answered)
 
     def _flush(self) -> None:
-        data = b"".join(self._out)
-        for pending, write, run_id in zip(self._pendings, self._writes, self._run_ids, strict=True):
+        for pending, write, data in zip(self._pendings, self._writes, self._data(b"".join(self._out)), strict=True):
             pending.extend(self._asked)
-            write(data.replace(_RUN_ID.encode(), run_id))
+            write(data)
         self._out.clear()
         self._asked.clear()
+
+    def _data(self, data: bytes) -> Iterable[bytes]:
+        """Return what each node gets of this."""
+        return [data.replace(_RUN_ID.encode(), run_id) for run_id in self._run_ids]
 
     def _fresh(self) -> str:
         digits = os.urandom(_TOKEN_BYTES * _TOKENS_AT_ONCE).hex()
@@ -212,8 +228,7 @@ class Floor:
         await done
         return run_id.encode()
 
-    async def _load(self, name: str) -> str:
-        source = (_SCRIPTS / f"{name}.lua").read_text(encoding="utf-8")
+    async def _load(self, source: str) -> str:
         done: asyncio.Future[bytes] = self._loop.create_future()
 
         def answered(reply: object) -> None:
@@ -223,3 +238,22 @@ class Floor:
 
         self._send(_pack(("SCRIPT", "LOAD", source)), answered)
         return (await done).decode()
+
+
+class Bare(Floor):
+    """The floor with plain commands: no fences, no recovery guard, no renewals."""
+
+    def acquire(self, key: str, ttl_ms: int, future: asyncio.Future[Grant] | None = None) -> asyncio.Future[Grant]:
+        """Ask all nodes for a key with a fresh token; see `Floor.acquire`."""
+        token = self._tokens.pop() if self._tokens else self._fresh()
+        return self._ask((key, token), ("SET", key, token, "NX", "PX", ttl_ms), future, b"OK")
+
+    async def _prepare(self) -> None:
+        self._release_sha = await self._load(_DELETE_OWN)
+
+    def _data(self, data: bytes) -> Iterable[bytes]:
+        return [data] * len(self.wires)
+
+
+def _source(name: str) -> str:
+    return (_SCRIPTS / f"{name}.lua").read_text(encoding="utf-8")

@@ -17,13 +17,19 @@ mpl.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.righ
 
 _COLOURS = {
     "ours": "#c0392b",
+    "bare": "#34495e",
     "floor": "#7f8c8d",
     "aioredlock": "#2980b9",
     "pottery": "#27ae60",
     "redlock-ng": "#8e44ad",
     "redis-py": "#d68910",
 }
-_LABELS = {"ours": "aioredlock_ng", "floor": "floor (no safety)", "redis-py": "redis-py (one node)"}
+_LABELS = {
+    "ours": "aioredlock_ng",
+    "bare": "bare commands (no safety)",
+    "floor": "floor (no safety)",
+    "redis-py": "redis-py (one node)",
+}
 _FAULTS = ("hung", "slow", "killed")
 
 
@@ -51,7 +57,7 @@ def _cycle(scenario: dict[str, Any]) -> Figure:
         rows = [row for row in medians if row["client"] == client]
         coroutines = [row["coroutines"] for row in rows]
         style = {"color": _COLOURS[client], "marker": "o", "markersize": 4, "label": _LABELS.get(client, client)}
-        style |= {"linestyle": "--"} if client == "floor" else {}
+        style |= {"linestyle": "--"} if client in ("bare", "floor") else {}
         left.plot(coroutines, [row["per_second"] for row in rows], **style)
         right.plot(coroutines, [row["p50"] * 1e3 for row in rows], **style)
     ticks = sorted({row["coroutines"] for row in medians})

@@ -132,8 +132,10 @@ def run_client(
     ttl: float = 10.0,
     options: dict[str, Any] | None = None,
     every: float | None = None,
+    *,
+    servers: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Run one client through a single phase; `options` are for ours alone, `every` is that of `drivers.load`.
+    """Run one client through a single phase; `options` are for ours alone, `every` and `servers` are those of `drivers.load`.
 
     Returns:
         The phase's figures, or `{"failed": why}`: a client that cannot run is a finding, not the end of the run.
@@ -142,7 +144,7 @@ def run_client(
         "urls": urls,
         "coroutines": coroutines,
         "ttl": ttl,
-        "phases": [{"name": "cycle", "seconds": seconds, "every": every}],
+        "phases": [{"name": "cycle", "seconds": seconds, "every": every, "servers": servers}],
     }
     task["options"] = options or {}
     try:

@@ -1,8 +1,8 @@
 """The closed loop that drives every client alike: stdlib only, for any Python since 3.9; it never judges a figure.
 
 A driver is a process. It reads its task as JSON from `argv[1]`: `urls`, `coroutines`, `phases`, `ttl`. Each phase has a
-`name`, `seconds`, and maybe `record: false` (only count: nothing of the loop's own grows) and `warm: false`; one with
-`same` is a waiting line on one name and belongs to `line.py`.
+`name`, `seconds`, and maybe `record: false` (only count: nothing of the loop's own grows), `warm: false` and
+`servers` (URLs of those whose CPU time counts); one with `same` is a waiting line on one name and belongs to `line.py`.
 It prints one JSON line when connected, then waits for a line on stdin before each phase and prints one JSON line after it.
 So whoever started it can hang or kill a node between two phases.
 
@@ -18,10 +18,12 @@ import asyncio
 import json
 import os
 import resource
+import socket
 import sys
 import time
 from array import array
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from line import Line
 
@@ -35,6 +37,7 @@ _FIRST_CYCLE_SECONDS = 20.0
 # How long a cycle may still take after the window has closed before it counts as stuck.
 _GRACE_SECONDS = 1.5
 _CLOSE_SECONDS = 3.0
+_INFO_SECONDS = 10.0
 
 
 class Loop:
@@ -114,11 +117,14 @@ class Loop:
         if self.phase.get("warm", True):
             await asyncio.wait([asyncio.ensure_future(self.all_begun.wait())], timeout=_FIRST_CYCLE_SECONDS)
             await asyncio.sleep(self.phase.get("warmup", 0.2))
+        servers = self.phase.get("servers") or []
+        server_cpu = sum(map(_server_cpu_seconds, servers))
         opened, cpu = time.perf_counter(), _cpu_seconds()
         self.recording = True
         await asyncio.sleep(self.phase["seconds"])
         self.recording = self.running = False
         seconds, cpu = time.perf_counter() - opened, _cpu_seconds() - cpu
+        server_cpu = sum(map(_server_cpu_seconds, servers)) - server_cpu
         _, stuck = await asyncio.wait(tasks, timeout=_GRACE_SECONDS)
         longest = max((time.perf_counter() - self.since[tasks.index(task)] for task in stuck), default=0.0)
         for task in stuck:
@@ -129,6 +135,7 @@ class Loop:
             "phase": self.phase["name"],
             "seconds": seconds,
             "cpu_seconds": cpu,
+            "server_cpu_seconds": server_cpu if servers else None,
             "cycles": self.done,
             "per_second": self.done / seconds,
             "errors": self.errors,
@@ -187,3 +194,14 @@ def _summary(values: array[float]) -> dict[str, float] | None:
 def _cpu_seconds() -> float:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
+
+
+def _server_cpu_seconds(url: str) -> float:
+    """Ask a server for its CPU time. The event loop stands still meanwhile, so that nothing is counted beside it."""
+    parts = urlsplit(url)
+    with socket.create_connection((parts.hostname or "127.0.0.1", parts.port or 6379), _INFO_SECONDS) as connection:
+        connection.sendall(b"INFO cpu\r\n")
+        with connection.makefile("rb") as lines:
+            text = lines.read(int(lines.readline()[1:]))
+    told = dict(line.split(":") for line in text.decode().split() if ":" in line)
+    return float(told["used_cpu_user"]) + float(told["used_cpu_sys"])

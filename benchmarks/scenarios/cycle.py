@@ -17,6 +17,8 @@ COROUTINES: Final = (1, 10, 100, 1000)
 
 _AT_LEAST_AIOREDLOCK: Final = {10: 8.0, 100: 20.0, 1000: 25.0}
 _AT_LEAST_FLOOR: Final = 0.6
+_CLIENT_CPU_AT_MOST: Final = 1.6
+_SERVER_CPU_AT_MOST: Final = 1.8
 
 # At a thousand coroutines a peer's cycle takes more than a second: a window must hold several.
 _LONG_WINDOW: Final = 2.5
@@ -26,7 +28,17 @@ def run(settings: Settings) -> Outcome:
     """Measure every client at every number of coroutines, taking turns."""
     outcome = Outcome(
         "Uncontended cycle (acquire + release), five nodes, every coroutine its own name",
-        ("coroutines", "client", "cycles/s", "p50 ms", "p99 ms", "acquire p50 ms", "client CPU µs/cycle", "ours is"),
+        (
+            "coroutines",
+            "client",
+            "cycles/s",
+            "p50 ms",
+            "p99 ms",
+            "acquire p50 ms",
+            "client CPU µs/cycle",
+            "server CPU µs/cycle",
+            "ours is",
+        ),
     )
     with LocalNodes(5) as nodes:
         for number in range(settings.rounds):
@@ -34,7 +46,7 @@ def run(settings: Settings) -> Outcome:
                 seconds = settings.seconds(2.0, 0.6) * (_LONG_WINDOW if coroutines == COROUTINES[-1] else 1.0)
                 for client in settings.clients:
                     settings.say(f"cycle: round {number + 1}/{settings.rounds}, {coroutines} coroutines, {client.name}")
-                    figures = run_client(client, nodes.urls, coroutines, seconds)
+                    figures = run_client(client, nodes.urls, coroutines, seconds, servers=nodes.urls)
                     about = {"round": number, "coroutines": coroutines, "client": client.name}
                     outcome.raw.append(about | figures)
     for coroutines in COROUTINES:
@@ -70,7 +82,11 @@ def _medians(raw: list[dict[str, Any]], coroutines: int, settings: Settings) -> 
         def figure(*path: str, name: str = client.name) -> float | None:
             return median(by_round(raw, name, coroutines, *path).values())
 
-        rate, cpu = figure("per_second"), median(_cpu_per_cycle(row) for row in mine)
+        rate = figure("per_second")
+        cpu, server_cpu = (
+            median(_cpu_by_round(raw, client.name, coroutines, whose).values())
+            for whose in ("cpu_seconds", "server_cpu_seconds")
+        )
         yield {
             "coroutines": coroutines,
             "client": client.name,
@@ -79,6 +95,7 @@ def _medians(raw: list[dict[str, Any]], coroutines: int, settings: Settings) -> 
             "p99": figure("cycle", "p99"),
             "acquire_p50": figure("acquire", "p50"),
             "cpu_per_cycle": cpu,
+            "server_cpu_per_cycle": server_cpu,
             "ours_throughput_ratio": paired_ratio(
                 by_round(raw, "ours", coroutines, "per_second"), by_round(raw, client.name, coroutines, "per_second")
             ),
@@ -88,8 +105,9 @@ def _medians(raw: list[dict[str, Any]], coroutines: int, settings: Settings) -> 
         }
 
 
-def _cpu_per_cycle(row: dict[str, Any]) -> float | None:
-    return row["cpu_seconds"] / row["cycles"] if row.get("cycles") else None
+def _cpu_by_round(raw: list[dict[str, Any]], client: str, coroutines: int, whose: str) -> dict[int, float]:
+    cycles = by_round(raw, client, coroutines, "cycles")
+    return {number: cpu / cycles[number] for number, cpu in by_round(raw, client, coroutines, whose).items() if cycles[number]}
 
 
 def _rows(medians: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
@@ -105,6 +123,7 @@ def _rows(medians: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
             shown(row["p99"], 1e3, "{:.3f}"),
             shown(row["acquire_p50"], 1e3, "{:.3f}"),
             shown(row["cpu_per_cycle"], 1e6, "{:.1f}"),
+            shown(row["server_cpu_per_cycle"], 1e6, "{:.1f}"),
             "" if row["client"] == "ours" else shown(row["ours_throughput_ratio"], 1, "{:.2f} x"),
         )
 
@@ -122,3 +141,16 @@ def _bars(raw: list[dict[str, Any]], asked: set[str]) -> Iterator[Bar]:
             yield at_least(text, ratio("aioredlock", coroutines, "per_second"), limit)
     if {"ours", "floor"} <= asked:
         yield at_least("throughput at 100 coroutines / the floor's", ratio("floor", 100, "per_second"), _AT_LEAST_FLOOR)
+    if {"ours", "bare"} <= asked:
+
+        def cpu(coroutines: int, whose: str) -> float | None:
+            return paired_ratio(*(_cpu_by_round(raw, client, coroutines, whose) for client in ("ours", "bare")))
+
+        for coroutines in COROUTINES[1:]:
+            text = f"client CPU per cycle at {coroutines} coroutines / the bare client's"
+            yield at_most(text, cpu(coroutines, "cpu_seconds"), _CLIENT_CPU_AT_MOST)
+        yield at_most(
+            "server CPU per cycle at 100 coroutines / under the bare client",
+            cpu(100, "server_cpu_seconds"),
+            _SERVER_CPU_AT_MOST,
+        )
