@@ -79,7 +79,7 @@ class FenceClock:
         """A fence above `above` and every earlier one of these slots, at `now_us` of the wall clock; a multiple of `STEP`."""
         base_us = now_us + self.offset
         # A clock that is wrong by centuries proposes nothing: second rounds then go by the counters alone.
-        fence = max(base_us if base_us < LATEST_US else 0, above + 1)
+        fence = base_us if above < base_us < LATEST_US else above + 1
         fence += -fence % STEP
         if fence <= self._last:
             if self._slots.isdisjoint(slots):
@@ -87,7 +87,8 @@ class FenceClock:
                 return self._last
             fence = self._last + STEP
         self._last = fence
-        self._slots = set(slots)
+        self._slots.clear()
+        self._slots.update(slots)
         return fence
 
     def overtaken(self, counter: int, node: int, proposed_us: int, answered_us: int) -> None:

@@ -134,12 +134,12 @@ class Acquisition:
             # In time for the answers: the error must not come later because it names the holder.
             early = min(self._context.options.node_timeout, self._blocking_timeout / 2)
             self._limit = loop.call_at(ends_at - early, self._nearly_time_out, ends_at)
-        if not self._alone:
-            self._lines.join(self)
+        if self._alone:
+            if self._blocking_timeout is None:
+                # It may have to queue after that attempt, and no task runs then that could be refused.
+                self.refuse_deadlock(self._lines.holders(self.keys))
+        elif not self._lines.join(self):
             return
-        if self._blocking_timeout is None:
-            # It may have to queue after that attempt, and no task runs then that could be refused.
-            self.refuse_deadlock(self._lines.holders(self.keys))
         self._ask(self.called_at)
 
     def refuse_deadlock(self, holders: Sequence[Holding]) -> None:
@@ -375,7 +375,8 @@ class Acquisition:
             # Asked without a quorum in sight, but one answers: it waits as everybody does.
             self._alone = False
             self.round = self._second = None
-            self._lines.join(self)
+            if self._lines.join(self):
+                self._ask(context.clock())
         else:
             self.unreachable = True
             context.counters.unreachable += 1

@@ -154,6 +154,9 @@ class Engine:
         Raises:
             RedlockClosed: Closed, another event loop or none, or a forked process.
         """
+        # A fork closes too: this is all that the usual call pays.
+        if not self._closed and running_loop() is self.context.loop:
+            return
         if self._forked:
             raise RedlockClosed(
                 "this Redlock was opened before a fork: its connections belong to the parent process; open one here"

@@ -81,6 +81,8 @@ class Extender:
 
     def pass_on(self, holding: Holding) -> bool:
         """Give it up to the next in line with its grant; False where the nodes must be asked: then `release` does."""
+        if holding.line is None or not holding.line.queue:
+            return False
         now = self._context.clock()
         successor = self._lines.successor(holding, now)
         if successor is None:

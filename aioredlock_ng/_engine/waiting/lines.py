@@ -125,8 +125,11 @@ class Lines:
         self._unheard: dict[int, dict[bytes, tuple[bytes, ...]]] = {}
         self.passing = True
 
-    def join(self, contender: Contender) -> None:
-        """Add a task to its line. The first one asks at once, unless the process holds these keys.
+    def join(self, contender: Contender) -> bool:
+        """Add a task to its line.
+
+        Returns:
+            True for the first of a line that holds nothing: the caller makes an attempt at once.
 
         Raises:
             LockHeld: See `Contender.refuse_deadlock`.
@@ -137,13 +140,14 @@ class Lines:
         contender.line = line
         if line.contender is None and line.holder is None and not line.queue:
             # The place of a task that gave up in this tick: with it this one would overtake older waiters.
-            self._leave_place(line)
+            if line.place is not None:
+                self._leave_place(line)
             line.contender = contender
-            contender.attempt()
-        else:
-            if line.queue is None:
-                line.queue = OrderedDict()
-            line.queue[contender] = None
+            return True
+        if line.queue is None:
+            line.queue = OrderedDict()
+        line.queue[contender] = None
+        return False
 
     def granted(self, contender: Contender, holding: Holding, now: float, attempt: Round) -> None:
         """`contender` was granted this by an attempt, in its line or past all lines."""
