@@ -192,7 +192,7 @@ class Lease:
         if holding.phase is not Phase.HELD:
             return False
         engine.usable()
-        if self._is_used():
+        if holding.still_used is not None and self._is_used():
             return True
         if engine.extender.pass_on(holding):
             # Who has it now runs before who gave it.
@@ -208,7 +208,7 @@ class Lease:
             await _until_decided(release)
             self._was_ours(release)
             raise
-        return self._was_ours(release)
+        return release.won or self._was_ours(release)
 
     def _is_used(self) -> bool:
         """True while a thread works under it; the lease is given up when the thread has ended."""

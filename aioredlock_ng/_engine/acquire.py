@@ -459,9 +459,10 @@ class Acquisition:
             self._limit = None
 
     def _hear_no_more(self) -> None:
-        for round_ in (self.round, self._second):
-            if round_ is not None:
-                round_.on_late = None
+        if self.round is not None:
+            self.round.on_late = None
+        if self._second is not None:
+            self._second.on_late = None
 
 
 def _is_news(reply: Reply) -> bool:

@@ -12,7 +12,7 @@ from aioredlock_ng._core.votes import may_have_set
 from aioredlock_ng._engine.round import Round
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
@@ -51,17 +51,15 @@ class Releases:
         """
         context, keys = self._context, spec.keys
         command = spec.kind.releasing(keys, token, now + ttl, label_keys)
-        indexes: Sequence[int] = range(len(replies))
         for reply in replies:
             # Usually every node granted or has not answered: then nothing is called per node.
             if reply is not GRANTED and reply is not None:
-                indexes = [i for i in indexes if may_have_set(replies[i])]
-                break
-        release = Round(context, command, released(len(keys)), min(context.quorum, len(indexes)), now)
-        if len(indexes) < len(replies):
-            release.ask_some(indexes)
-        else:
-            release.ask()
+                indexes = [i for i, reply in enumerate(replies) if may_have_set(reply)]
+                release = Round(context, command, released(len(keys)), min(context.quorum, len(indexes)), now)
+                release.ask_some(indexes)
+                return release
+        release = Round(context, command, released(len(keys)), context.quorum, now)
+        release.ask()
         return release
 
 

@@ -378,9 +378,12 @@ class Extender:
         return release
 
     def _forget(self, holding: Holding) -> None:
-        holding.unschedule()
+        if holding.slot is not None or holding.timer is not None:
+            holding.unschedule()
         if isinstance(holding.ballot, Batch):
             holding.ballot = Counted(holding.ballot.held(holding))
         self.holdings.discard(holding)
-        self.watcher.forget(holding)
-        holding.wake_waiters()
+        if holding.watched:
+            self.watcher.forget(holding)
+        if holding.waiters:
+            holding.wake_waiters()

@@ -78,11 +78,10 @@ class Watcher:
             ).ask()
 
     def forget(self, holding: Holding) -> None:
-        """The holding is over."""
-        if holding.watched:
-            for key in holding.spec.keys:
-                if self._by_key.get(key) is holding:
-                    del self._by_key[key]
+        """A watched holding is over."""
+        for key in holding.spec.keys:
+            if self._by_key.get(key) is holding:
+                del self._by_key[key]
 
     def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
         """Node `index` says that keys changed; None: any may have, or it can no longer tell."""

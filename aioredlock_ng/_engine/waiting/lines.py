@@ -134,7 +134,9 @@ class Lines:
         Raises:
             LockHeld: See `Contender.refuse_deadlock`.
         """
-        line = self._line(contender.keys, alone=contender.fair)
+        line = None if contender.fair else self._lines.get(contender.keys)
+        if line is None:
+            line = self._new_line(contender.keys, alone=contender.fair)
         if line.holder is not None or self._others:
             contender.refuse_deadlock(self.holders(contender.keys))
         contender.line = line
@@ -151,7 +153,7 @@ class Lines:
 
     def granted(self, contender: Contender, holding: Holding, now: float, attempt: Round) -> None:
         """`contender` was granted this by an attempt, in its line or past all lines."""
-        line = contender.line or self._line(contender.keys)
+        line = contender.line or self._lines.get(contender.keys) or self._new_line(contender.keys, alone=False)
         holding.line = line
         line.holder = holding
         line.run_until = now + max(RUN, RUN_TRIPS * (now - holding.started))
@@ -219,7 +221,7 @@ class Lines:
     def is_followed(self, contender: Contender) -> bool:
         """True if the grant that it asks for now may be passed on to others in its line."""
         line = contender.line
-        return self.passing and line is not None and line.contender is contender and bool(line.queue)
+        return line is not None and bool(line.queue) and line.contender is contender and self.passing
 
     def freed(self, holding: Holding) -> None:
         """A lease of this process is over: the next in line asks right behind the release."""
@@ -303,16 +305,14 @@ class Lines:
             if line.place is not None:
                 line.place.stop()
 
-    def _line(self, keys: tuple[bytes, ...], *, alone: bool = False) -> Line:
-        line = None if alone else self._lines.get(keys)
-        if line is None:
-            self._count += 1
-            line = Line(keys, self._count)
-            if not alone:
-                self._lines[keys] = line
-            if alone or len(keys) > 1:
-                for key in keys:
-                    self._others.setdefault(key, {})[line] = None
+    def _new_line(self, keys: tuple[bytes, ...], *, alone: bool) -> Line:
+        self._count += 1
+        line = Line(keys, self._count)
+        if not alone:
+            self._lines[keys] = line
+        if alone or len(keys) > 1:
+            for key in keys:
+                self._others.setdefault(key, {})[line] = None
         return line
 
     def _place_of(self, line: Line) -> Place:
@@ -367,7 +367,7 @@ class Lines:
             return
         if self._lines.get(line.keys) is line:
             del self._lines[line.keys]
-        for key in line.keys:
+        for key in line.keys if self._others else ():
             if (others := self._others.get(key)) is not None:
                 others.pop(line, None)
                 if not others:
