@@ -55,6 +55,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Redlock"]
 
+_MOST_SPECS = 4096
+"""Names whose settings a manager keeps, about 2 MB."""
+
 
 _RIGHT_USE = "`async with Redlock([...]) as redlock:`, or `await redlock.open()` and later `await redlock.aclose()`"
 
@@ -128,6 +131,9 @@ class Redlock:
         _check_surroundings(clock, wall_clock, rng)
         self._keys = KeyFormat(key_format)
         self._life = self._life_of(self._options.ttl)
+        # Of the names that were locked last with the manager's own settings. To make one takes a
+        # microsecond, and four objects that the garbage collector has to visit.
+        self._specs: dict[str, LockSpec] = {}
         self._given = _checked_nodes(nodes)
         self._sinks = _checked_sinks(sinks)
         self._clock = clock
@@ -283,37 +289,20 @@ class Redlock:
         Raises:
             ConfigurationError: An argument is unusable.
         """
-        names = (name, *more)
-        if more:
-            if len(names) > MAX_NAMES:
-                raise ConfigurationError(
-                    f"a lock takes at most {MAX_NAMES:,} names at once, got {len(names):,}; take one that stands for them"
-                )
-            # In one order everywhere: two sets that share names cannot wait for each other.
-            keys = tuple(sorted(map(self._keys.key, names)))
-            if len(set(keys)) != len(keys):
-                raise ConfigurationError(f"lock names {resource_name(names)!r} contain one name twice; name each once")
-            slots = tuple(dict.fromkeys(map(slot_of, keys)))
-        else:
-            key = self._keys.key(name)
-            keys, slots = (key,), (slot_of(key),)
         if blocking_timeout is not None:
             blocking_timeout = positive_seconds("blocking_timeout", blocking_timeout, zero=True)
-        if max_hold is not None:
-            max_hold = positive_seconds("max_hold", max_hold)
-        if not isinstance(auto_extend, bool):
-            raise ConfigurationError(f"auto_extend must be True or False, not {type(auto_extend).__name__}")
-        if not isinstance(fail_fast, bool):
-            raise ConfigurationError(f"fail_fast must be True or False, not {type(fail_fast).__name__}")
-        if not isinstance(fair, bool):
-            raise ConfigurationError(f"fair must be True or False, not {type(fair).__name__}")
         if on_lost not in ("cancel", "flag"):
             raise ConfigurationError(f"on_lost must be 'cancel' or 'flag', got {on_lost!r}")
-        if owner is not None:
-            owner = checked_label(owner)
-        life = self._life if ttl is None else self._life_of(self._options.check_ttl(ttl))
-        resource = name if type(name) is str and not more else resource_name(names)
-        spec = LockSpec(self._kind, resource, names, keys, slots, life, auto_extend, max_hold, owner, fail_fast, fair)
+        usual = ttl is None and max_hold is None and owner is None
+        usual = usual and auto_extend is True and fail_fast is False and fair is False
+        if not usual or more or type(name) is not str:
+            spec = self._spec((name, *more), ttl, auto_extend, max_hold, owner, fail_fast=fail_fast, fair=fair)
+        elif (known := self._specs.get(name)) is not None:
+            spec = known
+        else:
+            if len(self._specs) >= _MOST_SPECS:
+                self._specs.clear()
+            self._specs[name] = spec = self._spec((name,))
         return Lock(self, spec, blocking_timeout, on_lost)
 
     def guard(self, template: str, **options: Unpack[LockOptions]) -> Guard:
@@ -501,6 +490,41 @@ class Redlock:
         if self._engine is None:
             raise RedlockClosed("this Redlock is not open; use `async with redlock:` or `await redlock.open()` first")
         return self._engine
+
+    def _spec(
+        self,
+        names: tuple[str | bytes, ...],
+        ttl: float | None = None,
+        auto_extend: bool = True,
+        max_hold: float | None = None,
+        owner: str | None = None,
+        *,
+        fail_fast: bool = False,
+        fair: bool = False,
+    ) -> LockSpec:
+        """Check what `lock` was given, and return what follows from it."""
+        if len(names) > MAX_NAMES:
+            raise ConfigurationError(
+                f"a lock takes at most {MAX_NAMES:,} names at once, got {len(names):,}; take one that stands for them"
+            )
+        # In one order everywhere: two sets that share names cannot wait for each other.
+        keys = tuple(sorted(map(self._keys.key, names)))
+        if len(set(keys)) != len(keys):
+            raise ConfigurationError(f"lock names {resource_name(names)!r} contain one name twice; name each once")
+        slots = tuple(dict.fromkeys(map(slot_of, keys)))
+        if max_hold is not None:
+            max_hold = positive_seconds("max_hold", max_hold)
+        if not isinstance(auto_extend, bool):
+            raise ConfigurationError(f"auto_extend must be True or False, not {type(auto_extend).__name__}")
+        if not isinstance(fail_fast, bool):
+            raise ConfigurationError(f"fail_fast must be True or False, not {type(fail_fast).__name__}")
+        if not isinstance(fair, bool):
+            raise ConfigurationError(f"fair must be True or False, not {type(fair).__name__}")
+        if owner is not None:
+            owner = checked_label(owner)
+        life = self._life if ttl is None else self._life_of(self._options.check_ttl(ttl))
+        resource = resource_name(names)
+        return LockSpec(self._kind, resource, names, keys, slots, life, auto_extend, max_hold, owner, fail_fast, fair)
 
     def _kind_of(self, options: Options) -> LockKind:
         vouch = b"" if options.recovery_guard is None else b"%b:%d" % (self._run_id, options.guard_ms)
