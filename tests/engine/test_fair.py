@@ -236,7 +236,7 @@ async def test_nothing_is_kept_of_fair_waiters_that_are_done(rig: Rig) -> None:
 
     await asyncio.gather(*(work() for _ in range(10)))
     lines = process.redlock.engine().lines
-    assert (lines._lines, lines._others, lines._standing) == ({}, {}, {})
+    assert (lines.occupied(), lines._others, lines._standing) == ([], {}, {})
 
 
 async def test_fair_sets_of_names_are_served_in_order_too(rig: Rig) -> None:

@@ -447,7 +447,7 @@ async def test_locks_of_many_names_leave_no_object_behind(rig: Rig) -> None:
     lines = process.redlock.engine().lines
     for block in range(0, 1000, 250):
         await asyncio.gather(*(take(f"{name}") for name in range(block, block + 250)))
-        assert lines._lines == lines._others == lines._standing == {}
+        assert (lines.occupied(), lines._others, lines._standing) == ([], {}, {})
     # What is on its way home is answered by then, and the slots of its timers have run.
     await asyncio.sleep(1.0)
     assert alive() <= before
@@ -472,3 +472,27 @@ async def test_a_dead_key_on_one_node_does_not_stall_competing_processes(rig: Ri
             for _ in range(2):
                 group.create_task(work(process))
     assert holds > 50
+
+
+async def test_a_process_that_locks_ever_new_names_keeps_few_lines(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aioredlock_ng._engine.waiting.lines._MOST_IDLE", 10)
+    process = await rig.process()
+    for name in range(50):
+        async with process.lock(f"{name}"):
+            pass
+    assert len(process.redlock.engine().lines._lines) <= 11
+
+
+async def test_a_waiter_has_another_number_in_the_queues_than_the_last_waiter_of_its_name(rig: Rig) -> None:
+    """A message to the one that left must not reach the other."""
+    process, other = await rig.process(), await rig.process()
+    members = []
+    for _ in range(2):
+        async with other.lock("a"):
+            waiter = asyncio.ensure_future(process.lock("a").acquire())
+            await asyncio.sleep(0.05)
+            members += process.redlock.engine().lines._standing
+            waiter.cancel()
+            await asyncio.wait([waiter])
+            await asyncio.sleep(0.05)
+    assert len(set(members)) == 2

@@ -49,7 +49,7 @@ def assert_nobody_is_forgotten(process: Process) -> None:
 
 def assert_nothing_is_left(process: Process) -> None:
     lines = process.redlock.engine().lines
-    assert (lines._lines, lines._others, lines._standing) == ({}, {}, {})
+    assert (lines.occupied(), lines._others, lines._standing) == ([], {}, {})
     assert process.redlock.stats().waiting == 0
 
 

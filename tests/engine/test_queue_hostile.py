@@ -108,7 +108,7 @@ async def test_a_line_leaves_the_queues_if_its_first_gives_up_while_this_process
     assert [server.queues.members(b"a") for server in rig.servers] == [[], [], []]
     assert rig.clean
     lines = process.redlock._engine.lines  # type: ignore[union-attr]
-    assert (lines._lines, lines._standing) == ({}, {})
+    assert (lines.occupied(), lines._standing) == ([], {})
 
 
 async def test_a_waiter_that_came_while_no_node_was_there_is_told_of_its_turn(rig: Rig) -> None:

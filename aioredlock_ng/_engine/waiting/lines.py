@@ -34,6 +34,9 @@ or two round trips, which is a tenth of it over loopback."""
 RUN_TRIPS = 10
 """Round trips that a run lasts at least: far from the nodes a change of process costs more."""
 
+_MOST_IDLE = 4096
+"""Lines up to which one without tasks is kept for the next task, about 1 MB."""
+
 
 class Contender(Protocol):
     """One acquisition that waits.
@@ -97,6 +100,11 @@ class Line:
         self.holder: Holding | None = None
         self.place: Place | None = None
         self.run_until = 0.0
+
+    @property
+    def occupied(self) -> bool:
+        """True while a task waits or holds here, or the line has a place in the queues."""
+        return self.contender is not None or self.holder is not None or bool(self.queue) or self.place is not None
 
 
 class Lines:
@@ -243,6 +251,10 @@ class Lines:
         else:
             self._forget_idle(line)
 
+    def occupied(self) -> list[Line]:
+        """The lines in use. The others are kept for the next locks of their names."""
+        return [line for line in self._all() if line.occupied]
+
     def places(self) -> list[Place]:
         """The places of the lines that stand in the queues of the nodes."""
         return [line.place for line in self._standing.values() if line.place is not None and line.place.standing]
@@ -363,7 +375,12 @@ class Lines:
             line.place = None
 
     def _forget_idle(self, line: Line) -> None:
-        if line.contender is not None or line.holder is not None or line.queue or line.place is not None:
+        if line.occupied:
+            return
+        if not self._others and len(self._lines) <= _MOST_IDLE:
+            # Often the same name is locked again. In the queues that is another waiter.
+            self._count += 1
+            line.number = self._count
             return
         if self._lines.get(line.keys) is line:
             del self._lines[line.keys]
