@@ -22,7 +22,7 @@ from aioredlock_ng._engine.engine import Engine
 from aioredlock_ng._engine.forcing import force_release
 from aioredlock_ng._engine.loops import running_loop
 from aioredlock_ng._engine.spec import Life, LockSpec
-from aioredlock_ng._engine.tokens import SystemTokens
+from aioredlock_ng._engine.tokens import system_tokens
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.fleet import Fleet
 from aioredlock_ng._nodes.node import RedisNode
@@ -212,7 +212,7 @@ class Redlock:
             clock=self._clock,
             wall_us=self._wall_us,
             draw=random.random if rng is None else rng.random,
-            new_token=SystemTokens() if rng is None else lambda: b"%032x" % rng.getrandbits(128),
+            new_token=system_tokens().__next__ if rng is None else lambda: b"%032x" % rng.getrandbits(128),
             run_id=self._run_id,
             manager_id=manager_id,
         )

@@ -80,14 +80,18 @@ class Joint:
 
         The last call is answered first: of a hand-over, the attempt runs before the release.
         """
-        if reply is ALL_DONE:
-            sinks = self.sinks
+        sinks = self.sinks
+        if reply is ALL_DONE and sinks:
             # All calls are of one script, or those of two scripts alternate.
-            done = [sink.command.read(_SUCCESS) for sink in sinks[:2]]
-            for at in reversed(range(len(sinks))):
-                sinks[at].deliver(index, done[at % 2])
+            first, last = sinks[0].command.read(_SUCCESS), sinks[-1].command.read(_SUCCESS)
+            if first is last:
+                for sink in reversed(sinks):
+                    sink.deliver(index, first)
+            else:
+                for at in reversed(range(len(sinks))):
+                    sinks[at].deliver(index, last if at % 2 else first)
         else:
-            for sink in reversed(self.sinks):
+            for sink in reversed(sinks):
                 sink.deliver(index, reply)
 
 
