@@ -77,7 +77,7 @@ class Engine:
         run_id: bytes,
         manager_id: bytes,
     ) -> None:
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         self._closed = self._forked = False
         self.manager_id = manager_id
         self._past_the_lines: set[Acquisition] = set()
@@ -154,14 +154,17 @@ class Engine:
         Raises:
             RedlockClosed: Closed, another event loop or none, or a forked process.
         """
-        # A fork closes too: this is all that the usual call pays.
-        if not self._closed and running_loop() is self.context.loop:
-            return
+        # Every call of a user comes here. A fork closes too.
+        try:
+            if not self._closed and asyncio.get_running_loop() is self._loop:
+                return
+        except RuntimeError:
+            pass
         if self._forked:
             raise RedlockClosed(
                 "this Redlock was opened before a fork: its connections belong to the parent process; open one here"
             )
-        if running_loop() is not self.context.loop:
+        if running_loop() is not self._loop:
             raise RedlockClosed("this Redlock belongs to another event loop; open one in each loop that uses locks")
         if self._closed:
             raise RedlockClosed("this Redlock is closed; open a new one")
@@ -169,7 +172,7 @@ class Engine:
     def on_loop(self) -> bool:
         """True on the event loop that this belongs to, False in other threads and in a forked child."""
         try:
-            return asyncio.get_running_loop() is self.context.loop and not self._forked
+            return asyncio.get_running_loop() is self._loop and not self._forked
         except RuntimeError:
             return False
 
@@ -205,7 +208,7 @@ class Engine:
         """In the caller's own task: it has its lease."""
         labels = self.context.labels
         if labels is not None and labels.by_task:
-            task = asyncio.current_task()
+            task = asyncio.current_task(self.context.loop)
             holding.taken_by = "" if task is None else task.get_name()
         was_over = holding.phase is not Phase.HELD
         holding.told = True

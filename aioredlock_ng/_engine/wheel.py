@@ -46,16 +46,16 @@ class Wheel(Generic[T]):
         self._clock = clock
         self._width = width
         self._fire = fire
-        self._slots: dict[int, set[T]] = {}
+        # By their number, a float: to make it an int would take longer than all else in `add`.
+        self._slots: dict[float, set[T]] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._armed_for = self._move_from = 0
-        self._due_at = 0.0
+        self._armed_for = self._move_from = self._due_at = 0.0
         # Instants at which the timer fired late, and by how much. An entry ends when a longer one follows.
         self._stalls: deque[tuple[float, float]] = deque(maxlen=_STALLS)
 
     def add(self, item: T, at: float) -> set[T]:
         """Schedule `item`; returns the slot's set, from which the owner discards it to cancel."""
-        items = self._slots.get(int(at / self._width))
+        items = self._slots.get(at // self._width)
         if items is None:
             items = self.slot(at)
         items.add(item)
@@ -63,7 +63,7 @@ class Wheel(Generic[T]):
 
     def slot(self, at: float) -> set[T]:
         """The set of what is due at `at`, to add to now: an empty one may be dropped when another is asked for."""
-        slot = int(at / self._width)
+        slot = at // self._width
         items = self._slots.get(slot)
         if items is None:
             if self._timer is None or slot < self._armed_for:
@@ -98,7 +98,7 @@ class Wheel(Generic[T]):
         """
         self._slots = {slot: items for slot, items in self._slots.items() if items}
 
-    def _arm(self, slot: int) -> None:
+    def _arm(self, slot: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._armed_for = slot
@@ -106,7 +106,7 @@ class Wheel(Generic[T]):
         delay = min(MAX_SLEEP, max(0.0, slot * self._width - now))
         self._due_at = now + delay
         # Not at each new slot: setting a timer takes a tenth of a hand-over's own work.
-        self._move_from = slot + int(delay / self._width / 2)
+        self._move_from = slot + delay / self._width // 2
         self._timer = self._loop.call_later(delay, self._run)
 
     def _run(self) -> None:
