@@ -131,8 +131,8 @@ class Redlock:
         _check_surroundings(clock, wall_clock, rng)
         self._keys = KeyFormat(key_format)
         self._life = self._life_of(self._options.ttl)
-        # Of the names that were locked last with the manager's own settings. To make one takes a
-        # microsecond, and four objects that the garbage collector has to visit.
+        # By name, for locks with the manager's own settings. A new one costs a microsecond, and
+        # four objects for the garbage collector to visit.
         self._specs: dict[str, LockSpec] = {}
         self._given = _checked_nodes(nodes)
         self._sinks = _checked_sinks(sinks)
@@ -502,7 +502,7 @@ class Redlock:
         fail_fast: bool = False,
         fair: bool = False,
     ) -> LockSpec:
-        """Check what `lock` was given, and return what follows from it."""
+        """Check the arguments of `lock`, and return the settings that follow from them."""
         if len(names) > MAX_NAMES:
             raise ConfigurationError(
                 f"a lock takes at most {MAX_NAMES:,} names at once, got {len(names):,}; take one that stands for them"

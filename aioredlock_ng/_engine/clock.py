@@ -22,7 +22,8 @@ CLOCK_MONOTONIC_RAW is mach_continuous_time, which goes on. On Linux the clock o
 _CLOCK: Final[int | None] = next((getattr(time, name) for name in _NAMES if hasattr(time, name)), None)
 
 
-# No function of our own: every lock reads the clock four times.
+# The system's function itself. Each lock calls it four times, and a function in Python would
+# double the cost.
 boottime: Final[Callable[[], float]] = time.monotonic if _CLOCK is None else partial(time.clock_gettime, _CLOCK)
 """Seconds that go on during suspend, as the servers' expiry does; monotonic time where the system has no such clock."""
 

@@ -154,7 +154,7 @@ class Engine:
         Raises:
             RedlockClosed: Closed, another event loop or none, or a forked process.
         """
-        # Every call of a user comes here. A fork closes too.
+        # Each acquire and release runs this. A fork sets `_closed`, too.
         try:
             if not self._closed and asyncio.get_running_loop() is self._loop:
                 return

@@ -46,7 +46,7 @@ class Wheel(Generic[T]):
         self._clock = clock
         self._width = width
         self._fire = fire
-        # By their number, a float: to make it an int would take longer than all else in `add`.
+        # By the slot's number as a float. The call of `int` would take longer than the rest of `add`.
         self._slots: dict[float, set[T]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for = self._move_from = self._due_at = 0.0

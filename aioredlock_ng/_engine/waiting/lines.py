@@ -35,7 +35,7 @@ RUN_TRIPS = 10
 """Round trips that a run lasts at least: far from the nodes a change of process costs more."""
 
 _MOST_IDLE = 4096
-"""Lines up to which one without tasks is kept for the next task, about 1 MB."""
+"""Lines up to which a manager keeps those without tasks, about 1 MB."""
 
 
 class Contender(Protocol):
@@ -378,7 +378,7 @@ class Lines:
         if line.occupied:
             return
         if not self._others and len(self._lines) <= _MOST_IDLE:
-            # Often the same name is locked again. In the queues that is another waiter.
+            # A name is often locked again. The queues must tell its next waiter from the last one.
             self._count += 1
             line.number = self._count
             return
