@@ -1,0 +1,81 @@
+"""The messages that docs/troubleshooting.md quotes are messages of the package."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from aioredlock_ng._core.finding_kinds import KINDS
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("troubleshooting", "one-redis", "lock-order")
+FEW_WORDS = 4
+"""Words of a variable part, such as a reason that a server gave, that are not looked for."""
+
+PLACEHOLDER = re.compile(r"%%|%[-#0-9.]*[a-z]")
+
+
+def quoted(page: str) -> list[str]:
+    """The lines of all text blocks that are messages, and no settings."""
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    found = re.findall(r"^```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return [line for block in found for line in block.splitlines() if not line.startswith("append")]
+
+
+def template(node: ast.expr) -> str | None:
+    """A text of the source as a pattern, with a group for each of its variable parts."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        parts = [re.escape(part) for part in PLACEHOLDER.split(node.value)]
+        return "(.*?)".join(parts)
+    if isinstance(node, ast.JoinedStr):
+        texts = [part.value if isinstance(part, ast.Constant) else None for part in node.values]
+        return "".join("(.*?)" if text is None else re.escape(str(text)) for text in texts)
+    return None
+
+
+@cache
+def templates() -> tuple[re.Pattern[str], ...]:
+    """Every text of the package that has three letters in a row, the longest first."""
+    found = set()
+    for path in (ROOT / "aioredlock_ng").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            pattern = template(node) if isinstance(node, ast.expr) else None
+            if pattern is not None and re.search(r"[a-z]{3}", pattern.replace("(.*?)", "")):
+                found.add(pattern)
+    return tuple(re.compile(f"{pattern}(.*)", re.DOTALL) for pattern in sorted(found, key=len, reverse=True))
+
+
+def is_said(text: str) -> bool:
+    """True for a text that the package can say: templates one behind the other, with few words in their gaps."""
+    if len(text.split()) < FEW_WORDS:
+        return True
+    return any((match := pattern.fullmatch(text)) and all(map(is_said, match.groups())) for pattern in templates())
+
+
+@pytest.mark.parametrize("message", [line for page in PAGES for line in quoted(page)])
+def test_a_quoted_message_is_a_message_of_the_package(message: str) -> None:
+    assert is_said(message), message
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "node 10.0.0.1:6379 grants no lock for 61.0 s more: a restart made it forget what it knew",
+        "lock 'order:42' went away after 12.345 s: held longer than max_hold (token 1a2b3c…)",
+        "no quorum: 1 of 3 nodes can vote, 2 are needed now: …",
+    ],
+)
+def test_a_message_that_the_package_does_not_have_is_found(message: str) -> None:
+    assert not is_said(message)
+
+
+def test_the_findings_of_the_table_are_findings_of_the_doctor() -> None:
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    table = page.partition("## The doctor says")[2]
+    codes = re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE)
+    assert len(codes) == 6
+    assert set(codes) <= KINDS.keys()
