@@ -65,6 +65,7 @@ class Server:
         up: False while nobody can connect.
         life: Its processes are numbered from 1: a connection to one that has ended is reset.
         running_since: True time since when it has been running.
+        queue_deleted_at: True time at which another client deleted a queue.
         well_since: The same, and trusted, and it has forgotten nothing.
         trusted_since: True time since when its marker has said so.
         owners: Which process every token came from.
@@ -89,6 +90,7 @@ class Server:
         self.voted = self.lying = False
         self.calls = 0
         self.running_since = 0.0
+        self.queue_deleted_at = -math.inf
         self.well_since = self.trusted_since = math.inf
         self.owners: dict[bytes, str] = {}
         self.late: set[bytes] = set()
@@ -131,6 +133,7 @@ class Server:
 
     def delete_queue(self, key: bytes) -> None:
         """DEL of the queue beside a lock's key by another client."""
+        self.queue_deleted_at = self.world.now
         self.memory.queues._queues.pop(key, None)
 
     def flush_scripts(self) -> None:

@@ -63,7 +63,7 @@ Four looks: as long as the first in a queue may not see a deletion, once more fo
 node timeout is the life of an offer that nobody takes, the other one that of an attempt that is not answered.
 """
 
-SAFETY_NET = 11.0
+SAFETY_NET = 16.0
 """Seconds until a waiter has looked at its place (`place.LOOK_EVERY`), and has got what it found there."""
 
 
@@ -211,8 +211,14 @@ class Watch:
         self._judge_order(tracked)
 
     def _judge_order(self, tracked: _Tracked) -> None:
-        """Count, for everybody who waits for one of these keys alone, how many it was passed by since."""
+        """Count, for everybody who waits for one of these keys alone, how many it was passed by since.
+
+        A waiter whose entries another client has deleted comes back with its next look. Until then nothing is counted.
+        """
         now, holding = self._world.now, tracked.holding
+        if now - max(server.queue_deleted_at for server in self._servers) < SAFETY_NET:
+            self._overtaken.clear()
+            return
         began = tracked.process.loop.true(holding.started)
         standing: dict[tuple[Process, bytes], _Standing] = {}
         lines = [
