@@ -53,7 +53,12 @@ def first_of(stored: int, before: int) -> int:
 
 
 def following(fence: int, stored: int) -> int | None:
-    """Return the next fence of the grant whose fence `stored` a quorum stored; None if there is no more."""
+    """Return the next fence of a grant; None if the grant owns no more.
+
+    Args:
+        fence: The fence of the lease that ends.
+        stored: The fence that a quorum stored for the grant.
+    """
     return fence + 1 if fence + 1 < stored + STEP else None
 
 

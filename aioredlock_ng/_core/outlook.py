@@ -92,12 +92,12 @@ class Outlook:
 
     @property
     def untracked(self) -> int:
-        """How many more nodes must track the key, so that it cannot become free on a quorum without a report."""
+        """The number of further nodes that must track the key. It cannot become free on a quorum without a report then."""
         return max(0, self._quorum - sum(node.tracked for node in self.nodes))
 
     @property
     def rank(self) -> int | None:
-        """How many stand before the waiter by most nodes; None while no node has said it."""
+        """The number of waiters before this one by most nodes; None while no node has said it."""
         return middle_of([node.rank for node in self.nodes if node.rank >= 0])
 
     def _usable(self) -> list[float]:

@@ -1,1 +1,1 @@
-"""The doctor: asks one node everything that the library needs of it, and judges what a set of nodes said."""
+"""The doctor: tries all calls of the library on each node, and judges the set of nodes by the answers."""

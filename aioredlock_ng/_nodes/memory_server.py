@@ -206,8 +206,10 @@ class MemoryServer:
             if reading.trust is not Trust.TRUSTED:
                 self.set(MARKER_KEY, b"%b:%d" % (reading.run_id, reading.guard_ms), math.inf, by)
         self._hold(keys, token, ttl, claim, by)
-        before = max(self.counters.get(slot, int(fence or b"0") - 1) for slot in slots)
-        reply = self._store(int(fence), slots, granted=1) if fence else 1
+        if not fence:
+            return 1
+        before = max(self.counters.get(slot, int(fence) - 1) for slot in slots)
+        reply = self._store(int(fence), slots, granted=1)
         return [2, before] if tell and reply == 1 else reply
 
     def _take(self, keys: Sequence[bytes], claim: bytes) -> list[int] | None:

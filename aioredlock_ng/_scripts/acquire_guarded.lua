@@ -10,10 +10,10 @@
 -- ARGV[6]  '1': return the counter that the fence replaces; else ''
 -- ARGV[i]  from 7 on: the slots of the lock's keys among the counters, each once
 -- Returns  1: granted, and the fence is above every counter. {2, counter}: the same, and this was the
---          highest counter before; fence - 1 where a counter is missing. {1, counter}: granted, the fence is not above this counter.
---          {-1, left}: quarantined; milliseconds left, -1 where the marker is missing, another's, too
---          short, or above a day and a second (86401000), which is damage. Else the refusal, see
---          parts/queue.lua.
+--          highest counter before; fence - 1 where a counter is missing. {1, counter}: granted, the
+--          fence is not above this counter. {-1, left}: quarantined; milliseconds left, -1 where the
+--          marker is missing, another's, too short, or above a day and a second (86401000), which is
+--          damage. Else the refusal, see parts/queue.lua.
 -- The marker (see marker.lua) is 'run_id:guard' where trusted. A connection that may not know the
 -- run_id says zeros, and takes the marker's.
 -- The keys are set first: after another write a full server would let that pass.
@@ -57,7 +57,7 @@ if fence ~= '' and not refused then
   for i = 7, n == 1 and 7 or #ARGV do
     if tell ~= '' then
       local counter = redis.pcall('ZSCORE', KEYS[n + 2], ARGV[i])
-      -- A missing counter may be a lost one, and the fences just below this one those of earlier leases.
+      -- A missing counter may be lost. Earlier leases may have had the fences just below this one.
       before = math.max(before, tonumber(type(counter) == 'string' and counter or fence - 1))
     end
     local stored = redis.pcall('ZADD', KEYS[n + 2], 'GT', 'CH', fence, ARGV[i])

@@ -35,7 +35,7 @@ RUN_TRIPS = 10
 """Round trips that a run lasts at least: far from the nodes a change of process costs more."""
 
 _MOST_IDLE = 4096
-"""Lines up to which a manager keeps those without tasks, about 1 MB."""
+"""The number of lines above which a line without tasks is dropped. So many lines take about 1 MB."""
 
 
 class Contender(Protocol):
@@ -252,7 +252,7 @@ class Lines:
             self._forget_idle(line)
 
     def occupied(self) -> list[Line]:
-        """The lines in use. The others are kept for the next locks of their names."""
+        """Return the lines in use. A manager keeps the others for the next locks of their names."""
         return [line for line in self._all() if line.occupied]
 
     def places(self) -> list[Place]:

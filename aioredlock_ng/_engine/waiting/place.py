@@ -32,8 +32,8 @@ __all__ = ["Place", "leaving"]
 
 LOOK_EVERY = 10.0
 """Seconds between looks at the queues, at most; half of that at least. A look costs one command per
-node. It covers lost messages, and several processes that died together before this one. A node that
-tracks the key is left out of a look once, if it has answered in the second half of this time."""
+node. It covers lost messages, and several processes that died together before this one. A look
+leaves out a node that tracks the key and has answered in the last half of this time."""
 
 POLL_EVERY = 0.1
 """The same where too few nodes send messages and track keys. A release is then seen only by asking."""
