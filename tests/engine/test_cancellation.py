@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from aioredlock_ng import AcquireTimeout, QuorumUnreachable
-from tests.support.rig import NODE_TIMEOUT, Process, Rig
+from tests.support.rig import NODE_TIMEOUT, Process, Rig, occupied
 from tests.support.stepping import SteppedLoop
 
 if TYPE_CHECKING:
@@ -374,7 +374,7 @@ async def _interrupt(loop: SteppedLoop, interruption: str, scenario: str, at: in
         for process in (world.mine, world.other):
             assert process.redlock.stats().held == process.redlock.stats().waiting == 0
             lines = process.redlock._engine.lines
-            assert (lines.occupied(), lines._others, lines._standing) == ([], {}, {})
+            assert (occupied(lines), lines._others, lines._standing) == ([], {}, {})
         for process in (world.other, world.mine):
             lease = await process.lock(NAME).try_acquire()
             assert lease is not None

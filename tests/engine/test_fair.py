@@ -11,7 +11,7 @@ import pytest
 from aioredlock_ng import AcquireTimeout, ConfigurationError, LockHeld
 from aioredlock_ng._engine.waiting.lines import RUN
 from aioredlock_ng.integrations._policy import Policy
-from tests.support.rig import NODE_TIMEOUT, WAY
+from tests.support.rig import NODE_TIMEOUT, WAY, occupied
 
 if TYPE_CHECKING:
     from aioredlock_ng import Lease
@@ -236,7 +236,7 @@ async def test_nothing_is_kept_of_fair_waiters_that_are_done(rig: Rig) -> None:
 
     await asyncio.gather(*(work() for _ in range(10)))
     lines = process.redlock.engine().lines
-    assert (lines.occupied(), lines._others, lines._standing) == ([], {}, {})
+    assert (occupied(lines), lines._others, lines._standing) == ([], {}, {})
 
 
 async def test_fair_sets_of_names_are_served_in_order_too(rig: Rig) -> None:

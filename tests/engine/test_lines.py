@@ -13,7 +13,7 @@ from aioredlock_ng._engine.acquire import Acquisition
 from aioredlock_ng._engine.holding import Holding
 from aioredlock_ng._engine.round import Round
 from aioredlock_ng._engine.waiting.lines import RUN, RUN_TRIPS
-from tests.support.rig import WAY, Rig
+from tests.support.rig import WAY, Rig, occupied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -447,7 +447,7 @@ async def test_locks_of_many_names_leave_no_object_behind(rig: Rig) -> None:
     lines = process.redlock.engine().lines
     for block in range(0, 1000, 250):
         await asyncio.gather(*(take(f"{name}") for name in range(block, block + 250)))
-        assert (lines.occupied(), lines._others, lines._standing) == ([], {}, {})
+        assert (occupied(lines), lines._others, lines._standing) == ([], {}, {})
     # What is on its way home is answered by then, and the slots of its timers have run.
     await asyncio.sleep(1.0)
     assert alive() <= before

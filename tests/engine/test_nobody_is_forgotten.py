@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.rig import NODE_TIMEOUT
+from tests.support.rig import NODE_TIMEOUT, occupied
 
 if TYPE_CHECKING:
     from aioredlock_ng import Lease
@@ -49,7 +49,7 @@ def assert_nobody_is_forgotten(process: Process) -> None:
 
 def assert_nothing_is_left(process: Process) -> None:
     lines = process.redlock.engine().lines
-    assert (lines.occupied(), lines._others, lines._standing) == ([], {}, {})
+    assert (occupied(lines), lines._others, lines._standing) == ([], {}, {})
     assert process.redlock.stats().waiting == 0
 
 

@@ -14,7 +14,7 @@ from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._engine.waiting.lines import RUN
 from aioredlock_ng.errors import AcquireTimeout, QuorumUnreachable
 from tests.support.holds import holds
-from tests.support.rig import NODE_TIMEOUT, WAY
+from tests.support.rig import NODE_TIMEOUT, WAY, occupied
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -386,4 +386,4 @@ async def test_lines_of_sets_that_nobody_wants_any_more_are_not_kept(rig: Rig) -
         async with process.lock(*(f"{number}-{name}" for name in range(50))):
             pass
     lines = process.redlock.engine().lines
-    assert (lines.occupied(), lines._others, lines._standing) == ([], {}, {})
+    assert (occupied(lines), lines._others, lines._standing) == ([], {}, {})

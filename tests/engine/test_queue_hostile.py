@@ -12,7 +12,7 @@ from aioredlock_ng import LockNotAcquired, QuorumUnreachable
 from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._engine.acquire import Acquisition
 from aioredlock_ng._nodes.memory import MemoryNode
-from tests.support.rig import WAY, Rig
+from tests.support.rig import WAY, Rig, occupied
 
 if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Raw
@@ -108,7 +108,7 @@ async def test_a_line_leaves_the_queues_if_its_first_gives_up_while_this_process
     assert [server.queues.members(b"a") for server in rig.servers] == [[], [], []]
     assert rig.clean
     lines = process.redlock._engine.lines  # type: ignore[union-attr]
-    assert (lines.occupied(), lines._standing) == ([], {})
+    assert (occupied(lines), lines._standing) == ([], {})
 
 
 async def test_a_waiter_that_came_while_no_node_was_there_is_told_of_its_turn(rig: Rig) -> None:

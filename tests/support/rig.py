@@ -16,15 +16,21 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from aioredlock_ng._engine.waiting.lines import Line, Lines
     from aioredlock_ng._nodes.port import Sink
 
-__all__ = ["NODE_TIMEOUT", "WAY", "Process", "Rig"]
+__all__ = ["NODE_TIMEOUT", "WAY", "Process", "Rig", "occupied"]
 
 WAY = 0.001
 """Seconds that each way of each command takes unless a test says otherwise."""
 
 NODE_TIMEOUT = 0.1
 """The default of `Redlock`."""
+
+
+def occupied(lines: Lines) -> list[Line]:
+    """Return the lines in use. A manager keeps some of the others for the next locks of their names."""
+    return [line for line in lines._all() if line.occupied]
 
 
 class Process:

@@ -251,10 +251,6 @@ class Lines:
         else:
             self._forget_idle(line)
 
-    def occupied(self) -> list[Line]:
-        """Return the lines in use. A manager keeps the others for the next locks of their names."""
-        return [line for line in self._all() if line.occupied]
-
     def places(self) -> list[Place]:
         """The places of the lines that stand in the queues of the nodes."""
         return [line.place for line in self._standing.values() if line.place is not None and line.place.standing]
