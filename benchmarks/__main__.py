@@ -71,7 +71,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", nargs="+", choices=list(SCENARIOS), metavar="SCENARIO", help=", ".join(SCENARIOS))
     parser.add_argument("--cases", nargs="+", choices=CASES, default=(), metavar="CASE", help=f"of crowd: {', '.join(CASES)}")
     parser.add_argument(
-        "--library", action="append", type=Path, default=[], metavar="PATH", help="a further tree of the library, for crowd"
+        "--library",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="PATH",
+        help="a further tree of the library, for crowd and cycle",
     )
     parser.add_argument("--clients", nargs="+", choices=[client.name for client in ALL], metavar="CLIENT", help="who runs")
     parser.add_argument("--rounds", type=int, default=_CLAIM_ROUNDS, help="how often everybody takes a turn (5)")

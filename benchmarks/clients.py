@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from .environments import ROOT, python_with
 
-__all__ = ["ALL", "BARE", "FLOOR", "FLOOR_IN_LINE", "OURS", "PYTHON_REDIS_LOCK", "Client", "named"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["ALL", "BARE", "FLOOR", "FLOOR_IN_LINE", "OURS", "PYTHON_REDIS_LOCK", "Client", "labelled", "named"]
 
 _DRIVERS: Final = Path(__file__).parent / "drivers"
 
@@ -95,3 +100,15 @@ def named(names: list[str]) -> list[Client]:
     if unknown := set(names) - {client.name for client in ALL}:
         raise ValueError(f"unknown clients: {', '.join(sorted(unknown))}")
     return [client for client in ALL if client.name in names]
+
+
+def labelled(path: Path, taken: Iterable[str]) -> str:
+    """Return what the tables call a tree of the library: its commit, else its folder's name."""
+    label = path.resolve().name
+    with contextlib.suppress(OSError):
+        asked = ["git", "-C", str(path), "rev-parse", "--show-toplevel", "--short", "HEAD"]
+        said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split()
+        # A folder inside of another repository would get the name of its commit.
+        if len(said) == 2 and Path(said[0]).resolve() == path.resolve():
+            label = said[1]
+    return f"{label} ({path.resolve().name})" if label in taken else label

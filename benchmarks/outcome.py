@@ -25,7 +25,7 @@ class Settings:
         clients: Who takes part.
         say: Tells the user what is going on.
         cases: The cases of `crowd` that run; empty: all.
-        libraries: Further source trees of the library that `crowd` measures.
+        libraries: Further source trees of the library that `crowd` and `cycle` measure.
     """
 
     rounds: int

@@ -7,14 +7,13 @@ import os
 import shutil
 import signal
 import statistics
-import subprocess
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aioredlock_ng.testing.nodes import LocalNodes
-from benchmarks.clients import Client
+from benchmarks.clients import Client, labelled
 from benchmarks.crowd.cases import OTHERS, SHAPES, chosen
 from benchmarks.crowd.figures import Hold, Process, crowd, gaps, longest_gap, switches, wire_only
 from benchmarks.crowd.summary import summarise
@@ -48,7 +47,7 @@ def run(settings: Settings) -> Outcome:
     """Measure every chosen case; this checkout and the other trees take turns."""
     sources = {"ours": Client("ours", _DRIVER)}
     for path in settings.libraries:
-        sources[_label(path, sources)] = Client("ours", _DRIVER, source=path.resolve())
+        sources[labelled(path, sources)] = Client("ours", _DRIVER, source=path.resolve())
     names = chosen(settings.cases)
     rows: list[dict[str, Any]] = []
     for number in range(settings.rounds):
@@ -61,18 +60,6 @@ def run(settings: Settings) -> Outcome:
                 except DriverFailed as failure:
                     rows.append(about | {"failed": str(failure)})
     return summarise(rows, names, list(sources))
-
-
-def _label(path: Path, taken: Iterable[str]) -> str:
-    """Return what the tables call a tree of the library: its commit, else its folder's name."""
-    label = path.resolve().name
-    with contextlib.suppress(OSError):
-        asked = ["git", "-C", str(path), "rev-parse", "--show-toplevel", "--short", "HEAD"]
-        said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.split()
-        # A folder inside of another repository would get the name of its commit.
-        if len(said) == 2 and Path(said[0]).resolve() == path.resolve():
-            label = said[1]
-    return f"{label} ({path.resolve().name})" if label in taken else label
 
 
 def _measured(settings: Settings, name: str, client: Client, number: int) -> dict[str, Any]:

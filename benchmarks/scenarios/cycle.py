@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from aioredlock_ng.testing.nodes import LocalNodes
+from benchmarks.clients import OURS, labelled
 from benchmarks.outcome import Bar, Outcome, Settings, at_least, at_most, median, paired_ratio
 from benchmarks.process import run_client
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from benchmarks.clients import Client
 
 __all__ = ["COROUTINES", "run"]
 
@@ -25,7 +29,11 @@ _LONG_WINDOW: Final = 2.5
 
 
 def run(settings: Settings) -> Outcome:
-    """Measure every client at every number of coroutines, taking turns."""
+    """Measure every client at every number of coroutines, taking turns with the other trees of the library."""
+    clients = list(settings.clients)
+    for path in settings.libraries:
+        label = labelled(path, [client.name for client in clients])
+        clients.append(replace(OURS, name=label, source=path.resolve(), note=f"the library at {label}"))
     outcome = Outcome(
         "Uncontended cycle (acquire + release), five nodes, every coroutine its own name",
         (
@@ -44,16 +52,16 @@ def run(settings: Settings) -> Outcome:
         for number in range(settings.rounds):
             for coroutines in COROUTINES:
                 seconds = settings.seconds(2.0, 0.6) * (_LONG_WINDOW if coroutines == COROUTINES[-1] else 1.0)
-                for client in settings.clients:
+                for client in clients:
                     settings.say(f"cycle: round {number + 1}/{settings.rounds}, {coroutines} coroutines, {client.name}")
                     figures = run_client(client, nodes.urls, coroutines, seconds, servers=nodes.urls)
                     about = {"round": number, "coroutines": coroutines, "client": client.name}
                     outcome.raw.append(about | figures)
     for coroutines in COROUTINES:
-        outcome.medians.extend(_medians(outcome.raw, coroutines, settings))
+        outcome.medians.extend(_medians(outcome.raw, coroutines, clients))
     outcome.rows.extend(_rows(outcome.medians))
-    outcome.bars.extend(_bars(outcome.raw, {client.name for client in settings.clients}))
-    outcome.notes.extend(f"{client.name}: {client.note}" for client in settings.clients if client.note)
+    outcome.bars.extend(_bars(outcome.raw, {client.name for client in clients}))
+    outcome.notes.extend(f"{client.name}: {client.note}" for client in clients if client.note)
     outcome.notes.extend(
         f"{row['client']} at {row['coroutines']} coroutines: {row['failed'] or row['first_error']}"
         for row in outcome.medians
@@ -75,8 +83,8 @@ def by_round(raw: list[dict[str, Any]], client: str, coroutines: int, *path: str
     return found
 
 
-def _medians(raw: list[dict[str, Any]], coroutines: int, settings: Settings) -> Iterator[dict[str, Any]]:
-    for client in settings.clients:
+def _medians(raw: list[dict[str, Any]], coroutines: int, clients: Sequence[Client]) -> Iterator[dict[str, Any]]:
+    for client in clients:
         mine = [row for row in raw if row["client"] == client.name and row["coroutines"] == coroutines]
 
         def figure(*path: str, name: str = client.name) -> float | None:

@@ -34,6 +34,7 @@ class Hold:
         token: How its value begins.
         votes: How many nodes held it, as last said before its end; 0 where its library does not say.
         said: When that was.
+        most: The most nodes that ever held it, as said.
         lost: When the holder was told that it is lost; None: never.
         why: In the library's words.
         ended: When the holder was done, before it released; None: its process was killed.
@@ -53,6 +54,7 @@ class Hold:
     token: str
     votes: int
     said: int
+    most: int
     lost: int | None = None
     why: str = ""
     ended: int | None = None
@@ -262,13 +264,14 @@ def _load_process(record: Record, path: Path, still: dict[str, list[tuple[int, i
                 until = line["d"] or FOREVER
                 number = line["i"]
                 votes = _votes(line)
-                hold = Hold(process, number, line["n"], line["w"], line["a"], at, until, line["f"], line["k"], votes, at)
+                hold = Hold(process, number, line["n"], line["w"], line["a"], at, until, line["f"], line["k"], votes, at, votes)
                 open_holds[number] = hold
                 record.holds.append(hold)
             case "held":
                 hold = open_holds[line["i"]]
                 if hold.lost is None:
                     hold.deadline, hold.votes, hold.said = line["d"] or FOREVER, _votes(line), at
+                    hold.most = max(hold.most, hold.votes)
             case "end":
                 hold = open_holds[line["i"]]
                 hold.ended, hold.plain, hold.fenced = at, line["p"], line["x"]

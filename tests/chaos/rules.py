@@ -373,6 +373,10 @@ def _needless_losses(judgement: Judgement, record: Record, unwell: Intervals, de
             judgement.beyond.append(Finding("lost: its process stood still", at, words))
         elif unwell.touch(since, at):
             judgement.beyond.append(Finding("lost: no majority was well", at, words))
+        elif _rival_kept_nodes(record, hold, at):
+            judgement.beyond.append(
+                Finding("lost: a rival's fence kept nodes from it, and then others were impaired", at, words)
+            )
         elif _forgot(record, hold, at):
             judgement.beyond.append(Finding("lost: nodes forgot, one soon after the other", at, words))
         elif record.lacks_majority(
@@ -381,6 +385,25 @@ def _needless_losses(judgement: Judgement, record: Record, unwell: Intervals, de
             judgement.beyond.append(Finding("lost: granted without nodes, and then others were impaired", at, words))
         else:
             judgement.violations.append(Finding("lost needlessly", at, words))
+
+
+def _rival_kept_nodes(record: Record, hold: Hold, at: int) -> bool:
+    """True if a rival asked beside this lease, which never had all nodes, and too few are left without impaired ones.
+
+    A node that granted the rival keeps the rival's higher fence. It may not take the key of this
+    lease then (DESIGN.md 4), although the rival has released its own.
+    """
+    if not hold.most or hold.most == record.nodes:
+        return False
+    if hold.most - len(_impaired(record, hold.said - ASKED, at)) > record.minority:
+        return False
+    asked = [(other.process, other.names, other.asked, other.got) for other in record.holds if other is not hold]
+    asked += [(line["p"], line["n"], line["a"], line["t"]) for line in (*record.fails, *record.cut)]
+    return any(
+        set(names) & set(hold.names) and begin < hold.got and end > hold.asked
+        for process, names, begin, end in asked
+        if process != hold.process
+    )
 
 
 def _forgot(record: Record, hold: Hold, at: int) -> bool:

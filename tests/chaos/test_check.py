@@ -442,6 +442,30 @@ def test_nodes_that_forget_are_a_reason_where_they_were_needed(tmp_path: Path, v
     assert story.told()[0] == found
 
 
+@pytest.mark.parametrize(
+    ("votes", "then", "rival", "kinds"),
+    [
+        ("3/5", "3/5", 999.5, []),
+        ("4/5", "4/5", 999.5, ["lost needlessly"]),
+        ("3/5", "5/5", 999.5, ["lost needlessly"]),
+        ("3/5", "3/5", 1_400, ["lost needlessly"]),
+    ],
+    ids=["bare majority", "a node to spare", "repaired since", "no rival"],
+)
+def test_a_rival_of_the_same_moment_is_a_reason_where_its_fence_kept_nodes(
+    tmp_path: Path, votes: str, then: str, rival: float, kinds: list[str]
+) -> None:
+    story = Story(tmp_path, nodes=5)
+    story.process("one", 1)
+    story.process("two", 2)
+    number = story.hold("one", 1_000, 2_900, lost=2_850, votes=votes, asked=999, deadline=2_980)
+    story.event("two", rival + 1, "fail", a=BEGIN + int(rival * MS), n=["a"], w="try", why="held", v="")
+    story.event("one", 1_500, "held", i=number, d=BEGIN + 2_980 * MS, v=then)
+    story.fault(1_600, 2_990, 3_000, "stall", 0)
+    found = ["lost: a rival's fence kept nodes from it, and then others were impaired"]
+    assert story.told() == (kinds, [] if kinds else found)
+
+
 def test_a_pause_long_before_a_loss_is_no_reason(story: Story) -> None:
     story.event("one", 2_300, "stall", s=BEGIN + 2_100 * MS)
     story.hold("one", 2_000, 6_200, lost=6_150, deadline=6_200)
