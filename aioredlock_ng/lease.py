@@ -9,16 +9,16 @@ from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.quorum import Verdict, verdict
 from aioredlock_ng._core.replies import ALL_OURS, KeyStates, Released, released
 from aioredlock_ng._core.votes import Outcome, Vote, may_have_set, no_vote
-from aioredlock_ng._engine.cleanup import outlast_cancellation
+from aioredlock_ng._engine.attempt.releases import outlast_cancellation
 from aioredlock_ng.errors import LockLost, LockReleased, QuorumUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._engine.attempt.round import Round
     from aioredlock_ng._engine.engine import Engine
-    from aioredlock_ng._engine.holding import Holding
-    from aioredlock_ng._engine.round import Round
+    from aioredlock_ng._engine.keeping.holding import Holding
 
 __all__ = ["Lease"]
 

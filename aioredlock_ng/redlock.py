@@ -17,12 +17,12 @@ from aioredlock_ng._core.owners import checked_label, owner_key
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.validity import ttl_ms, watch_after
 from aioredlock_ng._core.votes import Refusal
+from aioredlock_ng._engine.attempt.tokens import system_tokens
 from aioredlock_ng._engine.clock import boottime, wall_us
 from aioredlock_ng._engine.engine import Engine
-from aioredlock_ng._engine.forcing import force_release
 from aioredlock_ng._engine.loops import running_loop
 from aioredlock_ng._engine.spec import Life, LockSpec
-from aioredlock_ng._engine.tokens import system_tokens
+from aioredlock_ng._engine.trust.forcing import force_release
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.fleet import Fleet
 from aioredlock_ng._nodes.node import RedisNode

@@ -13,17 +13,17 @@ from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.replies import GRANTED
 from aioredlock_ng._core.votes import acquire_vote
-from aioredlock_ng._engine.acquire import Acquisition
-from aioredlock_ng._engine.availability import Availability
-from aioredlock_ng._engine.cleanup import Releases, outlast_cancellation
+from aioredlock_ng._engine.attempt.acquisition import Acquisition
+from aioredlock_ng._engine.attempt.releases import Releases, outlast_cancellation
+from aioredlock_ng._engine.attempt.round import TIMEOUT_WIDTH, Round
 from aioredlock_ng._engine.context import Context, Expiring
-from aioredlock_ng._engine.extender import CLOSED, Extender
 from aioredlock_ng._engine.forks import lets_go_in_children
-from aioredlock_ng._engine.guard import Guard
-from aioredlock_ng._engine.labels import Labels
+from aioredlock_ng._engine.keeping.extender import CLOSED, Extender
+from aioredlock_ng._engine.keeping.labels import Labels
 from aioredlock_ng._engine.loops import running_loop
-from aioredlock_ng._engine.round import TIMEOUT_WIDTH, Round
-from aioredlock_ng._engine.twins import Twins
+from aioredlock_ng._engine.trust.availability import Availability
+from aioredlock_ng._engine.trust.duplicates import DuplicateNodes
+from aioredlock_ng._engine.trust.guard import Guard
 from aioredlock_ng._engine.waiting.lines import Lines
 from aioredlock_ng._engine.wheel import Wheel
 from aioredlock_ng._scripts.kinds import MARKER_KEY
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from aioredlock_ng._core.votes import Reply
-    from aioredlock_ng._engine.holding import Holding
+    from aioredlock_ng._engine.keeping.holding import Holding
     from aioredlock_ng._engine.spec import LockSpec
     from aioredlock_ng._nodes.fleet import Fleet
     from aioredlock_ng._nodes.port import NodeState
@@ -113,7 +113,7 @@ class Engine:
             self.guard = Guard(self.context, run_id, strict=strict, trusted=self._trusted, judged=self._nodes_changed)
         self.availability = Availability(self.context, self.guard, self.states)
         self.lines = Lines(self.context, manager_id)
-        self._twins = Twins(self.context)
+        self._duplicates = DuplicateNodes(self.context)
         self._releases = Releases(self.context)
         self.extender = Extender(self.context, self._releases, self.lines)
         lets_go_in_children(self)
@@ -143,7 +143,7 @@ class Engine:
         finally:
             for first_try in first_tries:
                 first_try.cancel()
-        if probes := self._twins.probes():
+        if probes := self._duplicates.probes():
             await asyncio.wait(probes, timeout=3 * context.options.node_timeout)
         if self.guard is not None:
             await self.guard.settle(3 * context.options.node_timeout)
@@ -275,7 +275,7 @@ class Engine:
         self.lines.close()
         self.availability.stop()
         within = self.context.options.close_timeout
-        self._twins.stop()
+        self._duplicates.stop()
         if self.guard is not None:
             self.guard.stop()
         closing = [self.context.loop.create_task(node.aclose(within)) for node in self.context.fleet.nodes]
@@ -302,7 +302,7 @@ class Engine:
             self.context.timeouts.stop,
             *(node.disown for node in self.context.fleet.nodes),
         ]
-        steps += [self._twins.stop, *([self.guard.stop] if self.guard is not None else ())]
+        steps += [self._duplicates.stop, *([self.guard.stop] if self.guard is not None else ())]
         for step in steps:
             # A loop that is closed cancels no task, and one of another thread not in debug mode: neither goes on here. A
             # process without any file descriptor left cannot replace a socket.
@@ -379,7 +379,7 @@ class Engine:
             # One that hides who it is may be this one too.
             for other, node in enumerate(self.context.fleet.nodes):
                 if node.ready and not node.state().run_id:
-                    self._twins.suspect(other)
+                    self._duplicates.suspect(other)
 
     def emit(self, event: Event) -> None:
         """See `NodeListener.emit`."""

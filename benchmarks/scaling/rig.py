@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.fencing import SLOTS
-from aioredlock_ng._engine.batch import BATCH
+from aioredlock_ng._engine.keeping.batch import BATCH
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import MARKER_KEY, SCRIPTS, guarded_mutex
 from benchmarks.scaling.wire import Wire

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from aioredlock_ng._engine.batch import BATCH
+from aioredlock_ng._engine.keeping.batch import BATCH
 from benchmarks.scaling.calculated import calculate
 from benchmarks.scaling.client import measure_client
 from benchmarks.scaling.fleet import NETWORKS, simulated

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng import Lease, LockLost, LockReleased, QuorumUnreachable
-from aioredlock_ng._engine.batch import Batch
-from aioredlock_ng._engine.holding import Holding
+from aioredlock_ng._engine.keeping.batch import Batch
+from aioredlock_ng._engine.keeping.holding import Holding
 from aioredlock_ng.events import LeaseLost, LeasesRenewed, RenewalFailed
 from tests.support.rig import WAY
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng import AcquireTimeout, Lease, Lock, QuorumUnreachable, RedlockClosed
-from aioredlock_ng._engine.acquire import Acquisition
-from aioredlock_ng._engine.holding import Holding
-from aioredlock_ng._engine.round import Round
+from aioredlock_ng._engine.attempt.acquisition import Acquisition
+from aioredlock_ng._engine.attempt.round import Round
+from aioredlock_ng._engine.keeping.holding import Holding
 from aioredlock_ng._engine.waiting.lines import RUN, RUN_TRIPS
 from tests.support.rig import WAY, Rig, occupied
 

@@ -10,7 +10,7 @@ import pytest
 
 from aioredlock_ng import LockNotAcquired, QuorumUnreachable
 from aioredlock_ng._core.votes import Refusal
-from aioredlock_ng._engine.acquire import Acquisition
+from aioredlock_ng._engine.attempt.acquisition import Acquisition
 from aioredlock_ng._nodes.memory import MemoryNode
 from tests.support.rig import WAY, Rig, occupied
 

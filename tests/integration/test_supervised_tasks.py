@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng import ConfigurationError, QuorumUnreachable, Redlock
-from aioredlock_ng._engine import guard
-from aioredlock_ng._engine.twins import Twins
+from aioredlock_ng._engine.trust import guard
+from aioredlock_ng._engine.trust.duplicates import DuplicateNodes
 from aioredlock_ng._nodes import node
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng.events import NodeSuspect, TaskFailed
@@ -86,7 +86,7 @@ async def test_the_recovery_guard_goes_on_after_an_unexpected_exception(
 async def test_the_search_for_duplicate_nodes_goes_on_after_an_unexpected_exception(
     start_server: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fails_once(monkeypatch, Twins, "_probe")
+    fails_once(monkeypatch, DuplicateNodes, "_probe")
     server = start_server()
     server.command("ACL", "SETUSER", "default", "-info")
     heard: list[Event] = []

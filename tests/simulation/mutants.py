@@ -14,9 +14,12 @@ from aioredlock_ng._core.guard import next_steps
 from aioredlock_ng._core.lease_state import LeaseState, Phase, Renewal
 from aioredlock_ng._core.tickets import OFFER
 from aioredlock_ng._core.votes import Refusal, is_granted
-from aioredlock_ng._engine import acquire, cleanup, engine, extender, guard
-from aioredlock_ng._engine.acquire import Acquisition
-from aioredlock_ng._engine.holding import Holding
+from aioredlock_ng._engine import engine
+from aioredlock_ng._engine.attempt import acquisition, releases
+from aioredlock_ng._engine.attempt.acquisition import Acquisition
+from aioredlock_ng._engine.keeping import extender
+from aioredlock_ng._engine.keeping.holding import Holding
+from aioredlock_ng._engine.trust import guard
 from aioredlock_ng._engine.waiting import place
 from aioredlock_ng._engine.waiting.lines import Lines
 from aioredlock_ng._engine.waiting.place import Place
@@ -189,8 +192,8 @@ def _mutants() -> Iterator[Mutant]:
     yield one(
         "elapsed",
         "the time that an attempt took is not subtracted",
-        (acquire, "Holding", _holding_from_now),
-        (acquire, "deadline_of", lambda *_: float("inf")),
+        (acquisition, "Holding", _holding_from_now),
+        (acquisition, "deadline_of", lambda *_: float("inf")),
     )
     yield one("drift", "drift is ignored", (Options, "drift", lambda *_: 0.0))
     yield one("cleanup", "a failed attempt is not undone", (Acquisition, "_undo", _nothing))
@@ -199,10 +202,10 @@ def _mutants() -> Iterator[Mutant]:
     yield one("deadline", "a renewal's deadline counts from its reply", (LeaseState, "renewed", _renewed_from_reply))
     yield one("fence", "fences are acknowledged by maximum", (MemoryServer, "_store", _store_maximum))
     yield one("block", "fences are proposed among those of a line", (FenceClock, "propose", _propose_any))
-    yield one("below", "a grant owns fences of grants before it", (acquire, "first_of", lambda stored, _: stored - BLOCK))
+    yield one("below", "a grant owns fences of grants before it", (acquisition, "first_of", lambda stored, _: stored - BLOCK))
     yield one("passed-on", "a grant that is passed on counts from then", (Holding, "passed_on", _passed_on_from_now))
     yield one("extender", "a release stops the renewals of its resource", (lease_module.Lease, "release", _release_by_resource))
-    yield one("late-grant", "a grant that comes after the refusal is ignored", (cleanup, "may_have_set", is_granted))
+    yield one("late-grant", "a grant that comes after the refusal is ignored", (releases, "may_have_set", is_granted))
     yield one("unshielded", "cancelled, a release is given up", (lease_module.Lease, "release", _release_unshielded))
     yield one("cancelled", "a cancelled acquisition is not given up", (engine.Engine, "cancelled", _nothing))
     yield one("wakeups", "messages to waiters are lost", (Lines, "notified", _nothing))

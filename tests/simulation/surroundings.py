@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from unittest.mock import patch
 
 import aioredlock_ng.redlock as redlock_module
-from aioredlock_ng._engine import batch, engine, extender, labels, watcher, wheel
+from aioredlock_ng._engine import engine, wheel
+from aioredlock_ng._engine.keeping import batch, extender, labels, watcher
 from aioredlock_ng._nodes import joint as joint_module
 from aioredlock_ng._nodes import memory_server, node
 from aioredlock_ng.events import NodeUp
@@ -22,7 +23,7 @@ from tests.simulation.world import ProcessLoop
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from aioredlock_ng._engine.holding import Holding
+    from aioredlock_ng._engine.keeping.holding import Holding
     from aioredlock_ng.events import Event
 
 __all__ = ["OrderedSet", "surroundings"]

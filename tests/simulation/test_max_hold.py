@@ -8,9 +8,9 @@ from unittest.mock import patch
 import pytest
 
 from aioredlock_ng._core.validity import deadline_of
-from aioredlock_ng._engine import acquire
-from aioredlock_ng._engine.extender import Extender
-from aioredlock_ng._engine.holding import Holding
+from aioredlock_ng._engine.attempt import acquisition
+from aioredlock_ng._engine.keeping.extender import Extender
+from aioredlock_ng._engine.keeping.holding import Holding
 from tests.simulation.plan import plan_of
 from tests.simulation.shrink import play
 
@@ -54,13 +54,13 @@ def _take_away(self: Extender, holding: Holding) -> None:
 
 
 def test_a_lease_that_goes_on_beyond_its_max_hold_is_noticed() -> None:
-    violation = noticed(acquire, "Holding", _unlimited)
+    violation = noticed(acquisition, "Holding", _unlimited)
     assert violation.invariant == "told"
     assert "after its deadline" in violation.detail
 
 
 def test_a_lease_that_ends_before_its_max_hold_is_noticed() -> None:
-    violation = noticed(acquire, "Holding", _half)
+    violation = noticed(acquisition, "Holding", _half)
     assert violation.invariant == "minority"
     assert "before that was over" in violation.detail
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from aioredlock_ng import QuorumUnreachable
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.quorum import quorum_of
-from aioredlock_ng._engine.extender import _MAX_HOLD
+from aioredlock_ng._engine.keeping.extender import _MAX_HOLD
 from tests.simulation.invariants import (
     Exclusion,
     Fences,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aioredlock_ng import Lease
-    from aioredlock_ng._engine.holding import Holding
+    from aioredlock_ng._engine.keeping.holding import Holding
     from aioredlock_ng._engine.waiting.place import Place
     from aioredlock_ng.errors import RedlockError
     from tests.simulation.faults import Faults

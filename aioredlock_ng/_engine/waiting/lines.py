@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._core.tickets import WakeCause
     from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._engine.attempt.round import Round
     from aioredlock_ng._engine.context import Context
-    from aioredlock_ng._engine.holding import Holding
-    from aioredlock_ng._engine.round import Round
+    from aioredlock_ng._engine.keeping.holding import Holding
 
 __all__ = ["RUN", "RUN_TRIPS", "Contender", "Line", "Lines"]
 

@@ -15,7 +15,7 @@ from aioredlock_ng._core.outlook import Outlook
 from aioredlock_ng._core.replies import Standing
 from aioredlock_ng._core.tickets import LARGEST_TICKET, claim_of
 from aioredlock_ng._core.votes import is_granted, is_held
-from aioredlock_ng._engine.errand import Errand
+from aioredlock_ng._engine.attempt.errand import Errand
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import LEAVE, STAND
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._core.tickets import WakeCause
     from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._engine.attempt.round import Round
     from aioredlock_ng._engine.context import Context
-    from aioredlock_ng._engine.round import Round
 
 __all__ = ["Place", "leaving"]
 

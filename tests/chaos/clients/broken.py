@@ -22,9 +22,9 @@ KINDS: Final = {
 
 def break_it(kind: str, redlock: Redlock) -> None:
     """Break an open manager of this process; "" and "guard" (an option of the manager) change nothing here."""
-    holding: Any = importlib.import_module("aioredlock_ng._engine.holding")
-    extender: Any = importlib.import_module("aioredlock_ng._engine.extender")
-    cleanup: Any = importlib.import_module("aioredlock_ng._engine.cleanup")
+    holding: Any = importlib.import_module("aioredlock_ng._engine.keeping.holding")
+    extender: Any = importlib.import_module("aioredlock_ng._engine.keeping.extender")
+    cleanup: Any = importlib.import_module("aioredlock_ng._engine.attempt.releases")
     if kind == "quorum":
         redlock.engine().context.quorum = 1
     elif kind == "deadline":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.votes import Refusal
-from aioredlock_ng._engine.batch import Batch, parts
+from aioredlock_ng._engine.keeping.batch import Batch, parts
 from aioredlock_ng.events import NodeDegraded
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
-    from aioredlock_ng._engine.holding import Holding
-    from aioredlock_ng._engine.repair import Repairs
+    from aioredlock_ng._engine.keeping.holding import Holding
+    from aioredlock_ng._engine.keeping.repair import Repairs
 
 __all__ = ["Watcher"]
 

@@ -15,10 +15,10 @@ from aioredlock_ng._core.replies import GRANTED, Granted
 from aioredlock_ng._core.tally import tally, with_second_round
 from aioredlock_ng._core.validity import deadline_of
 from aioredlock_ng._core.votes import Unsent, blocking_key, counter_of, is_granted, may_have_set
-from aioredlock_ng._engine.errand import Errand
-from aioredlock_ng._engine.holding import Holding
-from aioredlock_ng._engine.refusal import name_owner, not_acquired
-from aioredlock_ng._engine.round import Round
+from aioredlock_ng._engine.attempt.errand import Errand
+from aioredlock_ng._engine.attempt.refusal import name_owner, not_acquired
+from aioredlock_ng._engine.attempt.round import Round
+from aioredlock_ng._engine.keeping.holding import Holding
 from aioredlock_ng.errors import AcquireTimeout, LockHeld, QuorumUnreachable
 from aioredlock_ng.events import WaiterWoken
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from aioredlock_ng._core.tally import Tally
     from aioredlock_ng._core.tickets import WakeCause
     from aioredlock_ng._core.votes import Reply
-    from aioredlock_ng._engine.cleanup import Releases
+    from aioredlock_ng._engine.attempt.releases import Releases
     from aioredlock_ng._engine.context import Context
-    from aioredlock_ng._engine.extender import Extender
-    from aioredlock_ng._engine.look import Look
+    from aioredlock_ng._engine.keeping.extender import Extender
+    from aioredlock_ng._engine.keeping.label_look import Look
     from aioredlock_ng._engine.spec import LockSpec
     from aioredlock_ng._engine.waiting.lines import Line, Lines
     from aioredlock_ng.errors import LockNotAcquired

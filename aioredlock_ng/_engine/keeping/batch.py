@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
-    from aioredlock_ng._engine.holding import Holding
+    from aioredlock_ng._engine.keeping.holding import Holding
     from aioredlock_ng._scripts import Command
 
 __all__ = ["BATCH", "Batch", "parts"]

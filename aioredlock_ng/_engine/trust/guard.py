@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from aioredlock_ng._core.guard import LONGEST_MS, Trust, all_forgot, new_set_words, next_steps, read_marker, remembered
 from aioredlock_ng._core.replies import MarkerRead
 from aioredlock_ng._core.votes import Garbled, Refusal
-from aioredlock_ng._engine.round import Round
+from aioredlock_ng._engine.attempt.round import Round
 from aioredlock_ng._nodes.background import supervised
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import MARKER, MARKER_KEY

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from aioredlock_ng._core.votes import Outcome, acquire_vote
-from aioredlock_ng._engine.guard import flush_advice
+from aioredlock_ng._engine.trust.guard import flush_advice
 from aioredlock_ng.errors import QuorumUnreachable
 
 if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Vote
+    from aioredlock_ng._engine.attempt.round import Round
     from aioredlock_ng._engine.context import Context
-    from aioredlock_ng._engine.round import Round
     from aioredlock_ng.errors import AcquireTimeout, LockHeld, LockNotAcquired
 
 __all__ = ["name_owner", "not_acquired"]

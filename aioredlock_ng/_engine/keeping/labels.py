@@ -7,12 +7,12 @@ import socket
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.owners import label_life, owner_key, pack_owner, printable_label
-from aioredlock_ng._engine.look import Looks
+from aioredlock_ng._engine.keeping.label_look import Looks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aioredlock_ng._engine.holding import Holding
+    from aioredlock_ng._engine.keeping.holding import Holding
 
 __all__ = ["Labels"]
 

@@ -9,7 +9,7 @@ import anyio
 
 from aioredlock_ng._core.replies import GRANTED, released
 from aioredlock_ng._core.votes import may_have_set
-from aioredlock_ng._engine.round import Round
+from aioredlock_ng._engine.attempt.round import Round
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -14,10 +14,10 @@ from aioredlock_ng._core.refusals import harmless
 from aioredlock_ng._core.replies import ALL_OURS, KeyStates
 from aioredlock_ng._core.validity import RETRY_SHARE, SILENT_SHARE, STALL_SHARE, deadline_of, renew_at, ttl_ms
 from aioredlock_ng._core.votes import Refusal
-from aioredlock_ng._engine.batch import Batch, parts
-from aioredlock_ng._engine.holding import Counted
-from aioredlock_ng._engine.repair import Repairs
-from aioredlock_ng._engine.watcher import Watcher
+from aioredlock_ng._engine.keeping.batch import Batch, parts
+from aioredlock_ng._engine.keeping.holding import Counted
+from aioredlock_ng._engine.keeping.repair import Repairs
+from aioredlock_ng._engine.keeping.watcher import Watcher
 from aioredlock_ng._engine.wheel import Wheel
 from aioredlock_ng._scripts import Command
 from aioredlock_ng.events import (
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aioredlock_ng._core.votes import Reply
-    from aioredlock_ng._engine.cleanup import Releases
+    from aioredlock_ng._engine.attempt.releases import Releases
+    from aioredlock_ng._engine.attempt.round import Round
     from aioredlock_ng._engine.context import Context
-    from aioredlock_ng._engine.holding import Holding
-    from aioredlock_ng._engine.round import Round
+    from aioredlock_ng._engine.keeping.holding import Holding
     from aioredlock_ng._engine.waiting.lines import Lines
 
 __all__ = ["CLOSED", "Extender"]

@@ -13,7 +13,7 @@ from aioredlock_ng._core.inspection import look_of
 from aioredlock_ng._core.keys import OWN_KEYS
 from aioredlock_ng._core.replies import Held, Looked
 from aioredlock_ng._core.votes import is_granted
-from aioredlock_ng._engine.round import Round
+from aioredlock_ng._engine.attempt.round import Round
 from aioredlock_ng._nodes.background import supervised
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import MUTEX
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
 
-__all__ = ["Twins"]
+__all__ = ["DuplicateNodes"]
 
 PROBE_TTL = 10.0
 """Seconds that a probe key lives where it cannot be deleted."""
@@ -31,7 +31,7 @@ AGAIN, SELDOM = 1.0, 60.0
 """Seconds until a probe is tried again that could not be written, or not be looked for; each time twice as long."""
 
 
-class Twins:
+class DuplicateNodes:
     """Runs the probes."""
 
     def __init__(self, context: Context) -> None:

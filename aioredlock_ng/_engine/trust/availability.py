@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from aioredlock_ng._engine.context import Context
-    from aioredlock_ng._engine.guard import Guard
+    from aioredlock_ng._engine.trust.guard import Guard
     from aioredlock_ng._nodes.port import NodeState
 
 __all__ = ["Availability"]
