@@ -55,14 +55,18 @@ def redlock_nodes(request: pytest.FixtureRequest) -> Iterator[MemoryNodes | Loca
     wanted = _wanted(request)
     count = wanted.get("count", 3)
     config = request.config
-    kind = wanted.get("nodes") or config.getoption("redlock_nodes") or config.getini("redlock_nodes")
+    kind = (
+        wanted.get("nodes") or config.getoption("redlock_nodes") or config.getini("redlock_nodes")
+    )
     if kind == "memory":
         yield MemoryNodes(count)
     elif kind == "local":
         with LocalNodes(count) as nodes:
             yield nodes
     else:
-        raise pytest.UsageError(f"the marker redlock has nodes={kind!r}; it must be {' or '.join(map(repr, _KINDS))}")
+        raise pytest.UsageError(
+            f"the marker redlock has nodes={kind!r}; it must be {' or '.join(map(repr, _KINDS))}"
+        )
 
 
 @pytest.fixture
@@ -79,9 +83,15 @@ def _on_its_loop(request: pytest.FixtureRequest) -> str:
         backend = request.getfixturevalue("anyio_backend")
         name = backend if isinstance(backend, str) else backend[0]
         if name != "asyncio":
-            pytest.fail(f"the fixture redlock needs asyncio, not {name}: let anyio_backend be 'asyncio'", pytrace=False)
+            pytest.fail(
+                f"the fixture redlock needs asyncio, not {name}: let anyio_backend be 'asyncio'",
+                pytrace=False,
+            )
         if asyncio_mode == "auto":
-            pytest.fail("pytest-asyncio takes the fixtures of tests for anyio, too: set asyncio_mode = strict", pytrace=False)
+            pytest.fail(
+                "pytest-asyncio takes the fixtures of tests for anyio, too: set asyncio_mode = strict",
+                pytrace=False,
+            )
         return "_redlock_under_anyio"
     if not _has_loop_scopes(request.config):
         pytest.fail(
@@ -109,7 +119,9 @@ def _asyncio_mode(config: pytest.Config) -> str:
 
 # A fixture's loop is fixed where the fixture is made, and a manager must be on that of the test: so there is one for each.
 @pytest.fixture(name="_redlock_under_anyio")
-async def _under_anyio(request: pytest.FixtureRequest, redlock_nodes: MemoryNodes | LocalNodes) -> AsyncIterator[Redlock]:
+async def _under_anyio(
+    request: pytest.FixtureRequest, redlock_nodes: MemoryNodes | LocalNodes
+) -> AsyncIterator[Redlock]:
     async with redlock_nodes.redlock(**_options(request)) as manager:
         yield manager
 
@@ -118,7 +130,9 @@ def _asyncio_fixture(loop_scope: Any) -> object:
     import pytest_asyncio
 
     @pytest_asyncio.fixture(loop_scope=loop_scope, name=_name(loop_scope))
-    async def on_loop(request: pytest.FixtureRequest, redlock_nodes: MemoryNodes | LocalNodes) -> AsyncIterator[Redlock]:
+    async def on_loop(
+        request: pytest.FixtureRequest, redlock_nodes: MemoryNodes | LocalNodes
+    ) -> AsyncIterator[Redlock]:
         async with redlock_nodes.redlock(**_options(request)) as manager:
             yield manager
 
@@ -141,10 +155,14 @@ def _wanted(request: pytest.FixtureRequest) -> dict[str, Any]:
     wanted: dict[str, Any] = {}
     for marker in reversed(list(request.node.iter_markers("redlock"))):
         if marker.args:
-            raise pytest.UsageError(f"the marker redlock takes named arguments only, such as nodes='local'; got {marker.args}")
+            raise pytest.UsageError(
+                f"the marker redlock takes named arguments only, such as nodes='local'; got {marker.args}"
+            )
         wanted |= marker.kwargs
     return wanted
 
 
 def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    return {name: value for name, value in _wanted(request).items() if name not in ("nodes", "count")}
+    return {
+        name: value for name, value in _wanted(request).items() if name not in ("nodes", "count")
+    }

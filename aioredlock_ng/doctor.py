@@ -54,13 +54,18 @@ async def diagnose(
     keys = KeyFormat(options.key_format)
     keys.key(probe)
     name = probe.encode() if isinstance(probe, str) else bytes(probe)
-    given: list[Any] = [node if isinstance(node, Connector) or hasattr(node, "ask") else Connector(node) for node in nodes]
+    given: list[Any] = [
+        node if isinstance(node, Connector) or hasattr(node, "ask") else Connector(node)
+        for node in nodes
+    ]
     # A key for each: the same server under two names must not refuse us our own lock.
     looks = [(node, keys.key(name + b":" + secrets.token_hex(8).encode())) for node in given]
 
     async def look(node: Connector | Node, key: bytes) -> NodeFacts:
         if isinstance(node, Connector):
             return await examine(node, key, options, watch, clock, time.time)
-        return NodeFacts(address=node.address, problem="not-examined", words="it was given as a node object")
+        return NodeFacts(
+            address=node.address, problem="not-examined", words="it was given as a node object"
+        )
 
     return diagnosis_of(await asyncio.gather(*(look(node, key) for node, key in looks)), options)

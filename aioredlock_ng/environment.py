@@ -17,7 +17,15 @@ __all__ = ["PREFIX", "naming_variables", "settings_from"]
 
 PREFIX: Final = "AIOREDLOCK_NG_"
 
-_NUMBERS: Final = ("ttl", "node_timeout", "drift_factor", "min_validity", "max_ttl", "connect_timeout", "close_timeout")
+_NUMBERS: Final = (
+    "ttl",
+    "node_timeout",
+    "drift_factor",
+    "min_validity",
+    "max_ttl",
+    "connect_timeout",
+    "close_timeout",
+)
 
 _WORDS: Final[dict[str, dict[str, bool | str | None]]] = {
     "fencing": {"true": True, "false": False},
@@ -33,7 +41,9 @@ _NO_SETTINGS: Final = frozenset({"NAME", "TOKEN", "FENCE", "REDIS_SERVER"})
 _log = logging.getLogger("aioredlock_ng")
 
 
-def settings_from(environ: Mapping[str, str], given: Mapping[str, Any]) -> tuple[list[str], dict[str, Any]]:
+def settings_from(
+    environ: Mapping[str, str], given: Mapping[str, Any]
+) -> tuple[list[str], dict[str, Any]]:
     """The nodes' URLs and the options that the environment names, but for those that are given.
 
     A variable that is nearly one of ours is named in the log: it may be a slip of the pen.
@@ -42,12 +52,22 @@ def settings_from(environ: Mapping[str, str], given: Mapping[str, Any]) -> tuple
         ConfigurationError: There are no nodes, or a value is unusable.
     """
     if not isinstance(environ, Mapping):
-        raise ConfigurationError(f"environ must be a mapping of texts, like os.environ, not {type(environ).__name__}")
-    _warn_of_slips(str(name).removeprefix(PREFIX) for name in environ if str(name).startswith(PREFIX))
-    environ = {name: _text(name, environ[name]) for name in (PREFIX + known for known in _KNOWN) if name in environ}
+        raise ConfigurationError(
+            f"environ must be a mapping of texts, like os.environ, not {type(environ).__name__}"
+        )
+    _warn_of_slips(
+        str(name).removeprefix(PREFIX) for name in environ if str(name).startswith(PREFIX)
+    )
+    environ = {
+        name: _text(name, environ[name])
+        for name in (PREFIX + known for known in _KNOWN)
+        if name in environ
+    }
     urls = [url.strip() for url in environ.get(f"{PREFIX}NODES", "").split(",") if url.strip()]
     if not urls:
-        raise ConfigurationError(f"{PREFIX}NODES is not set; set it to the nodes' URLs, like redis://10.0.0.1,redis://10.0.0.2")
+        raise ConfigurationError(
+            f"{PREFIX}NODES is not set; set it to the nodes' URLs, like redis://10.0.0.1,redis://10.0.0.2"
+        )
     if pieces := [number for number, url in enumerate(urls, 1) if "://" not in url]:
         # Not quoted: behind a comma that is part of a password it is part of one.
         raise ConfigurationError(
@@ -62,12 +82,16 @@ def settings_from(environ: Mapping[str, str], given: Mapping[str, Any]) -> tuple
                 options[name] = float(text)
             except ValueError:
                 unit = "" if name == "drift_factor" else " of seconds"
-                raise ConfigurationError(f"{PREFIX}{name.upper()} must be a number{unit}, got {text!r}") from None
+                raise ConfigurationError(
+                    f"{PREFIX}{name.upper()} must be a number{unit}, got {text!r}"
+                ) from None
     for name, values in _WORDS.items():
         word = environ.get(PREFIX + name.upper())
         if word is not None and name not in given:
             if word.lower() not in values:
-                raise ConfigurationError(f"{PREFIX}{name.upper()} must be one of {', '.join(values)}, got {word!r}")
+                raise ConfigurationError(
+                    f"{PREFIX}{name.upper()} must be one of {', '.join(values)}, got {word!r}"
+                )
             options[name] = values[word.lower()]
     if f"{PREFIX}OWNER" in environ and "owner" not in given:
         owner = environ[f"{PREFIX}OWNER"]
@@ -87,7 +111,9 @@ def naming_variables(*options: str) -> Iterator[None]:
     try:
         yield
     except ConfigurationError as error:
-        named = [PREFIX + option.upper() for option in options if re.search(rf"\b{option}\b", str(error))]
+        named = [
+            PREFIX + option.upper() for option in options if re.search(rf"\b{option}\b", str(error))
+        ]
         if not named:
             raise
         raise ConfigurationError(f"{', '.join(named)}: {error}") from None
@@ -95,7 +121,9 @@ def naming_variables(*options: str) -> Iterator[None]:
 
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
-        raise ConfigurationError(f"{name} must be a str, as in os.environ, not {type(value).__name__}")
+        raise ConfigurationError(
+            f"{name} must be a str, as in os.environ, not {type(value).__name__}"
+        )
     return value
 
 
@@ -105,4 +133,10 @@ def _warn_of_slips(names: Iterable[str]) -> None:
             from difflib import get_close_matches  # rarely needed
 
             for near in get_close_matches(name, _KNOWN, 1):
-                _log.warning("%s%s is no setting and was not read; did you mean %s%s?", PREFIX, name, PREFIX, near)
+                _log.warning(
+                    "%s%s is no setting and was not read; did you mean %s%s?",
+                    PREFIX,
+                    name,
+                    PREFIX,
+                    near,
+                )

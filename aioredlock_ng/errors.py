@@ -49,7 +49,14 @@ class _Asked(RedlockError):
         elapsed: Seconds from the call to the error.
     """
 
-    def __init__(self, message: str, *, resource: str = "", votes: tuple[Vote, ...] = (), elapsed: float = 0.0) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        resource: str = "",
+        votes: tuple[Vote, ...] = (),
+        elapsed: float = 0.0,
+    ) -> None:
         super().__init__(message)
         self.resource = resource
         self.votes = votes

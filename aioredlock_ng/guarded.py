@@ -46,7 +46,9 @@ class LockOptions(TypedDict, total=False):
 class Guard(Protocol):
     """A decorator of coroutine functions that keeps their signature."""
 
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Callable[P, Coroutine[Any, Any, R]]:
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Callable[P, Coroutine[Any, Any, R]]:
         """Decorate."""
 
 
@@ -69,10 +71,14 @@ class NameTemplate:
             self._template = Template(template)
         except ConfigurationError as error:
             raise self._error(str(error)) from None
-        parameters = [name for name, found in self._signature.parameters.items() if found.kind not in _MANY]
+        parameters = [
+            name for name, found in self._signature.parameters.items() if found.kind not in _MANY
+        ]
         for placeholder in self._template.placeholders:
             if placeholder.name not in parameters:
-                raise self._error(f"{placeholder} names no parameter; there are: {', '.join(parameters) or 'none'}")
+                raise self._error(
+                    f"{placeholder} names no parameter; there are: {', '.join(parameters) or 'none'}"
+                )
 
     def name(self, *args: Any, **kwargs: Any) -> str:
         """The lock's name for a call with these arguments; defaults count as if they were given.
@@ -89,7 +95,9 @@ class NameTemplate:
             raise TypeError(f"{self._called}() {error}") from None
         bound.apply_defaults()
         try:
-            return self._template.fill([self._text(one, bound.arguments) for one in self._template.placeholders])
+            return self._template.fill(
+                [self._text(one, bound.arguments) for one in self._template.placeholders]
+            )
         except SeparatorInText as error:
             raise self._error(
                 f"the value {error.text!r} of {error.placeholder} contains {error.separator!r}, which is to end it, so that"
@@ -100,9 +108,13 @@ class NameTemplate:
         try:
             value = placeholder.value(arguments)
             text = f"{{0{placeholder.format}}}".format(value)
-            if isinstance(value, _WITHOUT_TEXT) or (not isinstance(value, str) and _ADDRESS.search(text)):
+            if isinstance(value, _WITHOUT_TEXT) or (
+                not isinstance(value, str) and _ADDRESS.search(text)
+            ):
                 kind = type(value).__name__
-                raise TypeError(f"a {kind} has no text that is the same in every process; name an attribute of it")
+                raise TypeError(
+                    f"a {kind} has no text that is the same in every process; name an attribute of it"
+                )
         except (AttributeError, TypeError, ValueError) as error:
             raise self._error(f"{placeholder} has no value for the name: {error}") from error
         return text
@@ -122,10 +134,14 @@ def guarded(lock: Callable[[str], Lock], template: str) -> Guard:
         ConfigurationError: The template or an option of the lock is unusable whatever the arguments will be.
     """
     if not isinstance(template, str):
-        raise ConfigurationError(f'guard() takes a name first, like @redlock.guard("job:{{job_id}}"); got {template!r}')
+        raise ConfigurationError(
+            f'guard() takes a name first, like @redlock.guard("job:{{job_id}}"); got {template!r}'
+        )
     lock(template)  # an option that cannot be right is told here, not at the first call
 
-    def decorate(function: Callable[P, Coroutine[Any, Any, R]], /) -> Callable[P, Coroutine[Any, Any, R]]:
+    def decorate(
+        function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Callable[P, Coroutine[Any, Any, R]]:
         if inspect.isasyncgenfunction(function):
             raise ConfigurationError(
                 f"guard({template!r}) cannot hold a lock for the async generator {function.__qualname__}(), whose caller may"

@@ -83,7 +83,9 @@ class Lease:
     @property
     def lost(self) -> bool:
         """True once the lease ended, neither released nor abandoned; reading it changes nothing, and tells nobody else."""
-        return self._holding.phase is Phase.LOST or (self._holding.phase is Phase.HELD and self.remaining() <= 0.0)
+        return self._holding.phase is Phase.LOST or (
+            self._holding.phase is Phase.HELD and self.remaining() <= 0.0
+        )
 
     @property
     def nodes(self) -> tuple[int, int]:
@@ -119,8 +121,13 @@ class Lease:
         holding, context = self._holding, self._engine.context
         asked_at = context.clock()
         keys = holding.spec.keys
-        replies = await self._engine.poll(holding.spec.kind.watching(keys, (holding.token,) * len(keys)))
-        votes = tuple(self._vote(node.address, reply) for node, reply in zip(context.fleet.nodes, replies, strict=True))
+        replies = await self._engine.poll(
+            holding.spec.kind.watching(keys, (holding.token,) * len(keys))
+        )
+        votes = tuple(
+            self._vote(node.address, reply)
+            for node, reply in zip(context.fleet.nodes, replies, strict=True)
+        )
         yes = sum(vote.outcome is Outcome.GRANTED for vote in votes)
         no = sum(vote.outcome is Outcome.HELD for vote in votes)
         self.check()
@@ -169,7 +176,10 @@ class Lease:
                 holding.asking = None
         self._raise_if_over()
         if replies is not None:
-            votes = tuple(self._vote(n.address, reply) for n, reply in zip(context.fleet.nodes, replies, strict=True))
+            votes = tuple(
+                self._vote(n.address, reply)
+                for n, reply in zip(context.fleet.nodes, replies, strict=True)
+            )
             raise self._unreachable(votes, "extended", asked_at)
 
     async def release(self) -> bool:
@@ -229,11 +239,16 @@ class Lease:
         # cannot have had them.
         full = released(len(holding.spec.keys))
         answers = zip(release.replies, holding.granted, strict=True)
-        maybe = sum(reply == full if isinstance(reply, Released) else may_have_set(granted) for reply, granted in answers)
+        maybe = sum(
+            reply == full if isinstance(reply, Released) else may_have_set(granted)
+            for reply, granted in answers
+        )
         # Behind its deadline the keys may have gone by themselves, and it was ours until then.
         if maybe >= engine.context.quorum or engine.context.clock() >= holding.deadline:
             return True
-        engine.extender.found_lost(holding, "a quorum of nodes no longer held its key when it was released")
+        engine.extender.found_lost(
+            holding, "a quorum of nodes no longer held its key when it was released"
+        )
         return False
 
     def abandon(self) -> None:
@@ -360,7 +375,9 @@ class Lease:
             elapsed=elapsed,
         )
 
-    def _unreachable(self, votes: tuple[Vote, ...], what: str, asked_at: float) -> QuorumUnreachable:
+    def _unreachable(
+        self, votes: tuple[Vote, ...], what: str, asked_at: float
+    ) -> QuorumUnreachable:
         told = "; ".join(map(str, votes))
         return QuorumUnreachable(
             f"{self.resource!r} could not be {what}, no quorum answered; valid for {self.remaining():.3f} s more: {told}",

@@ -73,7 +73,9 @@ class _Bodies:
         task, inside = asyncio.current_task(), self._inside
         mine = [body for body in inside if body.task is task]
         if not inside:
-            raise RedlockError(f"the lock {resource!r} is left, but no `async with` of this Lock object is open")
+            raise RedlockError(
+                f"the lock {resource!r} is left, but no `async with` of this Lock object is open"
+            )
         if not mine and (count := len(inside)) > self._left + 1:
             self._left += 1
             raise RedlockError(
@@ -149,7 +151,9 @@ class Lock:
 
     def __repr__(self) -> str:
         """Name and settings."""
-        return f"<Lock {self.resource!r} ttl={self.ttl:g} blocking_timeout={self._blocking_timeout}>"
+        return (
+            f"<Lock {self.resource!r} ttl={self.ttl:g} blocking_timeout={self._blocking_timeout}>"
+        )
 
     async def acquire(self) -> Lease:
         """Wait for the lock, `blocking_timeout` at most.
@@ -179,7 +183,9 @@ class Lock:
                 await asyncio.sleep(0)
             holding = await acquisition.future
             if holding.phase is Phase.RELEASED:
-                raise RedlockClosed("the Redlock was closed in the instant in which this acquisition was granted")
+                raise RedlockClosed(
+                    "the Redlock was closed in the instant in which this acquisition was granted"
+                )
             engine.taken(acquisition, holding)
         except (asyncio.CancelledError, GeneratorExit):
             engine.cancelled(acquisition)

@@ -37,9 +37,17 @@ def log_event(event: Event) -> None:
     match event:
         case LeaseLost():
             held_for, token = event.held_for, event.token_prefix
-            _log.error("lock %r lost after %.3f s: %s (token %s…)", event.resource, held_for, event.reason, token)
+            _log.error(
+                "lock %r lost after %.3f s: %s (token %s…)",
+                event.resource,
+                held_for,
+                event.reason,
+                token,
+            )
         case LossFound():
-            _log.error("lock %r was lost: %s (token %s…)", event.resource, event.reason, event.token_prefix)
+            _log.error(
+                "lock %r was lost: %s (token %s…)", event.resource, event.reason, event.token_prefix
+            )
         case NodeDown():
             _log.warning("node %s is down: %s", event.node, event.reason)
         case NodeSuspect():
@@ -47,9 +55,15 @@ def log_event(event: Event) -> None:
         case NodeDegraded():
             _log.warning("node %s: %s", event.node, event.reason)
         case NodeQuarantined() if event.left == inf:
-            _log.warning("node %s grants no lock, for it refuses the recovery guard: %s", event.node, event.reason)
+            _log.warning(
+                "node %s grants no lock, for it refuses the recovery guard: %s",
+                event.node,
+                event.reason,
+            )
         case NodeQuarantined():
-            _log.warning("node %s grants no lock for %.1f s more: %s", event.node, event.left, event.reason)
+            _log.warning(
+                "node %s grants no lock for %.1f s more: %s", event.node, event.left, event.reason
+            )
         case AllNodesForgot():
             _log.error(
                 "all nodes lost their memory (%s): locks granted before are void; no lock is granted for %.1f s more",
@@ -59,7 +73,9 @@ def log_event(event: Event) -> None:
         case NodeTrusted():
             _log.info("node %s may grant locks again", event.node)
         case QuorumLost():
-            back = "" if event.back_in is None else f", a quorum may be back in {event.back_in:.1f} s"
+            back = (
+                "" if event.back_in is None else f", a quorum may be back in {event.back_in:.1f} s"
+            )
             _log.warning(
                 "no quorum: %d of %d nodes can grant locks, %d are needed%s: %s",
                 event.able,
@@ -75,7 +91,9 @@ def log_event(event: Event) -> None:
         case NodeUp():
             _log.info("node %s is up (%s)", event.node, event.server)
         case TaskFailed():
-            _log.error("%s failed: %s; it begins again in %g s", event.task, event.reason, event.retry_in)
+            _log.error(
+                "%s failed: %s; it begins again in %g s", event.task, event.reason, event.retry_in
+            )
 
 
 class Sinks:
@@ -98,4 +116,8 @@ class Sinks:
                     self._reported.add(id(sink))
                     # A filter or handler of the log itself may be what fails.
                     with suppress(Exception):
-                        _log.exception("the sink %r failed on %s; this is said once", sink, type(event).__name__)
+                        _log.exception(
+                            "the sink %r failed on %s; this is said once",
+                            sink,
+                            type(event).__name__,
+                        )

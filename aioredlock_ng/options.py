@@ -16,7 +16,9 @@ LONGEST_MAX_TTL = 86_400.0
 """Seconds. With the recovery guard `max_ttl` is written to the nodes, for all who use them: more is surely milliseconds."""
 
 
-def positive_seconds(name: str, value: object, *, zero: bool = False, unit: str = " of seconds") -> float:
+def positive_seconds(
+    name: str, value: object, *, zero: bool = False, unit: str = " of seconds"
+) -> float:
     """Check a time that a user gave, or another number: `unit` is what the errors call it.
 
     Raises:
@@ -94,16 +96,24 @@ class Options:
             )
         positive_seconds("drift_factor", self.drift_factor, zero=True, unit="")
         if self.drift_factor > 0.5:
-            raise ConfigurationError(f"drift_factor must be a share between 0 and 0.5, got {self.drift_factor!r}")
+            raise ConfigurationError(
+                f"drift_factor must be a share between 0 and 0.5, got {self.drift_factor!r}"
+            )
         if self.min_validity is not None:
             positive_seconds("min_validity", self.min_validity, zero=True)
         if not isinstance(self.key_format, str):
-            raise ConfigurationError(f"key_format must be a str, not {type(self.key_format).__name__}")
+            raise ConfigurationError(
+                f"key_format must be a str, not {type(self.key_format).__name__}"
+            )
         KeyFormat(self.key_format)
         if not isinstance(self.fencing, bool):
-            raise ConfigurationError(f"fencing must be True or False, not {type(self.fencing).__name__}")
+            raise ConfigurationError(
+                f"fencing must be True or False, not {type(self.fencing).__name__}"
+            )
         if self.recovery_guard not in ("auto", "strict", None):
-            raise ConfigurationError(f"recovery_guard must be 'auto', 'strict' or None, got {self.recovery_guard!r}")
+            raise ConfigurationError(
+                f"recovery_guard must be 'auto', 'strict' or None, got {self.recovery_guard!r}"
+            )
         checked_owner(self.owner)
         self.check_ttl(self.ttl)
 
@@ -121,7 +131,9 @@ class Options:
             )
         least = least_ttl(self.node_timeout, self.drift_factor, self.min_validity)
         if ttl < least:
-            share = "5 % of ttl" if self.min_validity is None else f"min_validity={self.min_validity:g}"
+            share = (
+                "5 % of ttl" if self.min_validity is None else f"min_validity={self.min_validity:g}"
+            )
             raise ConfigurationError(
                 f"ttl={ttl:g} is too small for node_timeout={self.node_timeout:g}: needed is ttl - ttl * drift_factor"
                 f" - 0.002 - node_timeout >= {share}, that is ttl >= {least:.4g}; raise ttl or lower node_timeout"

@@ -200,9 +200,12 @@ class Redlock:
         outbox = Outbox(loop, self._clock, self._run_id if self._kind.vouch else b"")
         timeout = self._options.connect_timeout
         tell = Sinks(self._sinks) if self._sinks else None
-        commands = needed(fencing=self._options.fencing, guard=self._options.recovery_guard is not None)
+        commands = needed(
+            fencing=self._options.fencing, guard=self._options.recovery_guard is not None
+        )
         self._nodes = [
-            RedisNode(given, outbox, timeout, commands) if isinstance(given, Connector) else given for given in self._given
+            RedisNode(given, outbox, timeout, commands) if isinstance(given, Connector) else given
+            for given in self._given
         ]
         engine = self._engine = Engine(
             Fleet(self._nodes, outbox),
@@ -212,7 +215,9 @@ class Redlock:
             clock=self._clock,
             wall_us=self._wall_us,
             draw=random.random if rng is None else rng.random,
-            new_token=system_tokens().__next__ if rng is None else lambda: b"%032x" % rng.getrandbits(128),
+            new_token=system_tokens().__next__
+            if rng is None
+            else lambda: b"%032x" % rng.getrandbits(128),
             run_id=self._run_id,
             manager_id=manager_id,
         )
@@ -296,7 +301,9 @@ class Redlock:
         usual = ttl is None and max_hold is None and owner is None
         usual = usual and auto_extend is True and fail_fast is False and fair is False
         if not usual or more or type(name) is not str:
-            spec = self._spec((name, *more), ttl, auto_extend, max_hold, owner, fail_fast=fail_fast, fair=fair)
+            spec = self._spec(
+                (name, *more), ttl, auto_extend, max_hold, owner, fail_fast=fail_fast, fair=fair
+            )
         elif (known := self._specs.get(name)) is not None:
             spec = known
         else:
@@ -355,7 +362,9 @@ class Redlock:
         looks = await self._look(name, command, plain)
         return lock_info(resource_name((name,)), [node.address for node in self._nodes], looks)
 
-    async def force_release(self, name: str | bytes, *, token: str | None = None, any_key: bool = False) -> int:
+    async def force_release(
+        self, name: str | bytes, *, token: str | None = None, any_key: bool = False
+    ) -> int:
         """Take the lock from whoever holds it; its holder loses it. An operator's last resort.
 
         Looks first, and deletes the keys of the token that has a majority of nodes. Where none has, waits for a little more
@@ -385,7 +394,9 @@ class Redlock:
         key = self._keys.key(name)
         # An empty one is that of a key without a value, as others may write it.
         if token is not None and not isinstance(token, str):
-            raise ConfigurationError(f"token must be the whole token as a str, or None, not {type(token).__name__}")
+            raise ConfigurationError(
+                f"token must be the whole token as a str, or None, not {type(token).__name__}"
+            )
         if not isinstance(any_key, bool):
             raise ConfigurationError(f"any_key must be True or False, not {type(any_key).__name__}")
         engine = self.engine()
@@ -397,9 +408,15 @@ class Redlock:
             def ask(command: Command) -> Awaitable[list[Look]]:
                 # Nor is who stands in line to begin with what is being taken away.
                 engine.doubt(key)
-                return self._look(name, command, read=look_of if command.script is self._kind.inspect else deletion_of)
+                return self._look(
+                    name,
+                    command,
+                    read=look_of if command.script is self._kind.inspect else deletion_of,
+                )
 
-            deleted = await force_release(engine.context, ask, self._kind, key, slot_of(key), token, any_key=any_key)
+            deleted = await force_release(
+                engine.context, ask, self._kind, key, slot_of(key), token, any_key=any_key
+            )
             changed = [index for index, keys in enumerate(deleted) if keys]
         finally:
             for index in changed:
@@ -430,7 +447,9 @@ class Redlock:
         """Health of every node, in the order given."""
         if self._engine is not None:
             return self._engine.states()
-        return tuple(NodeState(given.address, "down", "this Redlock is not open") for given in self._given)
+        return tuple(
+            NodeState(given.address, "down", "this Redlock is not open") for given in self._given
+        )
 
     @property
     def ready(self) -> bool:
@@ -463,7 +482,11 @@ class Redlock:
     def leases(self) -> tuple[Lease, ...]:
         """The leases that this manager holds now."""
         engine = self._engine
-        return () if engine is None else tuple(Lease(engine, holding) for holding in engine.extender.holdings)
+        return (
+            ()
+            if engine is None
+            else tuple(Lease(engine, holding) for holding in engine.extender.holdings)
+        )
 
     def stats(self) -> Stats:
         """Counters since `open`, and this process's places in the queues. No node is asked.
@@ -479,7 +502,13 @@ class Redlock:
             Queued(", ".join(map(self._keys.name, keys)), ticket, rank)
             for keys, ticket, rank in (place.queued for place in lines.places())
         )
-        return Stats(**counters, held=held, waiting=len(lines.contenders()), standing=len(queued), queued=queued)
+        return Stats(
+            **counters,
+            held=held,
+            waiting=len(lines.contenders()),
+            standing=len(queued),
+            queued=queued,
+        )
 
     def engine(self) -> Engine:
         """For `Lock`: the open engine.
@@ -488,7 +517,9 @@ class Redlock:
             RedlockClosed: Not open.
         """
         if self._engine is None:
-            raise RedlockClosed("this Redlock is not open; use `async with redlock:` or `await redlock.open()` first")
+            raise RedlockClosed(
+                "this Redlock is not open; use `async with redlock:` or `await redlock.open()` first"
+            )
         return self._engine
 
     def _spec(
@@ -510,29 +541,59 @@ class Redlock:
         # In one order everywhere: two sets that share names cannot wait for each other.
         keys = tuple(sorted(map(self._keys.key, names)))
         if len(set(keys)) != len(keys):
-            raise ConfigurationError(f"lock names {resource_name(names)!r} contain one name twice; name each once")
+            raise ConfigurationError(
+                f"lock names {resource_name(names)!r} contain one name twice; name each once"
+            )
         slots = tuple(dict.fromkeys(map(slot_of, keys)))
         if max_hold is not None:
             max_hold = positive_seconds("max_hold", max_hold)
         if not isinstance(auto_extend, bool):
-            raise ConfigurationError(f"auto_extend must be True or False, not {type(auto_extend).__name__}")
+            raise ConfigurationError(
+                f"auto_extend must be True or False, not {type(auto_extend).__name__}"
+            )
         if not isinstance(fail_fast, bool):
-            raise ConfigurationError(f"fail_fast must be True or False, not {type(fail_fast).__name__}")
+            raise ConfigurationError(
+                f"fail_fast must be True or False, not {type(fail_fast).__name__}"
+            )
         if not isinstance(fair, bool):
             raise ConfigurationError(f"fair must be True or False, not {type(fair).__name__}")
         if owner is not None:
             owner = checked_label(owner)
         life = self._life if ttl is None else self._life_of(self._options.check_ttl(ttl))
         resource = resource_name(names)
-        return LockSpec(self._kind, resource, names, keys, slots, life, auto_extend, max_hold, owner, fail_fast, fair)
+        return LockSpec(
+            self._kind,
+            resource,
+            names,
+            keys,
+            slots,
+            life,
+            auto_extend,
+            max_hold,
+            owner,
+            fail_fast,
+            fair,
+        )
 
     def _kind_of(self, options: Options) -> LockKind:
-        vouch = b"" if options.recovery_guard is None else b"%b:%d" % (self._run_id, options.guard_ms)
-        return guarded_mutex(fencing=options.fencing, vouch=vouch) if options.fencing or vouch else MUTEX
+        vouch = (
+            b"" if options.recovery_guard is None else b"%b:%d" % (self._run_id, options.guard_ms)
+        )
+        return (
+            guarded_mutex(fencing=options.fencing, vouch=vouch)
+            if options.fencing or vouch
+            else MUTEX
+        )
 
     def _life_of(self, ttl: float) -> Life:
         options = self._options
-        return Life(ttl, b"%d" % ttl_ms(ttl), options.drift(ttl), options.least_validity(ttl), watch_after(ttl))
+        return Life(
+            ttl,
+            b"%d" % ttl_ms(ttl),
+            options.drift(ttl),
+            options.least_validity(ttl),
+            watch_after(ttl),
+        )
 
     async def _look(
         self,
@@ -555,14 +616,23 @@ class Redlock:
         """
         asked_at = self._clock()
         replies = await self.engine().poll(command)
-        if plainer is not None and plainer is not command and any(isinstance(reply, Refusal) for reply in replies):
+        if (
+            plainer is not None
+            and plainer is not command
+            and any(isinstance(reply, Refusal) for reply in replies)
+        ):
             replies = await self.engine().poll(plainer)
         looks = [read(reply) for reply in replies]
         if sum(not isinstance(look, Unknown) for look in looks) < quorum_of(len(looks)):
-            votes = tuple(look_vote(node.address, look) for node, look in zip(self._nodes, looks, strict=True))
+            votes = tuple(
+                look_vote(node.address, look) for node, look in zip(self._nodes, looks, strict=True)
+            )
             told = "; ".join(map(str, votes))
             raise QuorumUnreachable(
-                f"no quorum answered: {told}", resource=resource_name((name,)), votes=votes, elapsed=self._clock() - asked_at
+                f"no quorum answered: {told}",
+                resource=resource_name((name,)),
+                votes=votes,
+                elapsed=self._clock() - asked_at,
             )
         return looks
 
@@ -570,26 +640,36 @@ class Redlock:
         for node in self._nodes:
             state = node.state()
             if state.state == "refused" and "are the same server" in state.reason:
-                raise ConfigurationError(f"{state.reason}; name each server once, or the quorum means nothing")
+                raise ConfigurationError(
+                    f"{state.reason}; name each server once, or the quorum means nothing"
+                )
 
 
 def _check_surroundings(clock: object, wall_clock: object, rng: object) -> None:
     if not callable(clock):
-        raise ConfigurationError(f"clock must be a callable that returns seconds, not {type(clock).__name__}; leave it out")
+        raise ConfigurationError(
+            f"clock must be a callable that returns seconds, not {type(clock).__name__}; leave it out"
+        )
     if wall_clock is not None and not callable(wall_clock):
         raise ConfigurationError(
             f"wall_clock must be a callable that returns seconds since 1970, or None, not {type(wall_clock).__name__}"
         )
-    if rng is not None and not all(callable(getattr(rng, draw, None)) for draw in ("random", "getrandbits")):
+    if rng is not None and not all(
+        callable(getattr(rng, draw, None)) for draw in ("random", "getrandbits")
+    ):
         raise ConfigurationError(f"rng must be a random.Random or None, not {type(rng).__name__}")
 
 
 def _checked_nodes(nodes: Iterable[object]) -> list[Connector | Node]:
     if isinstance(nodes, (str, bytes, dict)) or not hasattr(nodes, "__iter__"):
-        raise ConfigurationError(f"nodes must be a list of URLs, clients or node objects, not {type(nodes).__name__}")
+        raise ConfigurationError(
+            f"nodes must be a list of URLs, clients or node objects, not {type(nodes).__name__}"
+        )
     checked: list[Any] = [node if hasattr(node, "ask") else Connector(node) for node in nodes]
     if not checked:
-        raise ConfigurationError("nodes is empty; name at least one server, better three or five independent ones")
+        raise ConfigurationError(
+            "nodes is empty; name at least one server, better three or five independent ones"
+        )
     seen: dict[object, str] = {}
     for node in checked:
         identity = node.identity if isinstance(node, Connector) else id(node)
@@ -604,11 +684,17 @@ def _checked_nodes(nodes: Iterable[object]) -> list[Connector | Node]:
 
 def _checked_sinks(sinks: Iterable[EventSink]) -> tuple[EventSink, ...]:
     if callable(sinks) or not hasattr(sinks, "__iter__"):
-        raise ConfigurationError(f"sinks must be a list of callables that take an event, not {type(sinks).__name__}")
+        raise ConfigurationError(
+            f"sinks must be a list of callables that take an event, not {type(sinks).__name__}"
+        )
     checked = tuple(sinks)
     for sink in checked:
         if not callable(sink):
-            raise ConfigurationError(f"sinks must be callables that take an event; {sink!r} is none")
+            raise ConfigurationError(
+                f"sinks must be callables that take an event; {sink!r} is none"
+            )
         if iscoroutinefunction(sink) or iscoroutinefunction(getattr(sink, "__call__", None)):  # noqa: B004
-            raise ConfigurationError(f"sinks are called and never awaited; {sink!r} is a coroutine function; give a plain one")
+            raise ConfigurationError(
+                f"sinks are called and never awaited; {sink!r} is a coroutine function; give a plain one"
+            )
     return checked

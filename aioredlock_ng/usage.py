@@ -23,7 +23,9 @@ def async_with_only(right_use: Callable[[Any], str]) -> Callable[[type[C]], type
 
     def decorate(kind: type[C]) -> type[C]:
         def enter(self: C) -> NoReturn:
-            raise TypeError(f"a {kind.__name__} does not support a plain `with`; use {right_use(self)}")
+            raise TypeError(
+                f"a {kind.__name__} does not support a plain `with`; use {right_use(self)}"
+            )
 
         def exits(self: C, *exc_info: object) -> None:
             """Never called; without it a `with` does not call `__enter__` either."""

@@ -87,7 +87,10 @@ async def examine(
     try:
         wire = await connector.connect(options.connect_timeout)
     except ConnectFailed as error:
-        facts.update(problem="authentication" if error.permanent else "unreachable", words=harmless(str(error)))
+        facts.update(
+            problem="authentication" if error.permanent else "unreachable",
+            words=harmless(str(error)),
+        )
         return NodeFacts(**facts)
     interview = Interview(wire, options.connect_timeout, clock)
     facts.update(endpoint=interview.endpoint, resp3=wire.resp3)
@@ -175,7 +178,10 @@ class _Examination:
         if not self._refused("INFO", reply, bytes) and isinstance(reply, bytes):
             info = info_fields(reply, self._interview.redact)
             if info.get("loading") == "1":
-                raise _Ended("not-ready", "LOADING: it still reads its data, and says nothing of itself that holds")
+                raise _Ended(
+                    "not-ready",
+                    "LOADING: it still reads its data, and says nothing of itself that holds",
+                )
             self.facts.update(facts_of(info))
         tries = [await self._interview.call("EVAL", Request(request)) for request in TRIES]
         self.facts["unknown"] = tuple(unknown_commands(tries, self._needed))
@@ -188,11 +194,14 @@ class _Examination:
         """What the handshake of a node says too."""
         if self.facts["resp3"]:
             tracks = not self._refused(
-                "CLIENT TRACKING", await self._interview.ask("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP")
+                "CLIENT TRACKING",
+                await self._interview.ask("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"),
             )
             # Without tracking it is refused in any case.
             if tracks:
-                tracks = not self._refused("CLIENT CACHING", await self._interview.ask("CLIENT", "CACHING", "YES"))
+                tracks = not self._refused(
+                    "CLIENT CACHING", await self._interview.ask("CLIENT", "CACHING", "YES")
+                )
             self.facts["tracking"] = tracks
         channel = message_channel(secrets.token_hex(8).encode())
         if self.facts["resp3"]:
@@ -200,7 +209,9 @@ class _Examination:
         # Without RESP3 too: the other processes may have it.
         self._refused("PUBLISH", await self._interview.ask("PUBLISH", channel, _MESSAGE), int)
         for script in SCRIPTS:
-            if self._refused("SCRIPT LOAD", await self._interview.ask("SCRIPT", "LOAD", script.source), bytes):
+            if self._refused(
+                "SCRIPT LOAD", await self._interview.ask("SCRIPT", "LOAD", script.source), bytes
+            ):
                 break
         if self.facts["resp3"]:
             # Looked at only now: some servers deliver a message of one's own behind the reply to PUBLISH.
@@ -216,14 +227,20 @@ class _Examination:
             case [bytes(), list(found)]:
                 # Another doctor may be at work.
                 ours = (OWN_KEYS, self._key[: -len(secrets.token_hex(8))])
-                keys = [key for key in found if type(key) is bytes and not key.startswith(ours)][:_SAMPLE]
+                keys = [key for key in found if type(key) is bytes and not key.startswith(ours)][
+                    :_SAMPLE
+                ]
                 kinds = await asyncio.gather(*(ask("TYPE", key) for key in keys))
                 lives = await asyncio.gather(*(ask("PTTL", key) for key in keys))
                 # A key may go meanwhile.
                 seen = [
-                    (kind, life) for kind, life in zip(kinds, lives, strict=True) if type(kind) is bytes and type(life) is int
+                    (kind, life)
+                    for kind, life in zip(kinds, lives, strict=True)
+                    if type(kind) is bytes and type(life) is int
                 ]
-                foreign = [kind for kind, life in seen if life != -2 and (kind != b"string" or life == -1)]
+                foreign = [
+                    kind for kind, life in seen if life != -2 and (kind != b"string" or life == -1)
+                ]
                 told = tuple(kind.decode("ascii", "replace") for kind in foreign)
                 self.facts.update(sampled_keys=len(seen), foreign_keys=told)
 
@@ -247,34 +264,60 @@ class _Examination:
         await self._call(MUTEX.force_releasing(key, (), 0, (token,)))
         # Counters do not expire: none are made that could not be deleted.
         if await self._cleared():
-            await self._try_guarded_scripts(fencing=self._options.fencing, guard=self._options.recovery_guard is not None)
+            await self._try_guarded_scripts(
+                fencing=self._options.fencing, guard=self._options.recovery_guard is not None
+            )
         self._leaves = not await self._cleared()
         # What is sent to a server that has forgotten the scripts.
         self._refused("EVAL", await self._interview.ask("EVAL", MUTEX.inspect.source, 1, self._key))
-        if any(refused.step.startswith("script ") and missing_right(refused.words) is not None for refused in self.refusals):
+        if any(
+            refused.step.startswith("script ") and missing_right(refused.words) is not None
+            for refused in self.refusals
+        ):
             await self._try_commands()
 
     async def _try_guarded_scripts(self, *, fencing: bool, guard: bool) -> None:
         """What real locks are taken with, by the settings: fences, the recovery guard; and what the guard's marker says."""
-        kind, key, token, slot = guarded_mutex(fencing=True, vouch=b""), self._key, self._token, slot_of(self._key)
+        kind, key, token, slot = (
+            guarded_mutex(fencing=True, vouch=b""),
+            self._key,
+            self._token,
+            slot_of(self._key),
+        )
         vouch = b"%b:%d" % (vouching(self.facts.get("run_id", "")), self._options.guard_ms)
         if fencing:
             reply = await self._call(
-                Command(kind.acquire, (key, MARKER_KEY, self._counters), (token, self._ttl, b"", 1, b"", b"", slot))
+                Command(
+                    kind.acquire,
+                    (key, MARKER_KEY, self._counters),
+                    (token, self._ttl, b"", 1, b"", b"", slot),
+                )
             )
             self.facts["granted"] = self.facts["granted"] and is_granted(reply)
             await self._call(Command(kind.confirm, (key, self._counters), (token, 2, slot)))
-            await self._call(Command(kind.repair, (key, MARKER_KEY, self._counters), (token, self._ttl, vouch, 2, slot)))
+            await self._call(
+                Command(
+                    kind.repair,
+                    (key, MARKER_KEY, self._counters),
+                    (token, self._ttl, vouch, 2, slot),
+                )
+            )
             await self._cleared()
             # It acknowledges nothing, for the key is gone; but the locks' counters are a key to be allowed too.
             await self._call(Command(kind.confirm, (key, FENCES), (token, 1, slot)))
         if guard:
             # Whether it is quarantined is told by the marker; here it is only whether it may vote.
             reply = await self._call(
-                Command(kind.acquire, (key, MARKER_KEY, FENCES), (token, self._ttl, vouch, b"", b"", b"", slot))
+                Command(
+                    kind.acquire,
+                    (key, MARKER_KEY, FENCES),
+                    (token, self._ttl, vouch, b"", b"", b"", slot),
+                )
             )
             self.facts["granted"] = self.facts["granted"] and not isinstance(reply, Refusal)
-            reply = await self._call(Command(MARKER, (MARKER_KEY,), (b"read", b"", b"0", vouch, b"")))
+            reply = await self._call(
+                Command(MARKER, (MARKER_KEY,), (b"read", b"", b"0", vouch, b""))
+            )
             if isinstance(reply, MarkerRead):
                 now = self._clock()
                 reading = read_marker(reply.marker, reply.node_ms, vouch, now, now)
@@ -299,7 +342,9 @@ class _Examination:
         """Each that is needed by itself; for the rights only, which are looked at before anything else."""
         for name, arguments in COMMANDS_IN_SCRIPTS.items():
             if name in self._needed:
-                reply = await self._interview.ask(name, *arguments(self._key, self._counters, self._token, self._ttl))
+                reply = await self._interview.ask(
+                    name, *arguments(self._key, self._counters, self._token, self._ttl)
+                )
                 if isinstance(reply, Refusal) and missing_right(str(reply)) is not None:
                     self._refused(f"command {name}", reply)
 
@@ -320,5 +365,11 @@ class _Examination:
 
 def _value_of(reply: Reply) -> str:
     """RESP3 answers CONFIG GET by a map, RESP2 by a flat list; empty where there is no such setting."""
-    found = [*reply.values()] if isinstance(reply, dict) else reply[1:2] if isinstance(reply, list) else []
+    found = (
+        [*reply.values()]
+        if isinstance(reply, dict)
+        else reply[1:2]
+        if isinstance(reply, list)
+        else []
+    )
     return found[0].decode("utf-8", "replace") if found and type(found[0]) is bytes else ""

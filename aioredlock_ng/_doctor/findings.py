@@ -37,7 +37,11 @@ _WORST_FIRST: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
 def diagnosis_of(nodes: Nodes, options: Options) -> Diagnosis:
     """All findings, the worst first; those of one severity in the order of the nodes, the set's after them."""
-    found = [finding for facts in nodes for finding in node_findings(facts, options, alone=len(nodes) == 1)]
+    found = [
+        finding
+        for facts in nodes
+        for finding in node_findings(facts, options, alone=len(nodes) == 1)
+    ]
     found += [finding for rule in _RULES for finding in rule(nodes, options)]
     found.sort(key=lambda finding: _WORST_FIRST[finding.severity])
     return Diagnosis(found[0].severity if found else None, tuple(found), tuple(nodes))
@@ -47,7 +51,9 @@ def _quorum(nodes: Nodes, options: Options) -> Iterator[Finding]:
     quorum = quorum_of(len(nodes))
     voting = sum(_can_vote(facts) and not _forgot(facts, nodes) for facts in nodes)
     if voting < quorum:
-        yield KINDS["no-quorum"].found((), f"{voting} of {len(nodes)} nodes can vote, {quorum} are needed")
+        yield KINDS["no-quorum"].found(
+            (), f"{voting} of {len(nodes)} nodes can vote, {quorum} are needed"
+        )
 
 
 def _can_vote(facts: NodeFacts) -> bool:
@@ -68,20 +74,34 @@ def _guard(nodes: Nodes, options: Options) -> Iterator[Finding]:
         kind = KINDS["quarantined" if _forgot(facts, nodes) else "unmarked"]
         match facts.trust:
             case "foreign":
-                yield kind.found(facts.address, "its marker names another server process: it was restarted, or failed over")
+                yield kind.found(
+                    facts.address,
+                    "its marker names another server process: it was restarted, or failed over",
+                )
             case "excessive":
-                yield KINDS["guard-time"].found(facts.address, "its marker names a guard time above a day and a second")
+                yield KINDS["guard-time"].found(
+                    facts.address, "its marker names a guard time above a day and a second"
+                )
             case "none":
                 yield kind.found(facts.address, "it has no marker: it forgot everything, or is new")
             case "waiting" | "founding":
-                yield kind.found(facts.address, f"it is {facts.trust}, and may vote in {facts.ready_in or 0.0:.1f} s")
+                yield kind.found(
+                    facts.address,
+                    f"it is {facts.trust}, and may vote in {facts.ready_in or 0.0:.1f} s",
+                )
 
 
 def _all_forgot(nodes: Nodes, options: Options) -> Iterator[Finding]:
     """A set that waits as a whole has forgotten; with `strict` it may be new."""
     told = [facts.trust for facts in nodes]
-    if options.recovery_guard == "auto" and set(told) <= {*_LOST, "none"} and any(trust in _LOST for trust in told):
-        yield KINDS["all-forgot"].found((), "all nodes lost their memory, or were restored from disk")
+    if (
+        options.recovery_guard == "auto"
+        and set(told) <= {*_LOST, "none"}
+        and any(trust in _LOST for trust in told)
+    ):
+        yield KINDS["all-forgot"].found(
+            (), "all nodes lost their memory, or were restored from disk"
+        )
 
 
 def _twins(nodes: Nodes, options: Options) -> Iterator[Finding]:
@@ -90,7 +110,9 @@ def _twins(nodes: Nodes, options: Options) -> Iterator[Finding]:
         same[facts.run_id or facts.endpoint or facts.address].append(facts.address)
     for addresses in same.values():
         if len(addresses) > 1:
-            yield KINDS["same-server"].found(tuple(addresses), f"{' and '.join(addresses)} are the same server")
+            yield KINDS["same-server"].found(
+                tuple(addresses), f"{' and '.join(addresses)} are the same server"
+            )
 
 
 def _number(nodes: Nodes, options: Options) -> Iterator[Finding]:
@@ -99,7 +121,9 @@ def _number(nodes: Nodes, options: Options) -> Iterator[Finding]:
         yield KINDS["single-node"].found((), "there is one node")
     elif count % 2 == 0:
         losses = count - quorum_of(count)
-        yield KINDS["even-number"].found((), f"there are {count} nodes; they bear the loss of {losses or 'none'}")
+        yield KINDS["even-number"].found(
+            (), f"there are {count} nodes; they bear the loss of {losses or 'none'}"
+        )
 
 
 def _hosts(nodes: Nodes, options: Options) -> Iterator[Finding]:
@@ -107,11 +131,15 @@ def _hosts(nodes: Nodes, options: Options) -> Iterator[Finding]:
     for facts in nodes:
         if facts.endpoint:
             # The same server twice is another finding.
-            hosts[_host_of(facts.endpoint)].setdefault(facts.run_id or facts.endpoint, facts.address)
+            hosts[_host_of(facts.endpoint)].setdefault(
+                facts.run_id or facts.endpoint, facts.address
+            )
     for host, servers in hosts.items():
         if len(servers) > 1:
             addresses = tuple(servers.values())
-            yield KINDS["same-host"].found(addresses, f"{len(addresses)} of {len(nodes)} nodes are on {host}")
+            yield KINDS["same-host"].found(
+                addresses, f"{len(addresses)} of {len(nodes)} nodes are on {host}"
+            )
 
 
 def _host_of(endpoint: str) -> str:
@@ -125,7 +153,10 @@ def _host_of(endpoint: str) -> str:
 
 
 def _clocks(nodes: Nodes, options: Options) -> Iterator[Finding]:
-    read = sorted(((facts.clock, facts.address) for facts in nodes if facts.clock is not None), key=lambda pair: pair[0].offset)
+    read = sorted(
+        ((facts.clock, facts.address) for facts in nodes if facts.clock is not None),
+        key=lambda pair: pair[0].offset,
+    )
     if not read:
         return
     (slow, slowest), (fast, fastest) = read[0], read[-1]
@@ -136,7 +167,9 @@ def _clocks(nodes: Nodes, options: Options) -> Iterator[Finding]:
     nearest = min((pair[0] for pair in read), key=lambda clock: abs(clock.offset))
     if abs(nearest.offset) - nearest.offset_error > options.max_ttl / 2:
         way = "behind" if nearest.offset > 0 else "ahead of"
-        yield KINDS["client-clock"].found((), f"this machine's clock is {abs(nearest.offset):.6g} s {way} the nearest node's")
+        yield KINDS["client-clock"].found(
+            (), f"this machine's clock is {abs(nearest.offset):.6g} s {way} the nearest node's"
+        )
 
 
 def _slowness(nodes: Nodes, options: Options) -> Iterator[Finding]:
@@ -147,7 +180,9 @@ def _slowness(nodes: Nodes, options: Options) -> Iterator[Finding]:
         what = f"a majority's round trip takes {trip:.3g} s, {trip / options.ttl:.0%} of the ttl, one time in 20"
         yield KINDS["slow-quorum"].found((), what)
     if options.ttl < options.node_timeout * _ROOMY_TTL:
-        what = f"ttl is {options.ttl:g} s, {options.ttl / options.node_timeout:.3g} times node_timeout"
+        what = (
+            f"ttl is {options.ttl:g} s, {options.ttl / options.node_timeout:.3g} times node_timeout"
+        )
         yield KINDS["short-ttl"].found((), what)
 
 

@@ -50,7 +50,9 @@ class Interview:
         self._clock = clock
         self.messages: list[bytes] = []
         outbox = Outbox(asyncio.get_running_loop(), clock)
-        self._channel = Channel(0, outbox, within, _ignore, self.messages.append, _ignore, _ignore, _ignore, _ignore)
+        self._channel = Channel(
+            0, outbox, within, _ignore, self.messages.append, _ignore, _ignore, _ignore, _ignore
+        )
         self._channel.attach(wire.transport, wire.received, keep=wire, redact=wire.redact)
 
     async def ask(self, *words: Any) -> Reply:
@@ -80,7 +82,9 @@ class Interview:
             async with asyncio.timeout(self._within):
                 reply = await question.reply
         except TimeoutError:
-            raise NoAnswer(f"connected, but no answer to {step} within {self._within:g} s") from None
+            raise NoAnswer(
+                f"connected, but no answer to {step} within {self._within:g} s"
+            ) from None
         if isinstance(reply, (Dropped, Unsent)) and not isinstance(reply, Garbled):
             raise NoAnswer(f"the connection ended at {step}: {reply}")
         return reply

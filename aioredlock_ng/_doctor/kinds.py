@@ -46,7 +46,9 @@ class Kind:
         where = (nodes,) if isinstance(nodes, str) else nodes
         if guard and self.guarded:
             return Finding(self.code, _INFO, where, what, self.guarded, remedy or self.remedy)
-        return Finding(self.code, severity or self.severity, where, what, self.meaning, remedy or self.remedy)
+        return Finding(
+            self.code, severity or self.severity, where, what, self.meaning, remedy or self.remedy
+        )
 
 
 _NO_VOTE = "It has no vote: with it, the set bears one loss less."
@@ -57,11 +59,31 @@ _UNTOLD = (
 
 _ALL = (
     # Nodes that cannot be examined.
-    Kind("unreachable", _ERROR, _NO_VOTE, "Is the server running, its address right, the way to it open?"),
-    Kind("authentication", _ERROR, _NO_VOTE, "Correct the user and password in the node's URL, or the user on the server."),
-    Kind("silent", _ERROR, _NO_VOTE, "Is the server hung, swapping, running a slow command, or is a proxy in between?"),
+    Kind(
+        "unreachable",
+        _ERROR,
+        _NO_VOTE,
+        "Is the server running, its address right, the way to it open?",
+    ),
+    Kind(
+        "authentication",
+        _ERROR,
+        _NO_VOTE,
+        "Correct the user and password in the node's URL, or the user on the server.",
+    ),
+    Kind(
+        "silent",
+        _ERROR,
+        _NO_VOTE,
+        "Is the server hung, swapping, running a slow command, or is a proxy in between?",
+    ),
     Kind("not-ready", _ERROR, _NO_VOTE, "Wait until it is ready and examine it again."),
-    Kind("not-examined", _INFO, "Nothing is known of it.", "Only nodes given by URL or as a redis.asyncio.Redis are examined."),
+    Kind(
+        "not-examined",
+        _INFO,
+        "Nothing is known of it.",
+        "Only nodes given by URL or as a redis.asyncio.Redis are examined.",
+    ),
     # Nodes of the wrong kind.
     Kind(
         "replica",
@@ -215,8 +237,18 @@ _ALL = (
         "The first call of each script after a (re)connect takes one round trip more.",
         "Let SCRIPT LOAD through.",
     ),
-    Kind("missing-right", _ERROR, "It votes for nobody, or cannot renew or release.", "See docs/acl.md for the rights."),
-    Kind("refused", _ERROR, "It grants, renews or releases no locks as it is.", "Do what its words say, and examine it again."),
+    Kind(
+        "missing-right",
+        _ERROR,
+        "It votes for nobody, or cannot renew or release.",
+        "See docs/acl.md for the rights.",
+    ),
+    Kind(
+        "refused",
+        _ERROR,
+        "It grants, renews or releases no locks as it is.",
+        "Do what its words say, and examine it again.",
+    ),
     # Time.
     Kind(
         "clock-rate",
@@ -230,7 +262,9 @@ _ALL = (
         "Whether its clock keeps within drift_factor is not known: its round trips are long for so short a watch.",
         "Watch it for longer.",
     ),
-    Kind("clock-unknown", _INFO, "Its clock was not compared.", "Let TIME through while you examine."),
+    Kind(
+        "clock-unknown", _INFO, "Its clock was not compared.", "Let TIME through while you examine."
+    ),
     Kind(
         "round-trip",
         _WARNING,
@@ -238,7 +272,12 @@ _ALL = (
         "Raise node_timeout to several round trips, or bring the node nearer.",
     ),
     # The set.
-    Kind("no-quorum", _ERROR, "No lock can be acquired.", "Mend the nodes above, or take those out that are gone for good."),
+    Kind(
+        "no-quorum",
+        _ERROR,
+        "No lock can be acquired.",
+        "Mend the nodes above, or take those out that are gone for good.",
+    ),
     Kind(
         "same-server",
         _ERROR,

@@ -33,12 +33,18 @@ _OPTIONAL: Final = {
     "TIME": "clock-unknown",
     "CONFIG GET": "fsync-unknown",
     **dict.fromkeys(
-        map("queue {}".format, ("ZADD", "PEXPIRE", "ZRANGE", "ZREVRANGE", "ZRANK", "EXISTS", "ZREM", "DEL")), "no-queue"
+        map(
+            "queue {}".format,
+            ("ZADD", "PEXPIRE", "ZRANGE", "ZREVRANGE", "ZRANK", "EXISTS", "ZREM", "DEL"),
+        ),
+        "no-queue",
     ),
 }
 """Steps that the library or the doctor can do without, and what it is called when they are refused."""
 
-_ON_OWN_KEYS: Final = frozenset(f"script {name}" for name in ("acquire_guarded", "confirm", "repair", "marker"))
+_ON_OWN_KEYS: Final = frozenset(
+    f"script {name}" for name in ("acquire_guarded", "confirm", "repair", "marker")
+)
 """Steps that touch the marker and the counters, and not only the lock's key."""
 
 
@@ -53,18 +59,29 @@ def node_findings(facts: NodeFacts, options: Options, *, alone: bool = False) ->
     if is_too_old(facts.server):
         yield KINDS["old-version"].found(facts.address, f"it is {facts.server}")
     elif facts.unknown:
-        yield KINDS["unknown-command"].found(facts.address, f"it does not know {', '.join(facts.unknown)}")
+        yield KINDS["unknown-command"].found(
+            facts.address, f"it does not know {', '.join(facts.unknown)}"
+        )
     # Of a server that is no node at all the rest does not matter.
     if not is_no_voter(facts):
         for rule in _RULES:
             for finding in rule(facts, options):
-                meaning = KINDS[finding.code].alone if alone and options.recovery_guard is not None else ""
+                meaning = (
+                    KINDS[finding.code].alone
+                    if alone and options.recovery_guard is not None
+                    else ""
+                )
                 yield replace(finding, meaning=meaning) if meaning else finding
 
 
 def is_no_voter(facts: NodeFacts) -> bool:
     """True for a server that can be no node whatever its settings are."""
-    return facts.role == "slave" or bool(facts.cluster) or is_too_old(facts.server) or bool(facts.unknown)
+    return (
+        facts.role == "slave"
+        or bool(facts.cluster)
+        or is_too_old(facts.server)
+        or bool(facts.unknown)
+    )
 
 
 def _problem(facts: NodeFacts) -> Finding:
@@ -78,7 +95,9 @@ def _eviction(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     evicts = facts.maxmemory_policy not in ("", "noeviction")
     if evicts and facts.maxmemory:
         limit = f"{facts.maxmemory / 2**20:.4g} MiB"
-        yield KINDS["eviction-policy"].found(facts.address, f"maxmemory-policy is {facts.maxmemory_policy}, at {limit}")
+        yield KINDS["eviction-policy"].found(
+            facts.address, f"maxmemory-policy is {facts.maxmemory_policy}, at {limit}"
+        )
     elif evicts:
         what = f"maxmemory-policy is {facts.maxmemory_policy}, but there is no maxmemory: it evicts nothing until one is set"
         yield KINDS["eviction-policy"].found(facts.address, what, severity=Severity.WARNING)
@@ -91,7 +110,9 @@ def _eviction(facts: NodeFacts, options: Options) -> Iterator[Finding]:
 def _persistence(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     guard = options.recovery_guard is not None
     if facts.aof is False:
-        yield KINDS["no-persistence"].found(facts.address, "it keeps no append-only file", guard=guard)
+        yield KINDS["no-persistence"].found(
+            facts.address, "it keeps no append-only file", guard=guard
+        )
     elif facts.fsync == "no":
         what = "appendfsync is no: the system flushes when it likes, about every 30 s"
         yield KINDS["fsync"].found(facts.address, what, guard=guard)
@@ -99,15 +120,23 @@ def _persistence(facts: NodeFacts, options: Options) -> Iterator[Finding]:
         what = "appendfsync is everysec: the last second is not on disk yet"
         yield KINDS["fsync"].found(facts.address, what, severity=Severity.INFO, guard=guard)
     if facts.failing:
-        yield KINDS["persistence-failing"].found(facts.address, f"INFO says err of {', '.join(facts.failing)}")
+        yield KINDS["persistence-failing"].found(
+            facts.address, f"INFO says err of {', '.join(facts.failing)}"
+        )
 
 
 def _memory(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     if facts.replicas:
         attached = "a replica is" if facts.replicas == 1 else f"{facts.replicas} replicas are"
-        yield KINDS["replicas"].found(facts.address, f"{attached} attached", guard=options.recovery_guard is not None)
+        yield KINDS["replicas"].found(
+            facts.address, f"{attached} attached", guard=options.recovery_guard is not None
+        )
     # The marker knows better than the uptime.
-    if options.recovery_guard is None and facts.uptime is not None and facts.uptime <= options.max_ttl:
+    if (
+        options.recovery_guard is None
+        and facts.uptime is not None
+        and facts.uptime <= options.max_ttl
+    ):
         what = f"it started {facts.uptime:g} s ago, and leases may last {options.max_ttl:g} s (max_ttl)"
         # What it had on disk it has read again.
         severity = Severity.INFO if facts.aof else Severity.WARNING
@@ -116,7 +145,10 @@ def _memory(facts: NodeFacts, options: Options) -> Iterator[Finding]:
 
 def _other_keys(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     if facts.foreign_keys and options.key_format == BARE_FORMAT:
-        kinds = ", ".join(f"{kind} without expiry" if kind == "string" else kind for kind in sorted(set(facts.foreign_keys)))
+        kinds = ", ".join(
+            f"{kind} without expiry" if kind == "string" else kind
+            for kind in sorted(set(facts.foreign_keys))
+        )
         count = f"{len(facts.foreign_keys)} of {facts.sampled_keys} keys looked at are no locks ({kinds})"
         yield KINDS["other-keys"].found(facts.address, f"other keys live here: {count}")
 
@@ -128,8 +160,12 @@ def _abilities(facts: NodeFacts, options: Options) -> Iterator[Finding]:
         yield KINDS["noloop-defect"].found(facts.address, f"it is {facts.server}")
     if facts.resp3 is False:
         yield KINDS["no-resp3"].found(facts.address, "it refuses RESP3 (HELLO 3)")
-    if facts.messages is False and not any(_OPTIONAL.get(refused.step) == "no-messages" for refused in facts.refusals):
-        yield KINDS["no-messages"].found(facts.address, "a message that was published there did not arrive")
+    if facts.messages is False and not any(
+        _OPTIONAL.get(refused.step) == "no-messages" for refused in facts.refusals
+    ):
+        yield KINDS["no-messages"].found(
+            facts.address, "a message that was published there did not arrive"
+        )
     if facts.server and not facts.run_id:
         yield KINDS["no-identity"].found(facts.address, "its INFO has no run_id")
 
@@ -144,12 +180,16 @@ def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     for words, steps in essential.items():
         right = rights[words]
         if right is None:
-            yield KINDS["refused"].found(facts.address, f"{', '.join(steps)}: {words}", remedy=cure_of(words))
+            yield KINDS["refused"].found(
+                facts.address, f"{', '.join(steps)}: {words}", remedy=cure_of(words)
+            )
         # A script's refusal that names nothing says no more than the one that names the command.
         elif right not in told and (right or not any(rights.values())):
             told.add(right)
             own_keys = right == KEYS and _ON_OWN_KEYS.issuperset(steps)
-            yield _of_rights(KINDS["missing-right"].found(facts.address, ""), right, words, own_keys=own_keys)
+            yield _of_rights(
+                KINDS["missing-right"].found(facts.address, ""), right, words, own_keys=own_keys
+            )
     for refused in facts.refusals:
         right = missing_right(refused.words)
         if right is not None and refused.step == "CLIENT CACHING":
@@ -158,9 +198,15 @@ def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
         if refused.step in _OPTIONAL and right not in told - {None}:
             # One missing right may refuse several steps, SUBSCRIBE and PUBLISH for instance.
             told.add(right)
-            finding = KINDS[_OPTIONAL[refused.step]].found(facts.address, f"{refused.step} is refused: {refused.words}")
+            finding = KINDS[_OPTIONAL[refused.step]].found(
+                facts.address, f"{refused.step} is refused: {refused.words}"
+            )
             own_keys = right == KEYS and refused.step.startswith("queue ")
-            yield finding if right is None else _of_rights(finding, right, refused.words, own_keys=own_keys)
+            yield (
+                finding
+                if right is None
+                else _of_rights(finding, right, refused.words, own_keys=own_keys)
+            )
 
 
 def _of_rights(finding: Finding, right: str, words: str, *, own_keys: bool = False) -> Finding:
@@ -178,9 +224,15 @@ def _of_rights(finding: Finding, right: str, words: str, *, own_keys: bool = Fal
         what = f"its user has no right to the library's channels: {words}"
         remedy = "ACL SETUSER <user> &aioredlock_ng:* (docs/acl.md)"
     elif right:
-        what, remedy = f"its user has no right to {right}: {words}", f"ACL SETUSER <user> +{right} (docs/acl.md)"
+        what, remedy = (
+            f"its user has no right to {right}: {words}",
+            f"ACL SETUSER <user> +{right} (docs/acl.md)",
+        )
     else:
-        what, remedy = f"its user has no right to a command in a script: {words}", "Grant what docs/acl.md lists."
+        what, remedy = (
+            f"its user has no right to a command in a script: {words}",
+            "Grant what docs/acl.md lists.",
+        )
     return replace(finding, code="missing-right", what=what, remedy=remedy)
 
 
@@ -194,12 +246,16 @@ def _clock(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     advanced = f"its clock advanced {clock.rate:.6g} s (± {clock.rate_error:.2%}) in one second of this machine's"
     sure = 1 - clock.rate_error
     if clock.rate * sure > 1 + allowed:
-        yield KINDS["clock-rate"].found(facts.address, f"{advanced}; drift_factor allows for {1 + allowed:.6g}")
+        yield KINDS["clock-rate"].found(
+            facts.address, f"{advanced}; drift_factor allows for {1 + allowed:.6g}"
+        )
     elif clock.rate < (1 - allowed) * sure:
         what = f"{advanced}: locks whose holder is gone block others for longer than their ttl"
         yield KINDS["clock-rate"].found(facts.address, what, severity=Severity.WARNING)
     elif clock.rate_error > allowed:
-        yield KINDS["clock-rate-unknown"].found(facts.address, f"{advanced}; drift_factor allows for {1 + allowed:.6g}")
+        yield KINDS["clock-rate-unknown"].found(
+            facts.address, f"{advanced}; drift_factor allows for {1 + allowed:.6g}"
+        )
 
 
 def _round_trips(facts: NodeFacts, options: Options) -> Iterator[Finding]:
@@ -211,7 +267,9 @@ def _round_trips(facts: NodeFacts, options: Options) -> Iterator[Finding]:
         what = f"half of its round trips take {trips.p50:.3g} s or more; {limit}"
         yield KINDS["round-trip"].found(facts.address, what, severity=Severity.ERROR)
     elif trips.p95 * 2 > options.node_timeout:
-        yield KINDS["round-trip"].found(facts.address, f"one round trip in 20 takes {trips.p95:.3g} s or more; {limit}")
+        yield KINDS["round-trip"].found(
+            facts.address, f"one round trip in 20 takes {trips.p95:.3g} s or more; {limit}"
+        )
 
 
 _RULES: Final[tuple[Callable[[NodeFacts, Options], Iterator[Finding]], ...]] = (

@@ -25,7 +25,9 @@ _TIMES_WITHIN = 0.1
 """TIMEs asked for one look at the clock, and seconds after which no more are: the quickest answer says most."""
 
 
-async def measure(interview: Interview, command: Command, within: float, clock: Callable[[], float]) -> RoundTrips | None:
+async def measure(
+    interview: Interview, command: Command, within: float, clock: Callable[[], float]
+) -> RoundTrips | None:
     """Measure the round trips of a call of the library. A refusal takes as long as an answer.
 
     Args:
@@ -36,17 +38,23 @@ async def measure(interview: Interview, command: Command, within: float, clock: 
     """
     began = clock()
     seconds: list[float] = []
-    while len(seconds) < _ROUND_TRIPS and (len(seconds) < _FEWEST_ROUND_TRIPS or clock() - began <= within):
+    while len(seconds) < _ROUND_TRIPS and (
+        len(seconds) < _FEWEST_ROUND_TRIPS or clock() - began <= within
+    ):
         sent = clock()
         await interview.call("script inspect", command)
         seconds.append(clock() - sent)
     return round_trips(seconds)
 
 
-async def look_at_clock(interview: Interview, clock: Callable[[], float], wall: Callable[[], float]) -> TimeSample | Reply:
+async def look_at_clock(
+    interview: Interview, clock: Callable[[], float], wall: Callable[[], float]
+) -> TimeSample | Reply:
     """Return the best reading of the node's clock, or the answer that is no reading."""
     samples: list[TimeSample] = []
-    while len(samples) < _TIMES and not (samples and samples[-1].received - samples[0].sent > _TIMES_WITHIN):
+    while len(samples) < _TIMES and not (
+        samples and samples[-1].received - samples[0].sent > _TIMES_WITHIN
+    ):
         sent = clock()
         reply = await interview.ask("TIME")
         received = clock()

@@ -66,7 +66,10 @@ def _print_version(asked: bool) -> None:
 
 def _commands(
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_print_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
     """The commands of aioredlock_ng."""

@@ -30,7 +30,10 @@ PREFIX = "bench:aioredlock_ng"
 
 def bench(
     seconds: Annotated[
-        float, typer.Option("--seconds", min=0.1, max=3600, metavar="SECONDS", help="Duration, 0.1 to 3600.")
+        float,
+        typer.Option(
+            "--seconds", min=0.1, max=3600, metavar="SECONDS", help="Duration, 0.1 to 3600."
+        ),
     ] = 5.0,
     coroutines: Annotated[
         int,
@@ -43,7 +46,10 @@ def bench(
         ),
     ] = 1,
     prefix: Annotated[
-        str, typer.Option(metavar="PREFIX", help="Start of the names, for servers that allow certain keys only.")
+        str,
+        typer.Option(
+            metavar="PREFIX", help="Start of the names, for servers that allow certain keys only."
+        ),
     ] = PREFIX,
     as_json: JsonOption = False,
     node: NodeOption = None,
@@ -77,11 +83,17 @@ def bench(
         )
     else:
         sys.stdout.write(f"{rate:,.0f} cycles of acquire and release per second\n")
-        sys.stdout.write(f"p50 {seconds_of(figures.p50)}, p99 {seconds_of(figures.p99)}, {failed} failed\n")
-        sys.stdout.write(f"{len(redlock.nodes)} nodes, {coroutines} at once, {seconds_of(elapsed)}\n")
+        sys.stdout.write(
+            f"p50 {seconds_of(figures.p50)}, p99 {seconds_of(figures.p99)}, {failed} failed\n"
+        )
+        sys.stdout.write(
+            f"{len(redlock.nodes)} nodes, {coroutines} at once, {seconds_of(elapsed)}\n"
+        )
 
 
-async def _measure(redlock: Redlock, prefix: str, seconds: float, coroutines: int) -> tuple[list[float], int, float]:
+async def _measure(
+    redlock: Redlock, prefix: str, seconds: float, coroutines: int
+) -> tuple[list[float], int, float]:
     """The seconds that each cycle took, how many failed, and how long it all was."""
     run = secrets.token_hex(4)
     took: list[float] = []

@@ -147,7 +147,9 @@ def _become(command: Sequence[str], gate: int, parent: int) -> NoReturn:
         os.setpgid(0, 0)
         for number in signal.valid_signals():
             # Python's own handlers would be seen until exec, and what it ignores (SIGPIPE) even after.
-            if number in (signal.SIGPIPE, getattr(signal, "SIGXFSZ", None)) or callable(signal.getsignal(number)):
+            if number in (signal.SIGPIPE, getattr(signal, "SIGXFSZ", None)) or callable(
+                signal.getsignal(number)
+            ):
                 signal.signal(number, signal.SIG_DFL)
         _die_with(parent)
         word = b""

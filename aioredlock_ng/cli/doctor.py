@@ -26,20 +26,36 @@ _STATUS = {None: 0, Severity.INFO: 0, Severity.WARNING: 1, Severity.ERROR: 2}
 def doctor(
     urls: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[URL...]", help="The nodes, in addition to those of --node.", show_default=False),
+        typer.Argument(
+            metavar="[URL...]",
+            help="The nodes, in addition to those of --node.",
+            show_default=False,
+        ),
     ] = None,
     node: NodeOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON to standard output. Times are seconds.")] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="Print lines without control codes, as in a pipe.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write JSON to standard output. Times are seconds.")
+    ] = False,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Print lines without control codes, as in a pipe.")
+    ] = False,
     ttl: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="ttl of your locks. Default: the environment, else 10.", show_default=False),
+        typer.Option(
+            metavar="SECONDS",
+            help="ttl of your locks. Default: the environment, else 10.",
+            show_default=False,
+        ),
     ] = None,
     node_timeout: NodeTimeoutOption = None,
-    max_ttl: Annotated[float | None, typer.Option(metavar="SECONDS", help=AS_IN_THE_SERVICES, show_default=False)] = None,
+    max_ttl: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help=AS_IN_THE_SERVICES, show_default=False)
+    ] = None,
     drift_factor: Annotated[
         float | None,
-        typer.Option(metavar="SHARE", help=f"A share of the ttl. {AS_IN_THE_SERVICES}", show_default=False),
+        typer.Option(
+            metavar="SHARE", help=f"A share of the ttl. {AS_IN_THE_SERVICES}", show_default=False
+        ),
     ] = None,
     fencing: Annotated[
         bool | None,
@@ -47,7 +63,9 @@ def doctor(
     ] = None,
     recovery_guard: Annotated[
         str | None,
-        typer.Option(metavar="GUARD", help=f"auto, strict or none. {AS_IN_THE_SERVICES}", show_default=False),
+        typer.Option(
+            metavar="GUARD", help=f"auto, strict or none. {AS_IN_THE_SERVICES}", show_default=False
+        ),
     ] = None,
     key_format: KeyFormatOption = None,
     connect_timeout: Annotated[
@@ -61,15 +79,25 @@ def doctor(
     watch: Annotated[
         float,
         typer.Option(
-            min=0.1, max=3600, metavar="SECONDS", help="Time between two looks at the clocks, 0.1 to 3600. Longer finds more."
+            min=0.1,
+            max=3600,
+            metavar="SECONDS",
+            help="Time between two looks at the clocks, 0.1 to 3600. Longer finds more.",
         ),
     ] = WATCH,
     probe: Annotated[
-        str, typer.Option(metavar="PREFIX", help="Start of the name of the lock that is tried on each node.")
+        str,
+        typer.Option(
+            metavar="PREFIX", help="Start of the name of the lock that is tried on each node."
+        ),
     ] = PROBE,
     ignore: Annotated[
         list[str] | None,
-        typer.Option("--ignore", metavar="CODE", help="Code of a finding that you accept. Repeat it for each."),
+        typer.Option(
+            "--ignore",
+            metavar="CODE",
+            help="Code of a finding that you accept. Repeat it for each.",
+        ),
     ] = None,
 ) -> None:
     """Find the weaknesses of a set of nodes.
@@ -80,7 +108,9 @@ def doctor(
     errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     accepted = set(ignore or ())
     if unknown := accepted - KINDS.keys():
-        errors.print(f"aioredlock-ng doctor: no finding is called {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}")
+        errors.print(
+            f"aioredlock-ng doctor: no finding is called {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}"
+        )
         raise typer.Exit(2)
     try:
         nodes, settings = options_of(
@@ -95,12 +125,16 @@ def doctor(
             connect_timeout=connect_timeout,
         )
         with Interruption() as interruption:
-            diagnosis = interruption.run(diagnose(nodes, Options(**settings), watch=watch, probe=probe))
+            diagnosis = interruption.run(
+                diagnose(nodes, Options(**settings), watch=watch, probe=probe)
+            )
     except ConfigurationError as error:
         errors.print(f"aioredlock-ng doctor: {error}")
         raise typer.Exit(2) from None
     findings = tuple(finding for finding in diagnosis.findings if finding.code not in accepted)
-    diagnosis = replace(diagnosis, findings=findings, severity=findings[0].severity if findings else None)
+    diagnosis = replace(
+        diagnosis, findings=findings, severity=findings[0].severity if findings else None
+    )
     status = _STATUS[diagnosis.severity]
     if as_json:
         sys.stdout.write(json.dumps({**asdict(diagnosis), "exit_status": status}, indent=2) + "\n")

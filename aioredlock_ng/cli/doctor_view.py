@@ -74,7 +74,11 @@ def print_lines(diagnosis: Diagnosis, write: Callable[[str], object]) -> None:
 
 
 def _node_line(facts: NodeFacts) -> str:
-    seen = ", ".join(f"{head} {value}" for head, value in zip(_SEEN, _what_was_seen(facts), strict=True) if value != "-")
+    seen = ", ".join(
+        f"{head} {value}"
+        for head, value in zip(_SEEN, _what_was_seen(facts), strict=True)
+        if value != "-"
+    )
     return f"node {facts.address}: {seen or 'nothing is known'}\n"
 
 
@@ -83,7 +87,9 @@ def _print_wrapped(console: Console, text: str) -> None:
     for line in text.splitlines():
         words = line.lstrip()
         indent = line[: len(line) - len(words)]
-        console.print(Text("\n".join(wrapped(words, console.width, indent, f"{indent}  "))), soft_wrap=True)
+        console.print(
+            Text("\n".join(wrapped(words, console.width, indent, f"{indent}  "))), soft_wrap=True
+        )
 
 
 def _alike(findings: Iterable[Finding]) -> list[list[Finding]]:
@@ -100,7 +106,11 @@ def _where(finding: Finding) -> str:
 
 def _verdict(diagnosis: Diagnosis) -> str:
     counts = []
-    for severity, word in ((Severity.ERROR, "error"), (Severity.WARNING, "warning"), (Severity.INFO, "remark")):
+    for severity, word in (
+        (Severity.ERROR, "error"),
+        (Severity.WARNING, "warning"),
+        (Severity.INFO, "remark"),
+    ):
         count = sum(finding.severity is severity for finding in diagnosis.findings)
         if count:
             counts.append(f"{count} {word}{'s' if count > 1 else ''}")

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 from .demo.interruption import Interruption
 from .exits import reported
-from .settings import JsonOption, KeyFormatOption, NameArgument, NodeOption, NodeTimeoutOption, manager, name_of
+from .settings import (
+    JsonOption,
+    KeyFormatOption,
+    NameArgument,
+    NodeOption,
+    NodeTimeoutOption,
+    manager,
+    name_of,
+)
 from .shown import as_dict, fence, holder, is_lock, life, owner, print_json, safe
 
 if TYPE_CHECKING:
@@ -30,7 +38,9 @@ def inspect(
     """
     with reported("inspect"), Interruption() as interruption:
         # Without the guard, opening writes no marker to a node that has none.
-        redlock = manager(node, node_timeout=node_timeout, key_format=key_format, recovery_guard="none")
+        redlock = manager(
+            node, node_timeout=node_timeout, key_format=key_format, recovery_guard="none"
+        )
         info = interruption.run(_ask(redlock, name_of(name)))
     if as_json:
         print_json(as_dict(info))
@@ -51,7 +61,9 @@ def _print(info: LockInfo) -> None:
     elif info.held:
         head = f"{resource}: held by {holder(info.token)} on {info.nodes} of {info.total} nodes, {life(info.remaining)}"
         if info.owner is not None:
-            since = datetime.fromtimestamp(info.owner.since, tz=UTC).isoformat(timespec="milliseconds")
+            since = datetime.fromtimestamp(info.owner.since, tz=UTC).isoformat(
+                timespec="milliseconds"
+            )
             head += f"\n  owner {owner(info)}, fence {fence(info)}\n  since {since}"
     elif info.offered:
         head = f"{resource}: offered to a waiter"

@@ -13,8 +13,27 @@ from rich.progress import Progress
 from .demo.interruption import Interruption
 from .exits import reported, say
 from .scan import Scan
-from .settings import JsonOption, KeyFormatOption, NodeOption, NodeTimeoutOption, PatternArgument, manager_and_format, name_of
-from .shown import as_dict, foreign, holder_of, is_lock, life, life_of, owner, print_json, safe, waiting
+from .settings import (
+    JsonOption,
+    KeyFormatOption,
+    NodeOption,
+    NodeTimeoutOption,
+    PatternArgument,
+    manager_and_format,
+    name_of,
+)
+from .shown import (
+    as_dict,
+    foreign,
+    holder_of,
+    is_lock,
+    life,
+    life_of,
+    owner,
+    print_json,
+    safe,
+    waiting,
+)
 from .tables import Column, fitted, output_width
 
 if TYPE_CHECKING:
@@ -38,7 +57,10 @@ _COLUMNS = (
 def ls(
     pattern: PatternArgument = "*",
     every: Annotated[
-        bool, typer.Option("--all", help="List keys that are no locks too, by their type and remaining time.")
+        bool,
+        typer.Option(
+            "--all", help="List keys that are no locks too, by their type and remaining time."
+        ),
     ] = False,
     as_json: JsonOption = False,
     node: NodeOption = None,
@@ -91,4 +113,11 @@ def _words(lock: LockInfo, of: str) -> tuple[str, ...]:
         longest = max((answer.remaining or math.inf for answer in there), default=0.0)
         nodes, left = len(there), life(longest)
         held_by = f"not a lock: {foreign(lock)}" if there else "-"
-    return safe(lock.resource), f"{nodes}{of}{lock.total}", left, held_by, owner(lock), waiting(lock)
+    return (
+        safe(lock.resource),
+        f"{nodes}{of}{lock.total}",
+        left,
+        held_by,
+        owner(lock),
+        waiting(lock),
+    )

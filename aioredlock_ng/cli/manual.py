@@ -66,7 +66,11 @@ PAGES = {
         ("aioredlock-ng inspect order:42", "aioredlock-ng inspect order:42 --json"),
     ),
     "ls": Page(
-        (("0", "The list is complete. It may be empty."), _USAGE, ("69", "No majority of the nodes could be scanned.")),
+        (
+            ("0", "The list is complete. It may be empty."),
+            _USAGE,
+            ("69", "No majority of the nodes could be scanned."),
+        ),
         ("aioredlock-ng ls", "aioredlock-ng ls 'order:*'"),
     ),
     "release": Page(
@@ -129,14 +133,18 @@ class Command(TyperCommand):
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words of the usage line behind the command's name."""
-        arguments = [param.metavar for param in self.get_params(ctx) if param.param_type_name == "argument"]
+        arguments = [
+            param.metavar for param in self.get_params(ctx) if param.param_type_name == "argument"
+        ]
         return [word for word in ("[OPTIONS]", *arguments, PAGES[self.name or ""].behind) if word]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the whole help."""
         page = PAGES[self.name or ""]
         params: list[Any] = list(self.get_params(ctx))
-        arguments = [(param.metavar, param.help) for param in params if param.param_type_name == "argument"]
+        arguments = [
+            (param.metavar, param.help) for param in params if param.param_type_name == "argument"
+        ]
         sections = (
             ("Arguments", _rows(arguments)),
             ("Options", _rows(map(_option, params))),
@@ -151,8 +159,14 @@ class Group(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the whole help."""
-        commands = [(name, _first_paragraph(self.get_command(ctx, name))) for name in self.list_commands(ctx)]
-        sections = (("Options", _rows(map(_option, self.get_params(ctx)))), ("Commands", _rows(commands)))
+        commands = [
+            (name, _first_paragraph(self.get_command(ctx, name)))
+            for name in self.list_commands(ctx)
+        ]
+        sections = (
+            ("Options", _rows(map(_option, self.get_params(ctx)))),
+            ("Commands", _rows(commands)),
+        )
         formatter.write(_laid_out(ctx, self, sections))
 
 
@@ -175,11 +189,17 @@ def _option(param: Any) -> tuple[str, str]:
     """The names of an option with the word for its value, and its help with the default; ("", "") for an argument."""
     if param.param_type_name == "argument":
         return "", ""
-    names = " / ".join(", ".join(sorted(names, key=len)) for names in (param.opts, param.secondary_opts) if names)
+    names = " / ".join(
+        ", ".join(sorted(names, key=len)) for names in (param.opts, param.secondary_opts) if names
+    )
     if param.is_flag:
         return names, param.help or ""
     shown = param.show_default is not False and param.default is not None
-    default = f" [default: {param.default:g}]" if isinstance(param.default, float) else f" [default: {param.default}]"
+    default = (
+        f" [default: {param.default:g}]"
+        if isinstance(param.default, float)
+        else f" [default: {param.default}]"
+    )
     return f"{names} {param.metavar}", (param.help or "") + (default if shown else "")
 
 

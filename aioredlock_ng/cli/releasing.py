@@ -9,7 +9,15 @@ import typer
 
 from .demo.interruption import Interruption
 from .exits import HELD, USAGE, reported, say
-from .settings import JsonOption, KeyFormatOption, NameArgument, NodeOption, NodeTimeoutOption, manager, name_of
+from .settings import (
+    JsonOption,
+    KeyFormatOption,
+    NameArgument,
+    NodeOption,
+    NodeTimeoutOption,
+    manager,
+    name_of,
+)
 from .shown import foreign, holder, is_lock, life, print_json, safe
 
 if TYPE_CHECKING:
@@ -20,9 +28,13 @@ __all__ = ["release"]
 
 def release(
     name: NameArgument,
-    force: Annotated[bool, typer.Option("--force", help="Needed, because the holder may still be at work.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Needed, because the holder may still be at work.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    any_key: Annotated[bool, typer.Option("--any-key", help="Delete the key even if it is no lock.")] = False,
+    any_key: Annotated[
+        bool, typer.Option("--any-key", help="Delete the key even if it is no lock.")
+    ] = False,
     as_json: JsonOption = False,
     node: NodeOption = None,
     node_timeout: NodeTimeoutOption = None,
@@ -40,7 +52,10 @@ def release(
     status 2, unless --any-key is given.
     """
     if not force:
-        say("release", "only its holder can release a lock; --force takes it away from a holder that may still be at work")
+        say(
+            "release",
+            "only its holder can release a lock; --force takes it away from a holder that may still be at work",
+        )
         raise typer.Exit(USAGE)
     with reported("release"), Interruption() as interruption:
         redlock = manager(node, node_timeout=node_timeout, key_format=key_format)
@@ -53,7 +68,9 @@ def release(
             if (any_key or is_lock(info)) and not _confirmed(info):
                 say("release", "nothing was done")
                 raise typer.Exit(HELD)
-            deleted = interruption.run(_release(redlock, name_of(name), info.token, any_key=any_key))
+            deleted = interruption.run(
+                _release(redlock, name_of(name), info.token, any_key=any_key)
+            )
             if not deleted:
                 say("release", "the lease ended before the answer; a later holder was left alone")
                 raise typer.Exit(HELD)

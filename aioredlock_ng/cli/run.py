@@ -24,7 +24,11 @@ def run(
     context: typer.Context,
     names: Annotated[
         list[str],
-        typer.Argument(metavar="NAME...", help="The lock. Several are taken together, all or none.", show_default=False),
+        typer.Argument(
+            metavar="NAME...",
+            help="The lock. Several are taken together, all or none.",
+            show_default=False,
+        ),
     ],
     no_wait: Annotated[
         bool,
@@ -37,13 +41,23 @@ def run(
     wait: Annotated[
         float | None,
         typer.Option(
-            "-w", "--wait", min=0, metavar="SECONDS", help="Wait at most this long. Default: for ever.", show_default=False
+            "-w",
+            "--wait",
+            min=0,
+            metavar="SECONDS",
+            help="Wait at most this long. Default: for ever.",
+            show_default=False,
         ),
     ] = None,
     conflict_code: Annotated[
         int,
         typer.Option(
-            "-E", "--conflict-code", min=0, max=255, metavar="STATUS", help="Exit status if another client holds the lock."
+            "-E",
+            "--conflict-code",
+            min=0,
+            max=255,
+            metavar="STATUS",
+            help="Exit status if another client holds the lock.",
         ),
     ] = HELD,
     ttl: Annotated[
@@ -57,14 +71,21 @@ def run(
     grace: Annotated[
         float,
         typer.Option(
-            min=0, metavar="SECONDS", help="From SIGTERM to SIGKILL, on loss and for processes that the command left behind."
+            min=0,
+            metavar="SECONDS",
+            help="From SIGTERM to SIGKILL, on loss and for processes that the command left behind.",
         ),
     ] = 5.0,
-    lost_code: Annotated[int, typer.Option(min=0, max=255, metavar="STATUS", help="Exit status if the lock was lost.")] = LOST,
+    lost_code: Annotated[
+        int,
+        typer.Option(min=0, max=255, metavar="STATUS", help="Exit status if the lock was lost."),
+    ] = LOST,
     owner: Annotated[
         str | None,
         typer.Option(
-            metavar="LABEL", help="Owner that inspect, ls and top show. Default: host:process:command.", show_default=False
+            metavar="LABEL",
+            help="Owner that inspect, ls and top show. Default: host:process:command.",
+            show_default=False,
         ),
     ] = None,
     node: NodeOption = None,
@@ -79,7 +100,10 @@ def run(
     """
     command: list[str] = context.obj
     if not any(command[:1]):
-        say("run", "no command is given; write it behind --, like: aioredlock-ng run NAME -- make deploy")
+        say(
+            "run",
+            "no command is given; write it behind --, like: aioredlock-ng run NAME -- make deploy",
+        )
         raise typer.Exit(USAGE)
     if no_wait and wait is not None:
         say("run", "-n and -w contradict each other; give one of them")
@@ -87,11 +111,15 @@ def run(
     with reported("run"):
         if owner is None and f"{PREFIX}OWNER" not in os.environ:
             owner = _owner(command[0])
-        redlock = manager(node, ttl=ttl, node_timeout=node_timeout, key_format=key_format, owner=owner)
+        redlock = manager(
+            node, ttl=ttl, node_timeout=node_timeout, key_format=key_format, owner=owner
+        )
         lock = redlock.lock(*map(name_of, names), blocking_timeout=0.0 if no_wait else wait)
         child = Child(command)
         try:
-            status = asyncio.run(Keeper(redlock, lock, child, Job(conflict_code, lost_code, grace)).run())
+            status = asyncio.run(
+                Keeper(redlock, lock, child, Job(conflict_code, lost_code, grace)).run()
+            )
         finally:
             child.close()
     raise typer.Exit(status)

@@ -53,7 +53,9 @@ class Scan:
         silent: After `keys`: why nodes have no part in the listing, by their addresses.
     """
 
-    def __init__(self, redlock: Redlock, key_format: KeyFormat, pattern: str | bytes, *, every: bool = False) -> None:
+    def __init__(
+        self, redlock: Redlock, key_format: KeyFormat, pattern: str | bytes, *, every: bool = False
+    ) -> None:
         self._redlock = redlock
         self._format = key_format
         self._match = key_format.matching(pattern)
@@ -67,7 +69,9 @@ class Scan:
     async def sizes(self) -> int:
         """How many keys there are to look at on all nodes together, as far as they tell."""
         nodes = self._redlock.engine().context.fleet.nodes
-        replies = await asyncio.gather(*(ask(node, index, words("DBSIZE")) for index, node in enumerate(nodes)))
+        replies = await asyncio.gather(
+            *(ask(node, index, words("DBSIZE")) for index, node in enumerate(nodes))
+        )
         return sum(reply for reply in replies if type(reply) is int)
 
     async def keys(self, advance: Callable[[int], object] = lambda _: None) -> list[bytes]:
@@ -80,9 +84,15 @@ class Scan:
             QuorumUnreachable: Too few nodes could be scanned.
         """
         nodes = self._redlock.engine().context.fleet.nodes
-        found = await asyncio.gather(*(self._keys_of(node, index, advance) for index, node in enumerate(nodes)))
+        found = await asyncio.gather(
+            *(self._keys_of(node, index, advance) for index, node in enumerate(nodes))
+        )
         scanned = [keys for keys in found if isinstance(keys, set)]
-        self.silent = {node.address: str(said) for node, said in zip(nodes, found, strict=True) if isinstance(said, str)}
+        self.silent = {
+            node.address: str(said)
+            for node, said in zip(nodes, found, strict=True)
+            if isinstance(said, str)
+        }
         if len(scanned) < quorum_of(len(nodes)):
             told = "; ".join(f"{address}: {said}" for address, said in self.silent.items())
             raise QuorumUnreachable(f"no majority of the nodes could be scanned: {told}")
@@ -90,12 +100,22 @@ class Scan:
 
     async def look(self, keys: Sequence[bytes]) -> list[LockInfo]:
         """The locks among these keys, by one look at all nodes."""
-        return [lock for start in range(0, len(keys), _BATCH) for lock in await self._look(keys[start : start + _BATCH])]
+        return [
+            lock
+            for start in range(0, len(keys), _BATCH)
+            for lock in await self._look(keys[start : start + _BATCH])
+        ]
 
-    async def _keys_of(self, node: Node, index: int, advance: Callable[[int], object]) -> set[bytes] | str:
+    async def _keys_of(
+        self, node: Node, index: int, advance: Callable[[int], object]
+    ) -> set[bytes] | str:
         """The keys of one node that may be locks, or why it does not tell."""
-        keys = await self._found(node, index, self._match, advance, kind=None if self._every else "string")
-        return keys if isinstance(keys, str) else {key for key in keys if not key.startswith(OWN_KEYS)}
+        keys = await self._found(
+            node, index, self._match, advance, kind=None if self._every else "string"
+        )
+        return (
+            keys if isinstance(keys, str) else {key for key in keys if not key.startswith(OWN_KEYS)}
+        )
 
     async def _found(
         self,
@@ -111,7 +131,9 @@ class Scan:
         cursor: bytes = b"0"
         types = () if kind is None else ("TYPE", kind)
         while True:
-            reply = await ask(node, index, words("SCAN", cursor, "MATCH", pattern, "COUNT", _STEP, *types))
+            reply = await ask(
+                node, index, words("SCAN", cursor, "MATCH", pattern, "COUNT", _STEP, *types)
+            )
             match reply:
                 case [bytes(cursor), list(page)] if all(type(key) is bytes for key in page):
                     keys.update(cast("list[bytes]", page))
@@ -124,7 +146,9 @@ class Scan:
     async def _look(self, keys: Sequence[bytes], *, labelled: bool = True) -> list[LockInfo]:
         nodes = self._redlock.engine().context.fleet.nodes
         labels = tuple(map(owner_key, keys)) if labelled else ()
-        replies = await self._redlock.engine().poll(MUTEX.inspecting(tuple(keys), labels, queues=True))
+        replies = await self._redlock.engine().poll(
+            MUTEX.inspecting(tuple(keys), labels, queues=True)
+        )
         if any(isinstance(reply, Refusal) for reply in replies):
             # A key that this user may not read spoils the answer for all: one by one.
             if len(keys) > 1:
@@ -143,7 +167,9 @@ class Scan:
 
 def _may_be_a_lock(look: Look) -> bool:
     """True if the key expires and is a string; it may be kept for a waiter, and held by nobody."""
-    return (isinstance(look, Held) and look.remaining < math.inf) or (isinstance(look, Free) and look.offered is not None)
+    return (isinstance(look, Held) and look.remaining < math.inf) or (
+        isinstance(look, Free) and look.offered is not None
+    )
 
 
 def words(*words: Any) -> Request:

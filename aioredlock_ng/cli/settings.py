@@ -31,7 +31,12 @@ AS_IN_THE_SERVICES = "The value that your services use. Default: the environment
 
 NodeOption = Annotated[
     list[str] | None,
-    typer.Option("--node", metavar="URL", help=f"A node. Repeat it for each node. Default: {_NODES}.", show_default=False),
+    typer.Option(
+        "--node",
+        metavar="URL",
+        help=f"A node. Repeat it for each node. Default: {_NODES}.",
+        show_default=False,
+    ),
 ]
 NodeTimeoutOption = Annotated[
     float | None,
@@ -41,11 +46,19 @@ KeyFormatOption = Annotated[
     str | None,
     typer.Option("--key-format", metavar="FORMAT", help=AS_IN_THE_SERVICES, show_default=False),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON to standard output. Times are seconds.")]
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The lock's name.", show_default=False)]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Write JSON to standard output. Times are seconds.")
+]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The lock's name.", show_default=False)
+]
 PatternArgument = Annotated[
     str,
-    typer.Argument(metavar="[PATTERN]", help="A pattern for names, as SCAN has it: 'order:*'.", show_default=False),
+    typer.Argument(
+        metavar="[PATTERN]",
+        help="A pattern for names, as SCAN has it: 'order:*'.",
+        show_default=False,
+    ),
 ]
 
 

@@ -99,7 +99,9 @@ def seconds(value: float | None) -> str:
 
 def life(remaining: float | None) -> str:
     """Format the remaining time of a key; it is None or infinite for a key without expiry."""
-    return "no expiry" if remaining is None or math.isinf(remaining) else f"{seconds(remaining)} left"
+    return (
+        "no expiry" if remaining is None or math.isinf(remaining) else f"{seconds(remaining)} left"
+    )
 
 
 def life_of(info: LockInfo) -> str:
@@ -109,4 +111,6 @@ def life_of(info: LockInfo) -> str:
 
 def safe(text: str) -> str:
     """Return a server's text with control characters escaped. They would move the cursor or end the line."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )

@@ -40,7 +40,10 @@ class Column:
 
 
 def fitted(
-    columns: Sequence[Column], rows: Sequence[Sequence[Text | str]], width: int, frame: box.Box = box.SIMPLE_HEAD
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[Text | str]],
+    width: int,
+    frame: box.Box = box.SIMPLE_HEAD,
 ) -> Table:
     """Return a table of at most this width, without the columns for which there is no room.
 
@@ -50,7 +53,10 @@ def fitted(
         width: Of the line.
         frame: The lines around the cells.
     """
-    cells = [[_shortened(cell, column, width) for cell, column in zip(row, columns, strict=True)] for row in rows]
+    cells = [
+        [_shortened(cell, column, width) for cell, column in zip(row, columns, strict=True)]
+        for row in rows
+    ]
     kept: list[int] = []
     for index in sorted(range(len(columns)), key=lambda index: columns[index].rank):
         more = sorted([*kept, index])
@@ -59,11 +65,15 @@ def fitted(
     return _table(columns, cells, kept, frame)
 
 
-def _table(columns: Sequence[Column], cells: Sequence[Sequence[Text]], kept: Sequence[int], frame: box.Box) -> Table:
+def _table(
+    columns: Sequence[Column], cells: Sequence[Sequence[Text]], kept: Sequence[int], frame: box.Box
+) -> Table:
     table = Table(box=frame, pad_edge=False)
     for index in kept:
         column = columns[index]
-        table.add_column(Text(column.head), justify="right" if column.right else "left", no_wrap=True)
+        table.add_column(
+            Text(column.head), justify="right" if column.right else "left", no_wrap=True
+        )
     for row in cells:
         table.add_row(*(row[index] for index in kept))
     return table

@@ -18,7 +18,14 @@ from aioredlock_ng._scripts.kinds import MUTEX
 from .demo.interruption import Interruption
 from .exits import NO_QUORUM, reported
 from .scan import Scan, ask
-from .settings import KeyFormatOption, NodeOption, NodeTimeoutOption, PatternArgument, manager_and_format, name_of
+from .settings import (
+    KeyFormatOption,
+    NodeOption,
+    NodeTimeoutOption,
+    PatternArgument,
+    manager_and_format,
+    name_of,
+)
 from .tables import output_width
 from .top_view import Frame, Lane, draw
 
@@ -37,11 +44,18 @@ _PROBE = b"top:aioredlock_ng"
 def top(
     pattern: PatternArgument = "*",
     interval: Annotated[
-        float, typer.Option(min=0.1, max=3600, metavar="SECONDS", help="Time between two frames, 0.1 to 3600.")
+        float,
+        typer.Option(
+            min=0.1, max=3600, metavar="SECONDS", help="Time between two frames, 0.1 to 3600."
+        ),
     ] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Show one frame and end.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Write each frame as one line of JSON to standard output. Times are seconds.")
+        bool,
+        typer.Option(
+            "--json",
+            help="Write each frame as one line of JSON to standard output. Times are seconds.",
+        ),
     ] = False,
     node: NodeOption = None,
     node_timeout: NodeTimeoutOption = None,
@@ -56,7 +70,9 @@ def top(
         given = {"node_timeout": node_timeout, "key_format": key_format}
         redlock, keys = manager_and_format(node, **given)
         scan = Scan(redlock, keys, name_of(pattern))
-        frame = interruption.run(_watch(_Watch(redlock, scan), interval, once=once, as_json=as_json))
+        frame = interruption.run(
+            _watch(_Watch(redlock, scan), interval, once=once, as_json=as_json)
+        )
     if frame.problem:
         raise typer.Exit(NO_QUORUM)
 
@@ -96,11 +112,17 @@ class _Watch:
             lane.add(state.state, trip)
         now = loop.time()
         self._seen = {
-            (lock.resource, lock.token): self._seen.get((lock.resource, lock.token), now) for lock in locks if lock.token
+            (lock.resource, lock.token): self._seen.get((lock.resource, lock.token), now)
+            for lock in locks
+            if lock.token
         }
         ages = [now - self._seen.get((lock.resource, lock.token), now) for lock in locks]
         # A key that was found by the last scan may be gone. It would be shown as a lock without a holder.
-        shown = [(lock, age) for lock, age in zip(locks, ages, strict=True) if lock.token is not None or lock.offered]
+        shown = [
+            (lock, age)
+            for lock, age in zip(locks, ages, strict=True)
+            if lock.token is not None or lock.offered
+        ]
         return Frame(states, tuple(trips), tuple(self._lanes), tuple(shown), problem)
 
     async def _round_trip(self, index: int) -> float | None:

@@ -96,7 +96,10 @@ class Frame:
     def as_dict(self) -> dict[str, Any]:
         """Return the frame for JSON."""
         return {
-            "nodes": [{**asdict(state), "round_trip": trip} for state, trip in zip(self.nodes, self.round_trips, strict=True)],
+            "nodes": [
+                {**asdict(state), "round_trip": trip}
+                for state, trip in zip(self.nodes, self.round_trips, strict=True)
+            ],
             "locks": [{**as_dict(lock), "seen_for": age} for lock, age in self.locks],
             "problem": self.problem,
         }
@@ -112,7 +115,12 @@ def draw(frame: Frame, width: int, height: int | None) -> Group:
     """
     room = min(max(width - _BESIDE_LANE, _FEWEST_MARKS), _MARKS)
     nodes = fitted(
-        _NODE_COLUMNS, [_node_row(*row, room) for row in zip(frame.nodes, frame.round_trips, frame.lanes, strict=True)], width
+        _NODE_COLUMNS,
+        [
+            _node_row(*row, room)
+            for row in zip(frame.nodes, frame.round_trips, frame.lanes, strict=True)
+        ],
+        width,
     )
     reasons = [
         line
@@ -132,17 +140,27 @@ def draw(frame: Frame, width: int, height: int | None) -> Group:
     return Group(nodes, *reasons, locks, *(problem or [Text(words, style="dim")]))
 
 
-def _node_row(state: NodeState, round_trip: float | None, lane: Lane, marks: int) -> tuple[Text | str, ...]:
+def _node_row(
+    state: NodeState, round_trip: float | None, lane: Lane, marks: int
+) -> tuple[Text | str, ...]:
     # An address is no plain string for rich: it takes an IPv6 address in brackets for a style.
     words = Text(state.state, style=_style_of(state))
-    return Text(safe(state.address)), words, seconds(round_trip), lane.text()[-marks:], Text(safe(state.server))
+    return (
+        Text(safe(state.address)),
+        words,
+        seconds(round_trip),
+        lane.text()[-marks:],
+        Text(safe(state.server)),
+    )
 
 
 def _lock_row(lock: LockInfo, age: float) -> tuple[Text | str, ...]:
     marks = Text()
     for answer in lock.answers:
         mine = answer.token is not None and answer.token == lock.token
-        marks.append("●" if mine else "?" if answer.detail else "○", style="green" if mine else "yellow")
+        marks.append(
+            "●" if mine else "?" if answer.detail else "○", style="green" if mine else "yellow"
+        )
     return (
         safe(lock.resource),
         holder_of(lock),

@@ -14,7 +14,15 @@ from aioredlock_ng._scripts.kinds import MUTEX
 
 from .demo.interruption import Interruption
 from .exits import HELD, reported, say
-from .settings import JsonOption, KeyFormatOption, NameArgument, NodeOption, NodeTimeoutOption, manager_and_format, name_of
+from .settings import (
+    JsonOption,
+    KeyFormatOption,
+    NameArgument,
+    NodeOption,
+    NodeTimeoutOption,
+    manager_and_format,
+    name_of,
+)
 from .shown import as_dict, holder, is_lock, life, print_json
 
 if TYPE_CHECKING:
@@ -53,7 +61,14 @@ def wait(
     ] = None,
     conflict_code: Annotated[
         int,
-        typer.Option("-E", "--conflict-code", min=0, max=255, metavar="STATUS", help="Exit status if the lock is still held."),
+        typer.Option(
+            "-E",
+            "--conflict-code",
+            min=0,
+            max=255,
+            metavar="STATUS",
+            help="Exit status if the lock is still held.",
+        ),
     ] = HELD,
     as_json: JsonOption = False,
     node: NodeOption = None,
@@ -74,7 +89,11 @@ def wait(
         print_json(as_dict(info))
     if not _is_free(info):
         if info.held:
-            said = f"is held by {holder(info.token)}" if is_lock(info) else "is taken by a key that is no lock"
+            said = (
+                f"is held by {holder(info.token)}"
+                if is_lock(info)
+                else "is taken by a key that is no lock"
+            )
             said = f"{said}, {life(info.remaining)}"
         else:
             said = "is offered to a waiter" if info.offered else "is between two holders"
@@ -105,7 +124,9 @@ async def _wait(redlock: Redlock, name: str | bytes, key: bytes, seconds: float 
                 changes.clear()
                 try:
                     # In one write. The first leaves the key tracked on every connection, so no later change is missed.
-                    _, looked = await asyncio.gather(redlock.engine().poll(watching), redlock.inspect(name))
+                    _, looked = await asyncio.gather(
+                        redlock.engine().poll(watching), redlock.inspect(name)
+                    )
                     info = looked
                 except QuorumUnreachable:
                     # Never seen yet, or for too long: said. A majority that was away for a moment is asked again.

@@ -24,7 +24,9 @@ class StaleFence(RedlockError):
     """
 
     def __init__(self, resource: str | bytes, fence: int, seen: int) -> None:
-        super().__init__(f"the fence {fence} of {resource!r} is out of date: {seen} was seen already")
+        super().__init__(
+            f"the fence {fence} of {resource!r} is out of date: {seen} was seen already"
+        )
         self.resource = resource
         self.fence = fence
         self.seen = seen
@@ -40,7 +42,9 @@ def usable_fence(fence: object, name: str = "fence") -> int:
         ConfigurationError: It is no int (the fence of a lock without fencing is None), negative, or above `MAX_FENCE`.
     """
     if not isinstance(fence, int) or isinstance(fence, bool):
-        raise ConfigurationError(f"{name} must be an int, like lease.fence of a lock with fencing, not {type(fence).__name__}")
+        raise ConfigurationError(
+            f"{name} must be an int, like lease.fence of a lock with fencing, not {type(fence).__name__}"
+        )
     if not 0 <= fence <= MAX_FENCE:
         raise ConfigurationError(f"{name} must be from 0 to 2**53 - 1, not {fence}")
     return fence

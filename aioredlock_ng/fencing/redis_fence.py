@@ -17,7 +17,12 @@ from .fence import StaleFence, usable_fence
 
 __all__ = ["GUARD_SCRIPT", "RedisFence"]
 
-GUARD_SCRIPT: Final = resources.files(__package__).joinpath("guard.lua").read_text(encoding="ascii").replace("\r\n", "\n")
+GUARD_SCRIPT: Final = (
+    resources.files(__package__)
+    .joinpath("guard.lua")
+    .read_text(encoding="ascii")
+    .replace("\r\n", "\n")
+)
 """The Lua source of the check, for clients in other languages and for scripts of your own."""
 
 _STALE = "STALEFENCE "
@@ -76,7 +81,14 @@ class RedisFence:
         """
         return await self.execute("GET", key, fence=fence)
 
-    async def set(self, key: str | bytes, value: str | bytes | float, *, fence: int | None, ttl: float | None = None) -> None:
+    async def set(
+        self,
+        key: str | bytes,
+        value: str | bytes | float,
+        *,
+        fence: int | None,
+        ttl: float | None = None,
+    ) -> None:
         """Write a string; `ttl` is its life in seconds, 0.001 to 1e9, None: without end. Raises what `get` raises."""
         expiry = () if ttl is None else ("PX", _milliseconds("ttl", ttl))
         await self.execute("SET", key, value, *expiry, fence=fence)
@@ -86,19 +98,25 @@ class RedisFence:
         flat = await self.execute("HGETALL", key, fence=fence)
         return dict(zip(flat[::2], flat[1::2], strict=True))
 
-    async def hset(self, key: str | bytes, fields: Mapping[str, str | bytes | float], *, fence: int | None) -> None:
+    async def hset(
+        self, key: str | bytes, fields: Mapping[str, str | bytes | float], *, fence: int | None
+    ) -> None:
         """Write fields of a hash, at least one. Raises what `get` raises."""
         if not isinstance(fields, Mapping):
             raise ConfigurationError(f"fields must be a mapping, not {type(fields).__name__}")
         if not fields:
             raise ConfigurationError("fields must not be empty; to delete the key, use delete()")
-        await self.execute("HSET", key, *(word for field in fields.items() for word in field), fence=fence)
+        await self.execute(
+            "HSET", key, *(word for field in fields.items() for word in field), fence=fence
+        )
 
     async def delete(self, key: str | bytes, *, fence: int | None) -> bool:
         """Delete a key; its newest fence is remembered. True when there was one. Raises what `get` raises."""
         return bool(await self.execute("DEL", key, fence=fence))
 
-    async def execute(self, command: str, key: str | bytes, *args: str | bytes | float, fence: int | None) -> Any:
+    async def execute(
+        self, command: str, key: str | bytes, *args: str | bytes | float, fence: int | None
+    ) -> Any:
         """Run any command that has the key as its first argument and its only key, if no newer fence was seen.
 
         Args:
@@ -118,7 +136,9 @@ class RedisFence:
         """
         shown = usable_fence(fence)
         try:
-            return await self._run(keys=[key, self.fence_key(key)], args=[shown, self._keep, command, *args])
+            return await self._run(
+                keys=[key, self.fence_key(key)], args=[shown, self._keep, command, *args]
+            )
         except ResponseError as error:
             words = str(error)
             if not words.startswith(_STALE):
@@ -129,5 +149,7 @@ class RedisFence:
 def _milliseconds(name: str, value: object) -> int:
     seconds = positive_seconds(name, value)
     if not 0.001 <= seconds <= _MAX_SECONDS:
-        raise ConfigurationError(f"{name} must be seconds from 0.001 to 1e9, or None, not {value!r}")
+        raise ConfigurationError(
+            f"{name} must be seconds from 0.001 to 1e9, or None, not {value!r}"
+        )
     return round(seconds * 1000)

@@ -51,9 +51,15 @@ class Parameters:
             raise self._missing(placeholder, path)
         parameter = self._found[name]
         marker = _marker(parameter)
-        plain = isinstance(marker, params.Path | params.Query | None) and _textual(parameter.annotation)
+        plain = isinstance(marker, params.Path | params.Query | None) and _textual(
+            parameter.annotation
+        )
         if not plain or placeholder.attributes:
-            if placeholder.attributes or isinstance(marker, params.Depends) or _declarable(parameter.annotation):
+            if (
+                placeholder.attributes
+                or isinstance(marker, params.Depends)
+                or _declarable(parameter.annotation)
+            ):
                 remedy = f"declare what it is, like lock_for(..., {name}={_remedy(parameter)})"
             else:
                 remedy = f"let a dependency make one of it: lock_for(..., {name}=Depends(...))"
@@ -61,13 +67,18 @@ class Parameters:
                 f"{placeholder} of {self._called} is not a plain str, int, UUID, date or Enum from the path or the query;"
                 f" {remedy}"
             )
-        if marker is not None and (marker.default_factory is not None or marker.validation_alias not in (None, marker.alias)):
+        if marker is not None and (
+            marker.default_factory is not None
+            or marker.validation_alias not in (None, marker.alias)
+        ):
             raise ConfigurationError(
                 f"{placeholder} of {self._called} has a validation_alias or a default_factory, by which it could have another"
                 " value than the lock's name; use alias= and a plain default"
             )
 
-    def agree(self, placeholder: Placeholder, declared: inspect.Parameter, path: frozenset[str]) -> None:
+    def agree(
+        self, placeholder: Placeholder, declared: inspect.Parameter, path: frozenset[str]
+    ) -> None:
         """Make sure that what `lock_for` declares is what the endpoint declares under that name, and has the attributes.
 
         Raises:
@@ -99,7 +110,9 @@ class Parameters:
                 if hasattr(annotation, attribute):
                     return
                 there = ", ".join(annotation.model_fields)
-                raise ConfigurationError(f"{placeholder}: {annotation.__name__} has no {attribute}; it has: {there}")
+                raise ConfigurationError(
+                    f"{placeholder}: {annotation.__name__} has no {attribute}; it has: {there}"
+                )
             annotation = annotation.model_fields[attribute].annotation
         if not _textual(annotation):
             raise ConfigurationError(
@@ -119,12 +132,27 @@ class Parameters:
         for name in names:
             adapter = self._adapter(name, frozenset(connection.path_params))
             marker = _marker(self._found[name]) if name in self._found else None
-            from_path = isinstance(marker, params.Path) if marker is not None else name in connection.path_params
-            where, given = ("path", connection.path_params) if from_path else ("query", connection.query_params)
+            from_path = (
+                isinstance(marker, params.Path)
+                if marker is not None
+                else name in connection.path_params
+            )
+            where, given = (
+                ("path", connection.path_params)
+                if from_path
+                else ("query", connection.query_params)
+            )
             alias = getattr(marker, "alias", None) or name
             raw = given.get(alias, self._default(name))
             if raw is _NONE:
-                errors.append({"type": "missing", "loc": (where, alias), "msg": "Field required", "input": None})
+                errors.append(
+                    {
+                        "type": "missing",
+                        "loc": (where, alias),
+                        "msg": "Field required",
+                        "input": None,
+                    }
+                )
                 continue
             try:
                 values[name] = adapter.validate_python(raw)
@@ -150,13 +178,22 @@ class Parameters:
 
     def _missing(self, placeholder: Placeholder, path: frozenset[str]) -> ConfigurationError:
         there = ", ".join(sorted(self._found.keys() | path)) or "none"
-        return ConfigurationError(f"{placeholder} is no parameter of {self._called}; there are: {there}")
+        return ConfigurationError(
+            f"{placeholder} is no parameter of {self._called}; there are: {there}"
+        )
 
 
 def _marker(parameter: inspect.Parameter) -> Any:
     """What says where a parameter comes from: `Path()`, `Query()`, `Body()`, `Depends()`; None: FastAPI decides."""
     given = (*getattr(parameter.annotation, "__metadata__", ()), parameter.default)
-    return next((one for one in reversed(given) if isinstance(one, params.Param | params.Body | params.Depends)), None)
+    return next(
+        (
+            one
+            for one in reversed(given)
+            if isinstance(one, params.Param | params.Body | params.Depends)
+        ),
+        None,
+    )
 
 
 def _source(parameter: inspect.Parameter) -> tuple[type[Any], str | None]:

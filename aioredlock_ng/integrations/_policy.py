@@ -67,17 +67,27 @@ class Policy:
         ConfigurationError: An argument is unusable.
     """
 
-    def __init__(self, templates: tuple[str, ...], options: dict[str, Any], held_status: int, retry_after: int) -> None:
+    def __init__(
+        self,
+        templates: tuple[str, ...],
+        options: dict[str, Any],
+        held_status: int,
+        retry_after: int,
+    ) -> None:
         if not templates:
             raise ConfigurationError("name at least one lock, like 'order:{order_id}'")
         if held_status not in _HELD:
             raise ConfigurationError(f"held_status must be 409 or 423, got {held_status!r}")
         if type(retry_after) is not int or retry_after < 0:
-            raise ConfigurationError(f"retry_after must be whole seconds, 0 or more, got {retry_after!r}")
+            raise ConfigurationError(
+                f"retry_after must be whole seconds, 0 or more, got {retry_after!r}"
+            )
         for name, value in options.items():
             if name in _SWITCHES:
                 if not isinstance(value, bool):
-                    raise ConfigurationError(f"{name} must be True or False, not {type(value).__name__}")
+                    raise ConfigurationError(
+                        f"{name} must be True or False, not {type(value).__name__}"
+                    )
             elif value is not None:
                 positive_seconds(name, value, zero=name == "blocking_timeout")
         self.templates = tuple(Template(text) for text in templates)
@@ -117,7 +127,9 @@ class Policy:
         if isinstance(error, LockLost):
             return self._answer(UNAVAILABLE, "the lock was lost; what was done is uncertain")
         if isinstance(error, QuorumUnreachable):
-            return self._answer(UNAVAILABLE, "locks are not available; try again", error.retry_after)
+            return self._answer(
+                UNAVAILABLE, "locks are not available; try again", error.retry_after
+            )
         return self._answer(self.held_status, "locked by another request; try again")
 
     def _answer(self, status: int, detail: str, after: float | None = None) -> Answer:

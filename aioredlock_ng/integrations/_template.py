@@ -45,14 +45,18 @@ class Template:
 
     def __init__(self, text: str) -> None:
         if text == "" or not isinstance(text, str):
-            raise ConfigurationError(f"a lock's name must be a str like 'order:{{order_id}}', got {text!r}")
+            raise ConfigurationError(
+                f"a lock's name must be a str like 'order:{{order_id}}', got {text!r}"
+            )
         self.text = text
         try:
             self._template = templates.Template(text)
         except ConfigurationError as error:
             raise ConfigurationError(f"lock name {text!r}: {error}") from None
         for placeholder in self.placeholders:
-            if placeholder.format or any(word.startswith("_") for word in (placeholder.name, *placeholder.attributes)):
+            if placeholder.format or any(
+                word.startswith("_") for word in (placeholder.name, *placeholder.attributes)
+            ):
                 raise ConfigurationError(
                     f"lock name {text!r}: {placeholder} is not possible; formats and private names have no place in it"
                 )
@@ -70,7 +74,9 @@ class Template:
             ConfigurationError: A value is of a type that has no one text, or lacks an attribute.
         """
         try:
-            return self._template.fill([self._text_of(placeholder, values) for placeholder in self.placeholders])
+            return self._template.fill(
+                [self._text_of(placeholder, values) for placeholder in self.placeholders]
+            )
         except templates.SeparatorInText as error:
             raise UnusableValue(str(error)) from None
 
@@ -78,7 +84,9 @@ class Template:
         try:
             value = placeholder.value(values)
         except AttributeError as error:
-            raise ConfigurationError(f"lock name {self.text!r}: {placeholder} does not exist: {error}") from error
+            raise ConfigurationError(
+                f"lock name {self.text!r}: {placeholder} does not exist: {error}"
+            ) from error
         if not is_textual(type(value)):
             raise ConfigurationError(
                 f"lock name {self.text!r}: {placeholder} is a {type(value).__name__}, equal values of which may have"

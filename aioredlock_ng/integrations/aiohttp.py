@@ -22,7 +22,8 @@ try:
     from aiohttp import web
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
-        f'{__name__} needs aiohttp: install aioredlock-ng with its extra "aiohttp"', name=missing.name
+        f'{__name__} needs aiohttp: install aioredlock-ng with its extra "aiohttp"',
+        name=missing.name,
     ) from missing
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ REDLOCK: Final = web.AppKey("redlock", Redlock)
 """The app's manager: `request.config_dict[REDLOCK]`, in apps below that one too."""
 
 # Typed keys for requests are newer than those for apps, and plain ones are warned of since.
-_LEASE: Final[Any] = web.RequestKey("lease", Lease) if hasattr(web, "RequestKey") else "aioredlock_ng.lease"
+_LEASE: Final[Any] = (
+    web.RequestKey("lease", Lease) if hasattr(web, "RequestKey") else "aioredlock_ng.lease"
+)
 _LOCKS: Final = "__aioredlock_ng_locks__"
 
 H = TypeVar("H", bound="Callable[..., Awaitable[web.StreamResponse]]")
@@ -49,7 +52,9 @@ class LockUnavailable(web.HTTPError):
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str]) -> None:
         self.status_code = status
-        super().__init__(text=json.dumps({"detail": detail}), headers=headers, content_type="application/json")
+        super().__init__(
+            text=json.dumps({"detail": detail}), headers=headers, content_type="application/json"
+        )
 
 
 def redlock_ctx(redlock: Redlock | None = None) -> Callable[[web.Application], AsyncIterator[None]]:
@@ -158,7 +163,9 @@ def lease_of(request: web.Request) -> Lease:
     """
     lease: Lease | None = request.get(_LEASE)
     if lease is None:
-        raise ConfigurationError("no lock is held for this request; decorate its handler by @locked(...)")
+        raise ConfigurationError(
+            "no lock is held for this request; decorate its handler by @locked(...)"
+        )
     return lease
 
 
@@ -186,10 +193,15 @@ class _Locks:
     """One `locked`: the policy, and where its values come from."""
 
     def __init__(
-        self, policy: Policy, path: Mapping[str, Callable[[str], object]], query: Mapping[str, Callable[[str], object]]
+        self,
+        policy: Policy,
+        path: Mapping[str, Callable[[str], object]],
+        query: Mapping[str, Callable[[str], object]],
     ) -> None:
         needed = {placeholder.name for placeholder in policy.placeholders}
-        bare = {placeholder.name for placeholder in policy.placeholders if not placeholder.attributes}
+        bare = {
+            placeholder.name for placeholder in policy.placeholders if not placeholder.attributes
+        }
         for argument, given in (("path", path), ("query", query)):
             _check_makers(argument, given, bare)
             if unused := given.keys() - needed:
@@ -197,7 +209,9 @@ class _Locks:
                     f"{argument} names {', '.join(sorted(map(str, unused)))}, no placeholder of the lock's name"
                 )
         if both := path.keys() & query.keys():
-            raise ConfigurationError(f"{', '.join(sorted(both))} can come from the path or from the query, not from both")
+            raise ConfigurationError(
+                f"{', '.join(sorted(both))} can come from the path or from the query, not from both"
+            )
         self._policy = policy
         self._from_path = {name: path.get(name, str) for name in needed - query.keys()}
         self._from_query = dict(query)
@@ -214,7 +228,9 @@ class _Locks:
     def __str__(self) -> str:
         return ", ".join(template.text for template in self._policy.templates)
 
-    async def hold(self, request: web.Request, handle: Callable[[], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
+    async def hold(
+        self, request: web.Request, handle: Callable[[], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
         try:
             lock = self._policy.lock(self._redlock_of(request), self._values(request))
         except UnusableValue as error:
@@ -251,7 +267,10 @@ class _Locks:
 
     def _values(self, request: web.Request) -> dict[str, object]:
         values: dict[str, object] = {}
-        for given, makers in ((request.match_info, self._from_path), (request.query, self._from_query)):
+        for given, makers in (
+            (request.match_info, self._from_path),
+            (request.query, self._from_query),
+        ):
             for name, make in makers.items():
                 if name not in given:
                     raise UnusableValue(f"{name} is missing")
@@ -274,7 +293,9 @@ def _check_makers(argument: str, makers: Any, bare: set[str]) -> None:
         ConfigurationError: It is no mapping, or something in it makes no value that a name can have.
     """
     if not isinstance(makers, Mapping):
-        raise ConfigurationError(f'{argument} must be a mapping like {{"id": int}}, not {type(makers).__name__}')
+        raise ConfigurationError(
+            f'{argument} must be a mapping like {{"id": int}}, not {type(makers).__name__}'
+        )
     for name, make in makers.items():
         if not callable(make):
             raise ConfigurationError(

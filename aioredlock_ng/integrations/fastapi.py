@@ -16,7 +16,8 @@ try:
     from starlette.requests import HTTPConnection
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
-        f'{__name__} needs fastapi: install aioredlock-ng with its extra "fastapi"', name=missing.name
+        f'{__name__} needs fastapi: install aioredlock-ng with its extra "fastapi"',
+        name=missing.name,
     ) from missing
 
 from aioredlock_ng import ConfigurationError, Lease, LockLost, LockNotAcquired, Redlock
@@ -27,7 +28,14 @@ from ._routes import dependencies_of, served
 from ._template import UnusableValue
 from ._threads import Work, outlasting, watched
 
-__all__ = ["LockDependency", "LockUnavailable", "check_locks", "get_redlock", "lock_for", "redlock_lifespan"]
+__all__ = [
+    "LockDependency",
+    "LockUnavailable",
+    "check_locks",
+    "get_redlock",
+    "lock_for",
+    "redlock_lifespan",
+]
 
 _CONNECTION: Final = "_connection"
 _REDLOCK: Final = "_redlock"
@@ -59,7 +67,9 @@ async def get_redlock(connection: HTTPConnection) -> Redlock:
     )
 
 
-def redlock_lifespan(redlock: Redlock | None = None) -> Callable[[FastAPI], AbstractAsyncContextManager[dict[str, Redlock]]]:
+def redlock_lifespan(
+    redlock: Redlock | None = None,
+) -> Callable[[FastAPI], AbstractAsyncContextManager[dict[str, Redlock]]]:
     """A lifespan that opens a manager, keeps it in `app.state.redlock`, and closes it at the end.
 
     It is `FastAPI(lifespan=redlock_lifespan())`, or a part of your own lifespan: `async with redlock_lifespan()(app): ...`.
@@ -107,7 +117,9 @@ class LockDependency:
         self._undeclared = needed - declared.keys()
         self._parameters: WeakKeyDictionary[Callable[..., Any], Parameters] = WeakKeyDictionary()
         asked = {_CONNECTION: HTTPConnection, _REDLOCK: Depends(get_redlock), **declared}
-        self.__signature__ = inspect.Signature([_parameter(name, value) for name, value in asked.items()])
+        self.__signature__ = inspect.Signature(
+            [_parameter(name, value) for name, value in asked.items()]
+        )
         self.responses: dict[int | str, dict[str, Any]] = {
             policy.held_status: _response("Another request holds the lock"),
             UNAVAILABLE: _response("The lock cannot be had, or was lost"),
@@ -120,11 +132,15 @@ class LockDependency:
         """Hold the lock while the request is handled; see `lock_for`."""
         connection, redlock = values.pop(_CONNECTION), values.pop(_REDLOCK)
         if self._undeclared:
-            values |= self._parameters_of(connection.scope["endpoint"]).read(self._undeclared, connection)
+            values |= self._parameters_of(connection.scope["endpoint"]).read(
+                self._undeclared, connection
+            )
         try:
             lock = self._policy.lock(redlock, values)
         except UnusableValue as error:
-            raise RequestValidationError([{"type": "lock_name", "loc": ("lock",), "msg": str(error), "input": None}]) from error
+            raise RequestValidationError(
+                [{"type": "lock_name", "loc": ("lock",), "msg": str(error), "input": None}]
+            ) from error
         work = _work_of(connection)
         lease = None
         try:
@@ -152,7 +168,9 @@ class LockDependency:
             found = self._parameters[endpoint] = Parameters(endpoint)
         return found
 
-    def check(self, endpoint: Callable[..., Any], path: frozenset[str], redlock: Redlock | None) -> None:
+    def check(
+        self, endpoint: Callable[..., Any], path: frozenset[str], redlock: Redlock | None
+    ) -> None:
         """For `check_locks`: make sure that a route with this endpoint and path has what the name needs.
 
         Raises:
@@ -294,9 +312,15 @@ def _parameter(name: str, declared: Any) -> inspect.Parameter:
 
 
 def _response(description: str) -> dict[str, Any]:
-    detail = {"type": "object", "properties": {"detail": {"type": "string"}}, "required": ["detail"]}
+    detail = {
+        "type": "object",
+        "properties": {"detail": {"type": "string"}},
+        "required": ["detail"],
+    }
     return {
         "description": description,
-        "headers": {"Retry-After": {"description": "Seconds to wait", "schema": {"type": "integer"}}},
+        "headers": {
+            "Retry-After": {"description": "Seconds to wait", "schema": {"type": "integer"}}
+        },
         "content": {"application/json": {"schema": detail}},
     }

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from aioredlock_ng.events import NodeAnswers, NodeDown, NodeQuarantined, NodeSuspect, NodeTrusted, NodeUp
+from aioredlock_ng.events import (
+    NodeAnswers,
+    NodeDown,
+    NodeQuarantined,
+    NodeSuspect,
+    NodeTrusted,
+    NodeUp,
+)
 
 if TYPE_CHECKING:
     from aioredlock_ng.events import Event
@@ -18,7 +25,12 @@ STATES: Final[tuple[State, ...]] = ("up", "suspect", "quarantined", "down")
 
 NodeEvent = NodeUp | NodeDown | NodeSuspect | NodeAnswers | NodeQuarantined | NodeTrusted
 
-_REACHED: Final[dict[type[Event], State]] = {NodeUp: "up", NodeDown: "down", NodeSuspect: "suspect", NodeAnswers: "up"}
+_REACHED: Final[dict[type[Event], State]] = {
+    NodeUp: "up",
+    NodeDown: "down",
+    NodeSuspect: "suspect",
+    NodeAnswers: "up",
+}
 
 
 class Change(NamedTuple):

@@ -35,7 +35,8 @@ try:
     from opentelemetry import metrics, trace
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
-        'aioredlock_ng.telemetry.otel needs opentelemetry-api: install aioredlock-ng with its extra "otel"', name=missing.name
+        'aioredlock_ng.telemetry.otel needs opentelemetry-api: install aioredlock-ng with its extra "otel"',
+        name=missing.name,
     ) from missing
 
 if TYPE_CHECKING:
@@ -45,7 +46,15 @@ if TYPE_CHECKING:
     from aioredlock_ng.events import Event
     from aioredlock_ng.telemetry._states import NodeEvent
 
-    _OfALock = LockAcquired | AcquireFailed | AcquireCancelled | LeaseReleased | LeaseAbandoned | LeaseLost | LossFound
+    _OfALock = (
+        LockAcquired
+        | AcquireFailed
+        | AcquireCancelled
+        | LeaseReleased
+        | LeaseAbandoned
+        | LeaseLost
+        | LossFound
+    )
 
 __all__ = ["OpenTelemetrySink"]
 
@@ -87,24 +96,58 @@ class OpenTelemetrySink:
             return meter.create_counter(_PREFIX + name, unit, text)
 
         def histogram(name: str, text: str, bounds: tuple[float, ...]) -> metrics.Histogram:
-            return meter.create_histogram(_PREFIX + name, "s", text, explicit_bucket_boundaries_advisory=bounds)
+            return meter.create_histogram(
+                _PREFIX + name, "s", text, explicit_bucket_boundaries_advisory=bounds
+            )
 
         self._wait = histogram("acquire.wait", "From the call to the lease.", WAITS)
-        self._failures = counter("acquire.failures", "{failure}", "Callers that were given an error instead of a lease.")
-        self._cancellations = counter("acquire.cancellations", "{cancellation}", "Callers cancelled while they waited.")
-        self._hold = histogram("lease.hold", "From the beginning of a lease to its end, however it ends.", HOLDS)
-        self._lost = counter("leases.lost", "{lease}", "Leases that ended without being released, or were gone when they were.")
-        self._held = meter.create_up_down_counter(_PREFIX + "leases.held", "{lease}", "Leases held now.")
-        self._round = histogram("renewal.round", "One question that renewed leases, to the deciding answer.", ROUNDS)
+        self._failures = counter(
+            "acquire.failures", "{failure}", "Callers that were given an error instead of a lease."
+        )
+        self._cancellations = counter(
+            "acquire.cancellations", "{cancellation}", "Callers cancelled while they waited."
+        )
+        self._hold = histogram(
+            "lease.hold", "From the beginning of a lease to its end, however it ends.", HOLDS
+        )
+        self._lost = counter(
+            "leases.lost",
+            "{lease}",
+            "Leases that ended without being released, or were gone when they were.",
+        )
+        self._held = meter.create_up_down_counter(
+            _PREFIX + "leases.held", "{lease}", "Leases held now."
+        )
+        self._round = histogram(
+            "renewal.round", "One question that renewed leases, to the deciding answer.", ROUNDS
+        )
         self._renewed = counter("leases.renewed", "{lease}", "Leases that a quorum renewed.")
-        self._unrenewed = counter("renewal.failures", "{lease}", "Leases that no quorum renewed that time.")
-        self._handoffs = counter("handoffs", "{handoff}", "Leases handed on to the next waiter of the same process.")
-        self._wakeups = counter("wakeups", "{wakeup}", "Waiters that asked again, by what woke them.")
-        self._outages = counter("node.outages", "{outage}", "Connections lost, and nodes that could not be connected.")
-        self._quarantines = counter("node.quarantines", "{quarantine}", "Times a node may have forgotten locks.")
-        self._memory_losses = counter("memory_losses", "{loss}", "Times all nodes lost their memory: locks of before are void.")
-        self._quorum_losses = counter("quorum.losses", "{loss}", "Times no quorum of nodes could grant any more.")
-        self._state = meter.create_up_down_counter(_PREFIX + "node.state", "{node}", "1 for the state that a node is in.")
+        self._unrenewed = counter(
+            "renewal.failures", "{lease}", "Leases that no quorum renewed that time."
+        )
+        self._handoffs = counter(
+            "handoffs", "{handoff}", "Leases handed on to the next waiter of the same process."
+        )
+        self._wakeups = counter(
+            "wakeups", "{wakeup}", "Waiters that asked again, by what woke them."
+        )
+        self._outages = counter(
+            "node.outages", "{outage}", "Connections lost, and nodes that could not be connected."
+        )
+        self._quarantines = counter(
+            "node.quarantines", "{quarantine}", "Times a node may have forgotten locks."
+        )
+        self._memory_losses = counter(
+            "memory_losses",
+            "{loss}",
+            "Times all nodes lost their memory: locks of before are void.",
+        )
+        self._quorum_losses = counter(
+            "quorum.losses", "{loss}", "Times no quorum of nodes could grant any more."
+        )
+        self._state = meter.create_up_down_counter(
+            _PREFIX + "node.state", "{node}", "1 for the state that a node is in."
+        )
 
         self._takers: dict[type[Event], Callable[[Any], None]] = {
             LockAcquired: self._acquired,
@@ -113,7 +156,9 @@ class OpenTelemetrySink:
             LeaseReleased: self._ended,
             LeaseAbandoned: self._ended,
             LeaseLost: self._lose,
-            LossFound: lambda event: self._lost.add(1, {_PREFIX + "cause": "gone", **self._kind(event)}),
+            LossFound: lambda event: self._lost.add(
+                1, {_PREFIX + "cause": "gone", **self._kind(event)}
+            ),
             LeasesRenewed: self._renew,
             RenewalFailed: lambda _: self._unrenewed.add(1),
             LockHandedOn: lambda _: self._handoffs.add(1),
@@ -174,10 +219,15 @@ class OpenTelemetrySink:
         about[_PREFIX + "outcome"] = outcome
         about[_PREFIX + "attempts"] = event.attempts
         about |= self._kind(event)
-        span = self._tracer.start_span("lock acquire", attributes=about, start_time=now - int(event.waited * 1e9))
+        span = self._tracer.start_span(
+            "lock acquire", attributes=about, start_time=now - int(event.waited * 1e9)
+        )
         if span.is_recording():
             for vote in votes:
-                said: dict[str, str | int | float] = {**self._address(vote.node), _PREFIX + "vote": vote.outcome.value}
+                said: dict[str, str | int | float] = {
+                    **self._address(vote.node),
+                    _PREFIX + "vote": vote.outcome.value,
+                }
                 if vote.remaining is not None:
                     said[_PREFIX + "remaining"] = vote.remaining
                 if vote.detail:

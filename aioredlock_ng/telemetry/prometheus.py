@@ -85,46 +85,80 @@ class PrometheusSink(Collector):
         ConfigurationError: `registry` is none, or has metrics of these names already; `kind` is not callable.
     """
 
-    def __init__(self, registry: CollectorRegistry = REGISTRY, *, kind: Callable[[str], str] | None = None) -> None:
+    def __init__(
+        self, registry: CollectorRegistry = REGISTRY, *, kind: Callable[[str], str] | None = None
+    ) -> None:
         if not callable(getattr(registry, "register", None)):
             given = type(registry).__name__
-            raise ConfigurationError(f"registry must be a prometheus_client.CollectorRegistry, not {given}")
+            raise ConfigurationError(
+                f"registry must be a prometheus_client.CollectorRegistry, not {given}"
+            )
         self._metrics: list[Counter | Gauge | Histogram] = []
         self._nodes = NodeStates()
 
         self._kinds = Kinds(kind)
         label = ("kind",) if self._kinds.wanted else ()
-        self._wait = self._histogram("acquire_wait_seconds", "From the call to the lease.", WAITS, *label)
-        self._failures = self._counter(
-            "acquire_failures", "Callers that were given an error instead of a lease.", "error", *label
+        self._wait = self._histogram(
+            "acquire_wait_seconds", "From the call to the lease.", WAITS, *label
         )
-        self._cancellations = self._counter("acquire_cancellations", "Callers that were cancelled while they waited.", *label)
+        self._failures = self._counter(
+            "acquire_failures",
+            "Callers that were given an error instead of a lease.",
+            "error",
+            *label,
+        )
+        self._cancellations = self._counter(
+            "acquire_cancellations", "Callers that were cancelled while they waited.", *label
+        )
         self._hold = self._histogram(
-            "lease_hold_seconds", "From the beginning of a lease to its end, however it ends.", HOLDS, *label
+            "lease_hold_seconds",
+            "From the beginning of a lease to its end, however it ends.",
+            HOLDS,
+            *label,
         )
         self._lost = self._counter(
-            "leases_lost", "Leases that ended without being released, or were gone when they were.", "cause", *label
+            "leases_lost",
+            "Leases that ended without being released, or were gone when they were.",
+            "cause",
+            *label,
         )
         self._held = self._gauge("leases_held", "Leases held now.", "livesum", *label)
         self._counted: dict[str, _Counted] = {}
         if not label:
             self._of("")
         self._round = self._histogram(
-            "renewal_round_seconds", "One question that renewed leases, to the deciding answer.", ROUNDS
+            "renewal_round_seconds",
+            "One question that renewed leases, to the deciding answer.",
+            ROUNDS,
         )
         self._renewed = self._counter("leases_renewed", "Leases that a quorum renewed.")
         self._unrenewed = self._counter(
-            "renewal_failures", "Leases that no quorum renewed that time; tried again until the end."
+            "renewal_failures",
+            "Leases that no quorum renewed that time; tried again until the end.",
         )
-        self._handoffs = self._counter("handoffs", "Leases handed on to the next waiter of the same process.")
+        self._handoffs = self._counter(
+            "handoffs", "Leases handed on to the next waiter of the same process."
+        )
         wakeups = self._counter("wakeups", "Waiters that asked again, by what woke them.", "cause")
         self._wakeups = {cause: wakeups.labels(cause) for cause in _CAUSES}
-        self._outages = self._counter("node_outages", "Connections lost, and nodes that could not be connected.", "node")
-        self._quarantines = self._counter("node_quarantines", "Times a node may have forgotten locks.", "node")
-        self._memory_losses = self._counter("memory_losses", "Times all nodes lost their memory: locks of before are void.")
-        self._quorum_losses = self._counter("quorum_losses", "Times no quorum of nodes could grant any more.")
+        self._outages = self._counter(
+            "node_outages", "Connections lost, and nodes that could not be connected.", "node"
+        )
+        self._quarantines = self._counter(
+            "node_quarantines", "Times a node may have forgotten locks.", "node"
+        )
+        self._memory_losses = self._counter(
+            "memory_losses", "Times all nodes lost their memory: locks of before are void."
+        )
+        self._quorum_losses = self._counter(
+            "quorum_losses", "Times no quorum of nodes could grant any more."
+        )
         self._state = self._gauge(
-            "node_state", "1 for the state that a node is in, 0 for the others.", "livemax", "node", "state"
+            "node_state",
+            "1 for the state that a node is in, 0 for the others.",
+            "livemax",
+            "node",
+            "state",
         )
 
         self._takers: dict[type[Event], Callable[[Any], None]] = {
@@ -221,10 +255,16 @@ class PrometheusSink(Collector):
         return self._kept(Counter(f"aioredlock_ng_{name}", text, labels, registry=None))
 
     def _gauge(self, name: str, text: str, mode: Any, *labels: str) -> Gauge:
-        return self._kept(Gauge(f"aioredlock_ng_{name}", text, labels, registry=None, multiprocess_mode=mode))
+        return self._kept(
+            Gauge(f"aioredlock_ng_{name}", text, labels, registry=None, multiprocess_mode=mode)
+        )
 
-    def _histogram(self, name: str, text: str, bounds: tuple[float, ...], *labels: str) -> Histogram:
-        return self._kept(Histogram(f"aioredlock_ng_{name}", text, labels, registry=None, buckets=bounds))
+    def _histogram(
+        self, name: str, text: str, bounds: tuple[float, ...], *labels: str
+    ) -> Histogram:
+        return self._kept(
+            Histogram(f"aioredlock_ng_{name}", text, labels, registry=None, buckets=bounds)
+        )
 
     def _kept(self, metric: _M) -> _M:
         self._metrics.append(metric)

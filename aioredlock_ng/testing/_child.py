@@ -39,7 +39,9 @@ class Child:
         self._spawned = threading.Event()
         self._error: OSError | None = None
         # To the kernel the parent is the thread that forked, so that thread must live as long as the child: it waits for it.
-        threading.Thread(target=self._own, args=(list(command_line), log), name="child-owner", daemon=True).start()
+        threading.Thread(
+            target=self._own, args=(list(command_line), log), name="child-owner", daemon=True
+        ).start()
         self._spawned.wait()
         if self._error is not None:
             raise self._error
@@ -72,11 +74,23 @@ class Child:
 
     def _own(self, command_line: list[str], log: Path) -> None:
         if sys.platform == "linux":
-            command_line = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command_line]
+            command_line = [
+                sys.executable,
+                "-I",
+                "-S",
+                "-c",
+                _DIE_WITH_PARENT,
+                str(os.getpid()),
+                *command_line,
+            ]
         try:
             with log.open("ab") as output:
                 process = subprocess.Popen(  # noqa: S603
-                    command_line, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                    command_line,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
                 )
             self.pid = process.pid
             self._spawned.set()

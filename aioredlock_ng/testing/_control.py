@@ -50,7 +50,9 @@ def info(path: Path, *, password: str | None = None) -> dict[str, str]:
 
 def _packed(parts: tuple[str, ...]) -> bytes:
     encoded = [part.encode() for part in parts]
-    return b"*%d\r\n" % len(encoded) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in encoded)
+    return b"*%d\r\n" % len(encoded) + b"".join(
+        b"$%d\r\n%s\r\n" % (len(part), part) for part in encoded
+    )
 
 
 def _read_reply(replies: BinaryIO) -> bytes:

@@ -82,7 +82,9 @@ def lose_at(name: str | bytes, point: Point, *, nth: int = 1) -> Iterator[None]:
     Safety: whatever ends the block, no further lease is lost.
     """
     if point not in get_args(Point):
-        raise ConfigurationError(f"point must be one of {', '.join(get_args(Point))}, not {point!r}")
+        raise ConfigurationError(
+            f"point must be one of {', '.join(get_args(Point))}, not {point!r}"
+        )
     _key(name)
     whole_number("nth", nth, 1)
     from unittest.mock import patch  # slow to import, and only needed here
@@ -167,14 +169,18 @@ class _Plan:
                 raise RuntimeError(
                     "enter lose_at() on the event loop: this lease is in another thread, and older than it"
                 ) from None
-            asyncio.run_coroutine_threadsafe(_lost_on_loop(lease), self.loop).result(_THREAD_SECONDS)
+            asyncio.run_coroutine_threadsafe(_lost_on_loop(lease), self.loop).result(
+                _THREAD_SECONDS
+            )
         else:
             lease.lose(_REASON)
 
     def verify(self) -> None:
         """Fail when nothing was lost: a test that expects a loss must not pass without one."""
         if self._lease is None:
-            raise AssertionError(f"no lease of {self._name!r} was {self._point} ({self._left} more to come): nothing was lost")
+            raise AssertionError(
+                f"no lease of {self._name!r} was {self._point} ({self._left} more to come): nothing was lost"
+            )
         if not self._lease.lost:
             raise AssertionError(
                 f"{self._lease!r} was over before its holder waited for anything; lose it when it is 'checked' or 'released'"

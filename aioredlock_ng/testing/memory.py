@@ -49,7 +49,9 @@ class MemoryNodes:
     def __init__(self, count: int = 3, *, latency: float = 0.0, appendonly: bool = False) -> None:
         whole_number("count", count, 1)
         self._latency = positive_seconds("latency", latency, zero=True)
-        self._nodes = [_Node(MemoryServer(f"memory-{index}", self.clock), appendonly) for index in range(count)]
+        self._nodes = [
+            _Node(MemoryServer(f"memory-{index}", self.clock), appendonly) for index in range(count)
+        ]
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ahead = 0.0
 
@@ -121,7 +123,9 @@ class MemoryNodes:
         """A connection is about to be made, on the running loop."""
         loop = asyncio.get_running_loop()
         if self._live_loop() not in (None, loop):
-            raise ConfigurationError("these nodes are in use on another event loop; close the Redlock there, or make others")
+            raise ConfigurationError(
+                "these nodes are in use on another event loop; close the Redlock there, or make others"
+            )
         self._loop = loop
         connection.place.connections.append(connection)
         if connection.place.paused:
@@ -214,7 +218,9 @@ class _Connection(MemoryNode):
         self.place = place
         self._nodes = nodes
 
-    async def open(self, index: int, listener: NodeListener, clock: Callable[[], float], node_timeout: float) -> None:
+    async def open(
+        self, index: int, listener: NodeListener, clock: Callable[[], float], node_timeout: float
+    ) -> None:
         self._nodes._opening(self)
         await super().open(index, listener, clock, node_timeout)
 

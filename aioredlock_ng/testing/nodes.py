@@ -57,7 +57,13 @@ class LocalNodes:
     ) -> None:
         whole_number("count", count, 1)
         self._servers = [
-            LocalServer(extra_args, binary=binary, appendonly=appendonly, unix_socket=unix_socket, password=password)
+            LocalServer(
+                extra_args,
+                binary=binary,
+                appendonly=appendonly,
+                unix_socket=unix_socket,
+                password=password,
+            )
             for _ in range(count)
         ]
 
@@ -134,14 +140,22 @@ class LocalNodes:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return await to_thread.run_sync(self.start)
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await to_thread.run_sync(self.close)
 

@@ -196,14 +196,22 @@ class LocalServer:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return await to_thread.run_sync(self.start)
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await to_thread.run_sync(self.close)
 
@@ -232,7 +240,9 @@ class LocalServer:
         if self._port_is_free_choice and "already in use" in words:
             return False
         tail = "\n".join(words.splitlines()[-8:])
-        raise ServerFailed(f"the server {command_line[0]} did not start on {self.address}; its last words:\n{tail}")
+        raise ServerFailed(
+            f"the server {command_line[0]} did not start on {self.address}; its last words:\n{tail}"
+        )
 
     def _command_line(self) -> list[str]:
         settings = {
@@ -256,7 +266,11 @@ class LocalServer:
                 "--tls-auth-clients": "no",
             }
         binary = self._binary or find_server()
-        return [str(binary), *(word for pair in settings.items() for word in pair), *self._extra_args]
+        return [
+            str(binary),
+            *(word for pair in settings.items() for word in pair),
+            *self._extra_args,
+        ]
 
     def _answers(self) -> bool:
         try:

@@ -52,14 +52,27 @@ class _Options:
 
 def demo(
     plain: Annotated[
-        bool, typer.Option("--plain", help="Print a line per event, without control codes, as in a pipe.")
+        bool,
+        typer.Option(
+            "--plain", help="Print a line per event, without control codes, as in a pipe."
+        ),
     ] = False,
     url: Annotated[
         list[str] | None,
-        typer.Option("--url", metavar="URL", help="A node. Repeat it for each node. Without any, five servers are started."),
+        typer.Option(
+            "--url",
+            metavar="URL",
+            help="A node. Repeat it for each node. Without any, five servers are started.",
+        ),
     ] = None,
     seconds: Annotated[
-        float, typer.Option(min=3.0, max=600.0, metavar="SECONDS", help="Approximate length of all phases together, 3 to 600.")
+        float,
+        typer.Option(
+            min=3.0,
+            max=600.0,
+            metavar="SECONDS",
+            help="Approximate length of all phases together, 3 to 600.",
+        ),
     ] = FULL_SECONDS,
     pause_nodes: Annotated[
         bool,
@@ -68,12 +81,26 @@ def demo(
             help="Hang the nodes given by --url for a while, by CLIENT PAUSE. Only for nodes that nobody else uses.",
         ),
     ] = False,
-    workers: Annotated[int, typer.Option(min=1, max=64, metavar="COUNT", help="Worker processes, at most 64.")] = 4,
+    workers: Annotated[
+        int, typer.Option(min=1, max=64, metavar="COUNT", help="Worker processes, at most 64.")
+    ] = 4,
     coroutines: Annotated[
-        int, typer.Option(min=1, max=1000, metavar="COUNT", help="Coroutines in each worker process, at most 1000.")
+        int,
+        typer.Option(
+            min=1,
+            max=1000,
+            metavar="COUNT",
+            help="Coroutines in each worker process, at most 1000.",
+        ),
     ] = 25,
     counters: Annotated[
-        int, typer.Option(min=1, max=1000, metavar="COUNT", help="Counters, each with a lock of its own, at most 1000.")
+        int,
+        typer.Option(
+            min=1,
+            max=1000,
+            metavar="COUNT",
+            help="Counters, each with a lock of its own, at most 1000.",
+        ),
     ] = 40,
 ) -> None:
     """Show the library at work, with faults.
@@ -81,7 +108,15 @@ def demo(
     Processes update counters in a plain file, first without a lock and then with one. Meanwhile nodes hang and die, and a
     holder loses its lock. Times are seconds.
     """
-    options = _Options(plain or not sys.stdout.isatty(), tuple(url or ()), seconds, pause_nodes, workers, coroutines, counters)
+    options = _Options(
+        plain or not sys.stdout.isatty(),
+        tuple(url or ()),
+        seconds,
+        pause_nodes,
+        workers,
+        coroutines,
+        counters,
+    )
     with Interruption() as interruption, ExitStack() as stack:
         errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
         try:
@@ -93,7 +128,9 @@ def demo(
             errors.print(f"aioredlock-ng demo broke off: {error}")
             status = 1
         except SystemExit:
-            errors.print("aioredlock-ng demo: stopped by a signal; its workers and servers are ended")
+            errors.print(
+                "aioredlock-ng demo: stopped by a signal; its workers and servers are ended"
+            )
             raise
     raise typer.Exit(status)
 
@@ -138,7 +175,14 @@ async def _play(options: _Options, nodes: StagedNodes, folder: Path) -> int:
     with Counters.create(file, count) as counters:
         async with Crew(setup, options.workers, folder, on_progress) as crew:
             conductor = Conductor(
-                nodes, crew, counters, board, view, seconds=options.seconds, prefix=prefix, contested=count - 1
+                nodes,
+                crew,
+                counters,
+                board,
+                view,
+                seconds=options.seconds,
+                prefix=prefix,
+                contested=count - 1,
             )
             with view:
                 await conductor.run()

@@ -189,7 +189,9 @@ class Conductor:
         for worker in self._crew.workers:
             worker.tell(Rival(self._contested, HOLDER_TTL))
         await self._hold()
-        erased, since = await force_release(self._nodes, f"{self._prefix}:counter:{self._contested}")
+        erased, since = await force_release(
+            self._nodes, f"{self._prefix}:counter:{self._contested}"
+        )
         how = f"released by force on {erased} of {len(self._nodes.urls)} nodes"
         self.event(f"process {holder.pid}: {how}")
         await self._told(how, since, "the deletion")
@@ -210,7 +212,9 @@ class Conductor:
         if isinstance(answer, Refused):
             raise HolderFailed(f"the holder could not get its lock: {answer.why}")
         if isinstance(answer, Holding):
-            self.event(f"process {holder.pid} holds counter {self._contested}, read {answer.value}, works on")
+            self.event(
+                f"process {holder.pid} holds counter {self._contested}, read {answer.value}, works on"
+            )
 
     async def _told(self, how: str, since: float, since_words: str) -> None:
         holder = self._crew.holder
@@ -218,7 +222,9 @@ class Conductor:
         noticed = None
         if isinstance(answer, Lost) and answer.cancelled:
             noticed = max(0.0, answer.at - since)
-            self.event(f"process {holder.pid}: cancelled {seconds_of(noticed)} after {since_words}, wrote nothing")
+            self.event(
+                f"process {holder.pid}: cancelled {seconds_of(noticed)} after {since_words}, wrote nothing"
+            )
         else:
             self.event(f"process {holder.pid}: it was NOT cancelled")
         self._board.losses.append(Loss(how, HOLDER_TTL, noticed, since_words))

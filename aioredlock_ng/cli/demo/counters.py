@@ -48,7 +48,12 @@ class Counters:
 
     def total(self) -> int:
         """Return the sum of all numbers."""
-        return sum(number for (number,) in _NUMBER.iter_unpack(os.pread(self._file, _NUMBER.size * self._count, 0)))
+        return sum(
+            number
+            for (number,) in _NUMBER.iter_unpack(
+                os.pread(self._file, _NUMBER.size * self._count, 0)
+            )
+        )
 
     def close(self) -> None:
         """Close the file."""
@@ -62,5 +67,10 @@ class Counters:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()

@@ -64,7 +64,9 @@ class WorkerProcess:
                 stderr=errors,
                 limit=_LINE_LIMIT,
             )
-        self._listener = asyncio.create_task(self._listen(), name=f"demo-worker-{self._process.pid}")
+        self._listener = asyncio.create_task(
+            self._listen(), name=f"demo-worker-{self._process.pid}"
+        )
         self.tell(setup)
         await self.answer(_READY_SECONDS, Ready)
 
@@ -87,10 +89,16 @@ class WorkerProcess:
         assert self._listener is not None
         next_answer = asyncio.create_task(self._answers.get())
         try:
-            await asyncio.wait({next_answer, self._listener}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                {next_answer, self._listener}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
             if not next_answer.done():
                 expected = " or ".join(kind.__name__ for kind in kinds)
-                ended = "ended" if self._listener.done() else f"gave no answer ({expected}) in {seconds:g} s"
+                ended = (
+                    "ended"
+                    if self._listener.done()
+                    else f"gave no answer ({expected}) in {seconds:g} s"
+                )
                 raise WorkerFailed(f"worker process {self.pid} {ended}{self._last_words()}")
             message = next_answer.result()
         finally:
@@ -153,7 +161,9 @@ class Crew:
         on_progress: Told each report.
     """
 
-    def __init__(self, setup: Setup, count: int, folder: Path, on_progress: Callable[[Progress], None]) -> None:
+    def __init__(
+        self, setup: Setup, count: int, folder: Path, on_progress: Callable[[Progress], None]
+    ) -> None:
         self._setup = setup
         self.workers: Sequence[WorkerProcess] = [
             WorkerProcess(folder / f"worker-{number}.log", on_progress) for number in range(count)
@@ -185,9 +195,14 @@ class Crew:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self._end_all()
 
     async def _end_all(self) -> None:
-        await asyncio.gather(*(process.end() for process in (*self.workers, self.holder)), return_exceptions=True)
+        await asyncio.gather(
+            *(process.end() for process in (*self.workers, self.holder)), return_exceptions=True
+        )

@@ -62,6 +62,11 @@ class Interruption:
             self._former[number] = signal.signal(number, self._stop)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         for number, former in self._former.items():
             signal.signal(number, former if former is not None else signal.SIG_DFL)  # type: ignore[arg-type]

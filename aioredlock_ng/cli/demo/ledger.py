@@ -115,7 +115,10 @@ class PhaseLedger:
         """Return percentiles of the seconds from asking for a lock to holding it; `None` if nothing was acquired."""
         if len(self._ordered) != len(self.waits_us):
             self._ordered = sorted(self.waits_us)
-        return tuple(None if (wait := percentile(self._ordered, share)) is None else wait / 1e6 for share in shares)
+        return tuple(
+            None if (wait := percentile(self._ordered, share)) is None else wait / 1e6
+            for share in shares
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +171,18 @@ def judge(phases: Iterable[PhaseLedger], losses: Iterable[Loss]) -> Verdict:
         faults.append("no phase ran under the lock")
     for phase in locked:
         if phase.lost:
-            faults.append(f"{phase.lost:,} updates were lost under the lock in phase '{phase.title}'")
+            faults.append(
+                f"{phase.lost:,} updates were lost under the lock in phase '{phase.title}'"
+            )
         if phase.unexplained:
-            faults.append(f"the counters hold {phase.unexplained:,} more than was written in phase '{phase.title}'")
+            faults.append(
+                f"the counters hold {phase.unexplained:,} more than was written in phase '{phase.title}'"
+            )
         if not phase.acknowledged:
             faults.append(f"no update was made in phase '{phase.title}'")
-    faults.extend(f"the holder was not notified of the loss of its lock: {loss.how}" for loss in losses if loss.noticed is None)
+    faults.extend(
+        f"the holder was not notified of the loss of its lock: {loss.how}"
+        for loss in losses
+        if loss.noticed is None
+    )
     return Verdict(tuple(faults))

@@ -117,16 +117,46 @@ class Refused:
     why: str
 
 
-Message = Setup | Begin | End | Rival | Hold | Ready | Progress | Drained | Holding | Lost | Kept | Refused
+Message = (
+    Setup
+    | Begin
+    | End
+    | Rival
+    | Hold
+    | Ready
+    | Progress
+    | Drained
+    | Holding
+    | Lost
+    | Kept
+    | Refused
+)
 
 _KINDS: dict[str, type[Message]] = {
-    kind.__name__: kind for kind in (Setup, Begin, End, Rival, Hold, Ready, Progress, Drained, Holding, Lost, Kept, Refused)
+    kind.__name__: kind
+    for kind in (
+        Setup,
+        Begin,
+        End,
+        Rival,
+        Hold,
+        Ready,
+        Progress,
+        Drained,
+        Holding,
+        Lost,
+        Kept,
+        Refused,
+    )
 }
 
 
 def encode(message: Message) -> bytes:
     """Return the message as one line."""
-    return json.dumps([type(message).__name__, asdict(message)], separators=(",", ":")).encode() + b"\n"
+    return (
+        json.dumps([type(message).__name__, asdict(message)], separators=(",", ":")).encode()
+        + b"\n"
+    )
 
 
 def decode(line: bytes) -> Message:

@@ -142,14 +142,20 @@ class GivenNodes:
         quorum = len(self.urls) // 2 + 1
         if words.count(None) < quorum:
             troubles = "; ".join(
-                f"{view.address}: {error}" for view, error in zip(self.views, words, strict=True) if error is not None
+                f"{view.address}: {error}"
+                for view, error in zip(self.views, words, strict=True)
+                if error is not None
             )
-            raise NodesFailed(f"{words.count(None)} of {len(self.urls)} given nodes answer, {quorum} are needed ({troubles})")
+            raise NodesFailed(
+                f"{words.count(None)} of {len(self.urls)} given nodes answer, {quorum} are needed ({troubles})"
+            )
 
     @property
     def expendable(self) -> Sequence[int]:
         """Answering nodes beyond a quorum, if they may be paused at all; two at most."""
-        answering = [index for index, view in enumerate(self.views) if view.state is not NodeState.DOWN]
+        answering = [
+            index for index, view in enumerate(self.views) if view.state is not NodeState.DOWN
+        ]
         spare = len(answering) - (len(self.urls) // 2 + 1)
         return answering[: min(spare, 2)] if self._throw_away else ()
 

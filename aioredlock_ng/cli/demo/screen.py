@@ -52,7 +52,9 @@ _COLUMNS = (
 )
 
 
-def phase_table(phases: list[PhaseLedger], width: int, *, ascii_only: bool, rate: float | None = None) -> Table:
+def phase_table(
+    phases: list[PhaseLedger], width: int, *, ascii_only: bool, rate: float | None = None
+) -> Table:
     """Return a table of the counts.
 
     Args:
@@ -63,7 +65,9 @@ def phase_table(phases: list[PhaseLedger], width: int, *, ascii_only: bool, rate
     """
     rows = []
     for phase in phases:
-        p50, p99 = (seconds(value).removesuffix(" s") for value in phase.acquire_seconds(0.50, 0.99))
+        p50, p99 = (
+            seconds(value).removesuffix(" s") for value in phase.acquire_seconds(0.50, 0.99)
+        )
         per_second = phase.per_second if phase.seconds else rate or 0.0
         lost = Text(f"{phase.lost:,}", style="" if ascii_only else _lost_style(phase))
         rows.append((phase.title, f"{phase.acknowledged:,}", f"{per_second:,.0f}", lost, p50, p99))
@@ -98,9 +102,15 @@ class LiveView:
         phase = f"  phase {len(board.phases)} of {board.planned}, {seconds(board.elapsed)}"
         parts: list[RenderableType] = [
             Text.assemble(("aioredlock-ng demo", "bold"), (phase, "cyan")),
-            *(Text(line, style="dim") for line in wrapped(f"{board.where}; {board.workload}", width)),
+            *(
+                Text(line, style="dim")
+                for line in wrapped(f"{board.where}; {board.workload}", width)
+            ),
             "",
-            Columns([_node_text(number, node) for number, node in enumerate(board.nodes, 1)], padding=(0, 3)),
+            Columns(
+                [_node_text(number, node) for number, node in enumerate(board.nodes, 1)],
+                padding=(0, 3),
+            ),
         ]
         # At the end the table is the summary's. What has happened stays above it.
         if not self._over:
@@ -110,15 +120,28 @@ class LiveView:
 
     def _events(self, room: int) -> RenderableType:
         width = self._console.width - _FRAME_COLUMNS
-        lines = [line for at, words in self._board.events for line in _event_lines(at, words, width)]
+        lines = [
+            line for at, words in self._board.events for line in _event_lines(at, words, width)
+        ]
         shown = lines[-max(_FEWEST_EVENTS, min(room, _MOST_EVENTS)) :]
-        return Panel(Text("\n".join(shown)), title="events", title_align="left", border_style="dim", padding=(0, 1))
+        return Panel(
+            Text("\n".join(shown)),
+            title="events",
+            title_align="left",
+            border_style="dim",
+            padding=(0, 1),
+        )
 
     def __enter__(self) -> Self:
         self._live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._over = kind is None
         self._live.stop()
 
@@ -152,7 +175,9 @@ class PlainView:
         phase = self._board.phases[-1]
         p50, p99 = phase.acquire_seconds(0.50, 0.99)
         acquire = "" if p50 is None else f", p50 {seconds(p50)}, p99 {seconds(p99)}"
-        self._line(f"- {phase.acknowledged:,} updates, {self._board.rate:,.0f} per s, {phase.lost:,} lost{acquire}")
+        self._line(
+            f"- {phase.acknowledged:,} updates, {self._board.rate:,.0f} per s, {phase.lost:,} lost{acquire}"
+        )
 
     def _line(self, words: str) -> None:
         self._print(_event_lines(self._board.elapsed, words, self._console.width))
@@ -163,9 +188,16 @@ class PlainView:
 
     def __enter__(self) -> Self:
         board, width = self._board, self._console.width
-        self._print(wrapped(f"aioredlock-ng demo: {board.where}; {board.workload}", width, further="  "))
+        self._print(
+            wrapped(f"aioredlock-ng demo: {board.where}; {board.workload}", width, further="  ")
+        )
         for number, node in enumerate(board.nodes, 1):
             self._print(wrapped(f"node {number}: {node.address}, {node.state.value}", width, "  "))
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...

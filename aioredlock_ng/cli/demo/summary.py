@@ -38,14 +38,20 @@ def print_summary(console: Console, board: Board, verdict: Verdict, *, ascii_onl
     line("summary (p50, p99: seconds from asking for a lock to holding it)", "bold")
     console.print(phase_table(board.phases, console.width, ascii_only=ascii_only))
     for loss in board.losses:
-        told = "never noticed" if loss.noticed is None else f"noticed {seconds(loss.noticed)} after {loss.since}"
+        told = (
+            "never noticed"
+            if loss.noticed is None
+            else f"noticed {seconds(loss.noticed)} after {loss.since}"
+        )
         line(f"{loss.how} (ttl {seconds(loss.ttl)}): {told}")
     if gone := sum(phase.leases_lost for phase in board.phases):
         line(f"{gone:,} more leases were lost by workers, which were notified")
     if refused := sum(phase.refused for phase in board.phases):
         line(f"{refused:,} times a worker did not get its lock in time")
     if doubtful := sum(phase.in_doubt for phase in board.phases):
-        line(f"{doubtful:,} updates in doubt: written by workers that were notified of the loss only at release")
+        line(
+            f"{doubtful:,} updates in doubt: written by workers that were notified of the loss only at release"
+        )
     locked = [phase for phase in board.phases if phase.locked]
     unlocked = [phase for phase in board.phases if not phase.locked]
     if unlocked:

@@ -137,7 +137,9 @@ class Worker:
         asked = time.perf_counter()
         wrote = False
         try:
-            async with self._redlock.lock(self._name(counter), ttl=ttl, blocking_timeout=_PATIENCE_SECONDS) as lease:
+            async with self._redlock.lock(
+                self._name(counter), ttl=ttl, blocking_timeout=_PATIENCE_SECONDS
+            ) as lease:
                 if timed:
                     self._waits_us.append(round((time.perf_counter() - asked) * 1e6))
                 value = self._counters.read(counter)
@@ -162,7 +164,9 @@ class Worker:
     async def _hold(self, counter: int, ttl: float, seconds: float) -> None:
         cancelled_at: float | None = None
         try:
-            async with self._redlock.lock(self._name(counter), ttl=ttl, blocking_timeout=_PATIENCE_SECONDS):
+            async with self._redlock.lock(
+                self._name(counter), ttl=ttl, blocking_timeout=_PATIENCE_SECONDS
+            ):
                 value = self._counters.read(counter)
                 self._send(Holding(value))
                 try:
@@ -185,7 +189,16 @@ class Worker:
             self._tell()
 
     def _tell(self) -> None:
-        self._send(Progress(self._phase, self._acknowledged, self._in_doubt, self._refused, self._leases_lost, self._waits_us))
+        self._send(
+            Progress(
+                self._phase,
+                self._acknowledged,
+                self._in_doubt,
+                self._refused,
+                self._leases_lost,
+                self._waits_us,
+            )
+        )
         self._clear()
 
     def _clear(self) -> None:
@@ -198,12 +211,17 @@ class Worker:
 
 async def _serve() -> None:
     commands = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(commands), sys.stdin
+    )
     setup = decode(await commands.readline())
     if not isinstance(setup, Setup):
         raise ValueError("the first message must be Setup")
     with Counters(Path(setup.counters), setup.count) as counters:
-        async with Redlock(setup.nodes, ttl=setup.ttl, max_ttl=setup.ttl) as redlock, asyncio.TaskGroup() as tasks:
+        async with (
+            Redlock(setup.nodes, ttl=setup.ttl, max_ttl=setup.ttl) as redlock,
+            asyncio.TaskGroup() as tasks,
+        ):
             worker = Worker(setup, redlock, counters, tasks, _send)
             _send(Ready())
             while line := await commands.readline():

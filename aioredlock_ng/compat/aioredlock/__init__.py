@@ -6,7 +6,12 @@ so old and new processes exclude each other while both run. docs/migrating.md li
 """
 
 from aioredlock_ng.compat.aioredlock.algorithm import Aioredlock
-from aioredlock_ng.compat.aioredlock.errors import AioredlockError, LockAcquiringError, LockError, LockRuntimeError
+from aioredlock_ng.compat.aioredlock.errors import (
+    AioredlockError,
+    LockAcquiringError,
+    LockError,
+    LockRuntimeError,
+)
 from aioredlock_ng.compat.aioredlock.lock import Lock
 from aioredlock_ng.compat.aioredlock.sentinel import Sentinel, SentinelConfigError
 

@@ -91,7 +91,10 @@ class Access:
         """
         redlock = await self.redlock()
         with in_words_of_aioredlock():
-            return await redlock.force_release(name_of(resource), token=as_text(_token(identifier))) > 0
+            return (
+                await redlock.force_release(name_of(resource), token=as_text(_token(identifier)))
+                > 0
+            )
 
     async def prolong(self, resource: str | bytes | float, identifier: object, ttl: float) -> float:
         """Give the keys that hold this identifier at least `ttl` seconds, whichever process acquired the lock.
@@ -113,7 +116,10 @@ class Access:
         ttl = options.check_ttl(ttl)
         key = KeyFormat(options.key_format).key(name)
         replies = await engine.poll(Command(_PROLONG, (key,), (_token(identifier), ttl_ms(ttl))))
-        votes = tuple(_vote(node.address, reply) for node, reply in zip(context.fleet.nodes, replies, strict=True))
+        votes = tuple(
+            _vote(node.address, reply)
+            for node, reply in zip(context.fleet.nodes, replies, strict=True)
+        )
         elapsed = context.clock() - started
         if sum(vote.outcome is Outcome.GRANTED for vote in votes) >= context.quorum:
             return deadline_of(started, ttl, options.drift(ttl)) - context.clock()

@@ -7,7 +7,13 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from redis.asyncio import Connection, ConnectionPool, Redis, SSLConnection, UnixDomainSocketConnection
+from redis.asyncio import (
+    Connection,
+    ConnectionPool,
+    Redis,
+    SSLConnection,
+    UnixDomainSocketConnection,
+)
 from redis.asyncio import Sentinel as RedisSentinel
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import SentinelConnectionPool, SentinelManagedSSLConnection
@@ -18,7 +24,9 @@ from aioredlock_ng.compat.aioredlock.sentinel import Sentinel
 
 __all__ = ["nodes_of", "sentinels_of", "without_passwords"]
 
-_IGNORED = frozenset({"commands_factory", "encoding", "loop", "maxsize", "minsize", "parser", "timeout"})
+_IGNORED = frozenset(
+    {"commands_factory", "encoding", "loop", "maxsize", "minsize", "parser", "timeout"}
+)
 """Settings of aioredis's pools and replies: one connection per node serves all locks, and nothing is decoded."""
 
 _USED = frozenset({"db", "host", "password", "port", "ssl"})
@@ -53,14 +61,25 @@ def nodes_of(connections: Any) -> list[Redis]:
         ConfigurationError: One of them cannot be used; says which form to give it.
     """
     if not isinstance(connections, (list, tuple)):
-        raise ConfigurationError(f"redis_connections must be a list of connections, not {type(connections).__name__}")
+        raise ConfigurationError(
+            f"redis_connections must be a list of connections, not {type(connections).__name__}"
+        )
     return [_node_of(connection) for connection in connections]
 
 
 def sentinels_of(connections: Any, nodes: list[Redis]) -> list[Redis]:
     """The clients that ask the Sentinels of these nodes, where they were made here; they are to be closed in the end."""
-    ours = [node.connection_pool for given, node in zip(connections, nodes, strict=True) if isinstance(given, Sentinel)]
-    return [client for pool in ours if isinstance(pool, SentinelConnectionPool) for client in pool.sentinel_manager.sentinels]
+    ours = [
+        node.connection_pool
+        for given, node in zip(connections, nodes, strict=True)
+        if isinstance(given, Sentinel)
+    ]
+    return [
+        client
+        for pool in ours
+        if isinstance(pool, SentinelConnectionPool)
+        for client in pool.sentinel_manager.sentinels
+    ]
 
 
 def without_passwords(connections: Any) -> list[str]:
@@ -78,8 +97,13 @@ def _node_of(connection: Any) -> Redis:
             return _from_url(connection)
         case dict():
             if unknown := connection.keys() - _USED - _IGNORED:
-                raise ConfigurationError(f"connection {_shown(connection)}: unknown settings {sorted(unknown)}; leave them out")
-            place = {"host": connection.get("host", "localhost"), "port": connection.get("port", 6379)}
+                raise ConfigurationError(
+                    f"connection {_shown(connection)}: unknown settings {sorted(unknown)}; leave them out"
+                )
+            place = {
+                "host": connection.get("host", "localhost"),
+                "port": connection.get("port", 6379),
+            }
             return _client(place, connection)
         case (host, port):
             return _client({"host": host, "port": port}, {})
@@ -98,7 +122,10 @@ def _from_url(url: str) -> Redis:
     try:
         parts = urlsplit(url)
         query = dict(parse_qsl(parts.query))
-        settings = {"password": parts.password or query.get("password"), "ssl": query.get("ssl") == "true"}
+        settings = {
+            "password": parts.password or query.get("password"),
+            "ssl": query.get("ssl") == "true",
+        }
         match parts.scheme:
             case "":
                 return _client({"path": url}, {})
@@ -107,7 +134,9 @@ def _from_url(url: str) -> Redis:
             case "redis" | "rediss":
                 settings |= {"db": parts.path.removeprefix("/") or query.get("db")}
                 settings["ssl"] = settings["ssl"] or parts.scheme == "rediss"
-                return _client({"host": parts.hostname or "localhost", "port": parts.port or 6379}, settings)
+                return _client(
+                    {"host": parts.hostname or "localhost", "port": parts.port or 6379}, settings
+                )
     except ConfigurationError:
         raise
     except ValueError:  # its words quote what may be the beginning of a password
@@ -122,7 +151,9 @@ def _client(place: dict[str, Any], settings: dict[str, Any]) -> Redis:
     kwargs = place | {"db": _database(settings.get("db")), "password": settings.get("password")}
     if (context := _context(settings.get("ssl"))) is not None:
         if "path" in place:
-            raise ConfigurationError(f"connection {place['path']}: TLS over a Unix socket is not supported; leave out 'ssl'")
+            raise ConfigurationError(
+                f"connection {place['path']}: TLS over a Unix socket is not supported; leave out 'ssl'"
+            )
         kind, kwargs["context"] = _TLS, context
     if "port" in kwargs:
         kwargs["port"] = int(kwargs["port"])
@@ -133,7 +164,11 @@ def _primary(sentinel: Sentinel) -> Redis:
     settings: dict[str, Any] = {"db": sentinel.db, "password": sentinel.password}
     if (context := _context(sentinel.ssl)) is not None:
         settings |= {"connection_class": _SentinelTLS, "context": context}
-    asking = {"socket_timeout": sentinel.timeout, "socket_connect_timeout": sentinel.timeout, "retry": Retry(NoBackoff(), 0)}
+    asking = {
+        "socket_timeout": sentinel.timeout,
+        "socket_connect_timeout": sentinel.timeout,
+        "retry": Retry(NoBackoff(), 0),
+    }
     watching: Any = RedisSentinel(sentinel.connection, sentinel_kwargs=asking)  # type: ignore[no-untyped-call,unused-ignore]
     primary: Redis = watching.master_for(sentinel.master, **settings)
     return primary
@@ -156,7 +191,9 @@ def _context(given: Any) -> ssl.SSLContext | None:
         return given or None
     if given is True:
         return ssl.create_default_context()
-    raise ConfigurationError(f"'ssl' must be an ssl.SSLContext, True or False, not {type(given).__name__}")
+    raise ConfigurationError(
+        f"'ssl' must be an ssl.SSLContext, True or False, not {type(given).__name__}"
+    )
 
 
 def _shown(connection: Any) -> str:

@@ -6,7 +6,14 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from aioredlock_ng import AcquireTimeout, ConfigurationError, LockHeld, LockLost, QuorumUnreachable, RedlockClosed
+from aioredlock_ng import (
+    AcquireTimeout,
+    ConfigurationError,
+    LockHeld,
+    LockLost,
+    QuorumUnreachable,
+    RedlockClosed,
+)
 from aioredlock_ng.compat.aioredlock.errors import LockAcquiringError, LockRuntimeError
 
 if TYPE_CHECKING:

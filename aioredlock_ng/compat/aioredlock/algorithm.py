@@ -81,7 +81,10 @@ class Aioredlock:
         self._forget_at = _FORGET_FROM
 
     async def lock(
-        self, resource: str | bytes | float, lock_timeout: float | None = None, lock_identifier: str | None = None
+        self,
+        resource: str | bytes | float,
+        lock_timeout: float | None = None,
+        lock_identifier: str | None = None,
     ) -> Lock:
         """Acquire a lock.
 
@@ -116,7 +119,9 @@ class Aioredlock:
             lease = await redlock.lock(
                 name_of(resource),
                 ttl=lock_timeout or self.internal_lock_timeout,
-                blocking_timeout=(self.retry_count - 1) * (self.retry_delay_min + self.retry_delay_max) / 2,
+                blocking_timeout=(self.retry_count - 1)
+                * (self.retry_delay_min + self.retry_delay_max)
+                / 2,
                 auto_extend=lock_timeout is None,
                 on_lost="flag",
             ).acquire()
@@ -143,7 +148,11 @@ class Aioredlock:
         Safety: as `aioredlock_ng.Lease.extend`.
         """
         if not lock.valid:
-            hint = "" if lock.lease is not None else ", or pass valid=True to a Lock that is made by hand"
+            hint = (
+                ""
+                if lock.lease is not None
+                else ", or pass valid=True to a Lock that is made by hand"
+            )
             raise RuntimeError(f"the lock {lock.resource!r} is not valid; acquire it anew{hint}")
         if lock_timeout is not None:
             positive_seconds("lock_timeout", lock_timeout)
@@ -161,7 +170,9 @@ class Aioredlock:
                     if not tries_left or not lock.valid:
                         raise
                 except LockReleased:
-                    raise RuntimeError(f"the lock {lock.resource!r} was released meanwhile") from None
+                    raise RuntimeError(
+                        f"the lock {lock.resource!r} was released meanwhile"
+                    ) from None
                 except LockLost:
                     lock.ending_in(0.0)
                     raise
@@ -192,7 +203,9 @@ class Aioredlock:
             with in_words_of_aioredlock():
                 if await lease.release():
                     return
-        if self._access.destroyed or (lease is None and await self._access.release(lock.resource, lock.id)):
+        if self._access.destroyed or (
+            lease is None and await self._access.release(lock.resource, lock.id)
+        ):
             return
         token = lock.id if lease is None else lease.token
         info = await self._access.inspect(lock.resource)
@@ -214,8 +227,12 @@ class Aioredlock:
         Safety: cancelled, nothing has changed.
         """
         if not isinstance(resource_or_lock, (str, Lock)):
-            raise TypeError(f"is_locked() takes the name of a resource or a Lock, not {type(resource_or_lock).__name__}")
-        resource = resource_or_lock.resource if isinstance(resource_or_lock, Lock) else resource_or_lock
+            raise TypeError(
+                f"is_locked() takes the name of a resource or a Lock, not {type(resource_or_lock).__name__}"
+            )
+        resource = (
+            resource_or_lock.resource if isinstance(resource_or_lock, Lock) else resource_or_lock
+        )
         try:
             info = await self._access.inspect(resource)
         except LockRuntimeError:
@@ -246,7 +263,9 @@ class Aioredlock:
 
         Safety: cancelled, nothing has changed.
         """
-        return [lock for lock in list(self._locks.values()) if lock.valid and await lock.is_locked()]
+        return [
+            lock for lock in list(self._locks.values()) if lock.valid and await lock.is_locked()
+        ]
 
     async def destroy(self) -> None:
         """Release all locks and disconnect, for good. Idempotent.
@@ -270,7 +289,12 @@ class Aioredlock:
     def _lease_of(self, lock: Lock) -> Lease | None:
         """Return the lease of a lock of this manager, and bind a lock that was made by hand to it."""
         own = self._locks.get(_key_of(lock.resource))
-        if lock.lease is None and own is not None and own.lease is not None and lock.id in (own.id, own.lease.token):
+        if (
+            lock.lease is None
+            and own is not None
+            and own.lease is not None
+            and lock.id in (own.id, own.lease.token)
+        ):
             lock.leased(own.lease)
         return lock.lease
 

@@ -126,9 +126,7 @@ class Lock:
 
     def __repr__(self) -> str:
         """Name, state, and the beginning of the identifier."""
-        return (
-            f"Lock(resource={self.resource!r}, id='{str(self.id)[:6]}…', lock_timeout={self.lock_timeout}, valid={self.valid})"
-        )
+        return f"Lock(resource={self.resource!r}, id='{str(self.id)[:6]}…', lock_timeout={self.lock_timeout}, valid={self.valid})"
 
     def _key(self) -> tuple[int, Any, Any]:
         return id(self.lock_manager), self.resource, self.id

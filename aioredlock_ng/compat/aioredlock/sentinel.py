@@ -53,7 +53,9 @@ class Sentinel:
         self.master = str(found)
         self.password: str | None = settings.get("password") if password is None else password
         self.db = int(settings.get("db") or 0) if db is None else db
-        self.ssl: ssl.SSLContext | bool | None = settings.get("ssl") if ssl_context is None else ssl_context
+        self.ssl: ssl.SSLContext | bool | None = (
+            settings.get("ssl") if ssl_context is None else ssl_context
+        )
         self.timeout = float(settings.get("timeout") or 0.2)
 
     def __repr__(self) -> str:
@@ -71,12 +73,17 @@ def _parsed(connection: object) -> tuple[list[tuple[str, int]], dict[str, Any]]:
             url = urlsplit(connection)
             query: dict[str, Any] = {key: values[0] for key, values in parse_qs(url.query).items()}
             path = url.path.strip("/")
-            settings: dict[str, Any] = {"db": int(path) if path.isdecimal() else 0, "password": url.password}
+            settings: dict[str, Any] = {
+                "db": int(path) if path.isdecimal() else 0,
+                "password": url.password,
+            }
             if url.scheme == "rediss":
                 settings["ssl"] = _context(query.pop("ssl_cert_reqs", ""))
             return [(url.hostname or "localhost", url.port or _PORT)], settings | query
         # Neither quoted nor raised with a context: a part of it may be a part of a password.
-        raise SentinelConfigError("a Sentinel's URL cannot be read; percent-encode '/', '[' and ']' in a password")
+        raise SentinelConfigError(
+            "a Sentinel's URL cannot be read; percent-encode '/', '[' and ']' in a password"
+        )
     if isinstance(connection, tuple):
         return [connection], {}
     if isinstance(connection, list) and connection:
