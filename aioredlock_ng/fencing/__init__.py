@@ -1,6 +1,7 @@
-"""The checking side of fencing, for those who own what a lock protects: see docs/fencing.md.
+"""Check fences on the side of the resource that a lock protects (docs/fencing.md).
 
-A holder shows `lease.fence` with its first read and with every write; the resource refuses what is older than it has seen.
+A holder sends `lease.fence` with its first read and with every write. The resource refuses a fence
+below the newest that it has seen.
 """
 
 from .fence import MAX_FENCE, StaleFence

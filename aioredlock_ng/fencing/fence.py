@@ -1,4 +1,4 @@
-"""What a fence may be, and the error for one that is out of date; it keeps no record of fences itself."""
+"""Define the range of a fence and the error for an outdated one."""
 
 from __future__ import annotations
 
@@ -9,23 +9,28 @@ from aioredlock_ng.errors import ConfigurationError, RedlockError
 __all__ = ["MAX_FENCE", "StaleFence", "usable_fence"]
 
 MAX_FENCE: Final = 2**53 - 1
-"""The largest fence. Redis scripts compare doubles, which are exact up to here; microseconds since 1970 get there in 2255."""
+"""The largest fence.
+
+Redis scripts compute with doubles, which are exact up to this number. Microseconds since 1970 reach
+it in the year 2255.
+"""
 
 
 class StaleFence(RedlockError):
-    """The resource has been shown a newer fence: another holds the lock now, or did. The operation was not carried out.
+    """The resource has seen a newer fence. It refused the operation and carried nothing out.
 
-    The lease that the fence came from is over, whether or not its holder knows it yet. Start again from acquiring the lock.
+    Another client has or had the lock after the lease that the fence belongs to. That lease is
+    over, even if its holder does not know it yet. Acquire the lock again before any further work.
 
     Attributes:
-        resource: What was to be read or written, as named by the caller.
+        resource: The resource that was to be read or written, as named by the caller.
         fence: The fence that was refused.
-        seen: The newest fence that the resource knows of.
+        seen: The newest fence that the resource knows.
     """
 
     def __init__(self, resource: str | bytes, fence: int, seen: int) -> None:
         super().__init__(
-            f"the fence {fence} of {resource!r} is out of date: {seen} was seen already"
+            f"the fence {fence} of {resource!r} is outdated: the resource has seen {seen}"
         )
         self.resource = resource
         self.fence = fence
@@ -36,14 +41,16 @@ class StaleFence(RedlockError):
 
 
 def usable_fence(fence: object, name: str = "fence") -> int:
-    """Return the fence if it can be one; `name` is what the errors call it.
+    """Return the fence if it is valid. Errors call it by `name`.
 
     Raises:
-        ConfigurationError: It is no int (the fence of a lock without fencing is None), negative, or above `MAX_FENCE`.
+        ConfigurationError: The fence is no int, is negative or is above `MAX_FENCE`. A lock without
+            fencing has the fence None.
     """
     if not isinstance(fence, int) or isinstance(fence, bool):
         raise ConfigurationError(
-            f"{name} must be an int, like lease.fence of a lock with fencing, not {type(fence).__name__}"
+            f"{name} must be an int, like lease.fence of a lock with fencing,"
+            f" not {type(fence).__name__}"
         )
     if not 0 <= fence <= MAX_FENCE:
         raise ConfigurationError(f"{name} must be from 0 to 2**53 - 1, not {fence}")

@@ -1,13 +1,14 @@
--- Runs one command on a key for the holder of a fence, unless a newer fence was seen there; remembers the newest.
--- KEYS[1]    the data's key, of any type
--- KEYS[2]    the key that remembers the newest fence of KEYS[1]; nothing else writes it
+-- Run one command on a key, unless the key has seen a newer fence. Remember the newest fence.
+-- KEYS[1]    key of the data, of any type
+-- KEYS[2]    key of the newest fence of KEYS[1]; only this script writes it
 -- ARGV[1]    fence: a decimal integer, 0 to 2^53 - 1
--- ARGV[2]    milliseconds that the fence outlives data that expires or is deleted; '' for ever
--- ARGV[3]    command that takes the key first: GET, SET, HGETALL, HSET, DEL, ...
--- ARGV[4..]  what the command takes after the key
--- Returns    the command's reply; or the error "STALEFENCE <newest fence>", and then the command did not run.
--- Numbers are doubles here: exact below 2^53, where two of them might pass for equal. The fence is stored as it was given,
--- because tostring() keeps 14 digits of its 16.
+-- ARGV[2]    milliseconds that the fence outlives expired or deleted data; '' means for ever
+-- ARGV[3]    command whose first argument is the key: GET, SET, HGETALL, HSET, DEL, ...
+-- ARGV[4..]  arguments of the command after the key
+-- Returns    the reply of the command, or the error "STALEFENCE <newest fence>".
+--            After that error the command did not run.
+-- Lua numbers are doubles, which are exact below 2^53. Above it two different fences could compare
+-- as equal. The fence is stored as given, because tostring() keeps only 14 of its 16 digits.
 local fence = tonumber(string.match(ARGV[1], '^%d+$'))
 if not fence or fence >= 2 ^ 53 then
   return redis.error_reply('ERR the fence must be an integer from 0 to 2^53 - 1')

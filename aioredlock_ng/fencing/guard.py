@@ -1,4 +1,4 @@
-"""Checks fences for a service that owns its resources, in the memory of its process; it never touches the resources."""
+"""Check fences in the memory of the process that owns the resources."""
 
 from __future__ import annotations
 
@@ -13,28 +13,35 @@ from .fence import StaleFence, usable_fence
 
 __all__ = ["FenceGuard"]
 
-# One floor for all would let a single fence from a clock an hour ahead, once forgotten, shut out everybody for an hour.
+# Forgotten fences raise a floor. With a single floor, one forgotten fence from a clock that is an
+# hour ahead would refuse all names for an hour.
 _FLOORS: Final = 1024
 
 
 class FenceGuard:
-    """Remembers the newest fence of each resource and refuses older ones. Threads may share it.
+    """Remember the newest fence of each resource and refuse older fences.
 
-    Check at the first read and at every write, and let nothing come between a check and what it permits: no `await`, or
-    one mutex around both.
+    Threads may share a guard.
 
-    Memory is bounded: above `max_resources` the resource whose last check is longest ago is forgotten. Its fence then
-    becomes a floor for one in 1,024 of all names, its own among them: a name that is not remembered counts as having
-    seen its floor. So nothing stale ever passes because something was forgotten. The price is that a current holder can
-    be refused, and must acquire the lock again, when `max_resources` other resources were checked since its own last
-    check, or since it acquired the lock.
+    Check at the first read and at every write. Let nothing run between a check and the operation
+    that it permits: no `await`, or one mutex around both.
+
+    Memory is bounded. Above `max_resources` the guard forgets the resource with the oldest check.
+    The forgotten fence becomes a floor for one in 1,024 of all names, this name included. A name
+    that is not remembered counts as having seen its floor. An outdated fence is therefore never
+    accepted because the guard forgot a newer fence.
+
+    The floor has a price: a current holder can be refused and must then acquire the lock again.
+    This happens if `max_resources` other resources were checked since its last check, or since it
+    acquired the lock.
 
     Args:
-        max_resources: How many resources are remembered, at least 1, at some 200 bytes each. Take many times as many as
-            are locked at once.
-        floor: The least fence accepted for anything. A new process remembers nothing: give it the time of its start in
-            microseconds, `time.time_ns() // 1000`, and it refuses leases that are older (as exactly as the clocks of
-            those who acquire agree with its own). Or keep the fences with the data, where they survive.
+        max_resources: Number of remembered resources, at least 1. Each needs about 200 bytes.
+            Choose many times the number of resources that are locked at once.
+        floor: The lowest fence accepted for any resource. A new process remembers nothing. With the
+            time of its start in microseconds, `time.time_ns() // 1000`, it refuses leases that are
+            older. The clocks of the lock's clients and of this process must agree for that. Fences
+            stored with the data survive a restart without a floor.
 
     Raises:
         ConfigurationError: An argument is out of range.
@@ -47,20 +54,20 @@ class FenceGuard:
         self._mutex = threading.Lock()
 
     def __len__(self) -> int:
-        """How many resources are remembered."""
+        """Return the number of remembered resources."""
         return len(self._seen)
 
     def check(self, resource: str | bytes, fence: int | None) -> None:
-        """Let the holder of this fence go on, and from now on nobody with an older one. No I/O.
+        """Accept this fence and refuse older fences from now on. No I/O.
 
         Args:
-            resource: The name; text and its UTF-8 are the same, as they are for locks.
+            resource: The name. A text and its UTF-8 bytes are the same name, as for locks.
             fence: `lease.fence` of a lock on that resource.
 
         Raises:
-            StaleFence: A newer fence was seen.
-            ConfigurationError: The fence is None, as without fencing, or cannot be one: no int, negative, above `MAX_FENCE`;
-                or the name is no text and no bytes, or empty.
+            StaleFence: The guard has seen a newer fence.
+            ConfigurationError: The fence is None (a lock without fencing), no int, negative or
+                above `MAX_FENCE`. Or the name is empty, or neither text nor bytes.
         """
         shown = usable_fence(fence)
         name = name_bytes("resource", resource)

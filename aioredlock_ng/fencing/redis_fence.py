@@ -1,4 +1,4 @@
-"""Checks fences inside a Redis server, in one script with the read or write that they permit; it decides nothing itself."""
+"""Check fences inside a Redis server, in one script with the read or write that they permit."""
 
 from __future__ import annotations
 
@@ -23,61 +23,68 @@ GUARD_SCRIPT: Final = (
     .read_text(encoding="ascii")
     .replace("\r\n", "\n")
 )
-"""The Lua source of the check, for clients in other languages and for scripts of your own."""
+"""The Lua source of the check, for clients in other languages and for your own scripts."""
 
 _STALE = "STALEFENCE "
 _MAX_SECONDS = 1e9
 
 
 class RedisFence:
-    """Reads and writes keys of one Redis for holders of locks, and refuses who shows an older fence than was seen before.
+    """Read and write keys of one Redis server for lock holders, and refuse outdated fences.
 
-    What is protected may be a key of any type. The newest fence is remembered in a key beside it (see `fence_key`) by the
-    same script that reads or writes, so nothing comes in between. Everything that is to be protected must go this way,
-    the reads that a later write relies on too.
+    The protected data may be a key of any type. The newest fence lies in a key beside it
+    (`fence_key`). One script compares the fence and reads or writes the data, so no other command
+    comes between. All access to protected data must use this class, including the reads that a
+    later write relies on.
 
-    The fence's key never ends before the data does. With `keep`, it ends so long after data that expires or was deleted;
-    a holder who stands still for longer than that can then pass, and write where nothing is any more.
+    The key of the fence never expires before the data. With `keep`, it expires that long after the
+    data expired or was deleted. A holder that pauses for longer than `keep` can then write a key
+    that no longer exists.
 
     Args:
-        client: The client of the server (a primary) or cluster that has the data; used as it is. With `decode_responses`,
-            replies are text. If it repeats commands whose reply was lost, what is not idempotent (INCR) may be done twice.
-        keep: Seconds that a fence is remembered after its data has gone, up to 1e9. None: for ever, some 100 bytes per key.
+        client: The client of the primary server or cluster that has the data. It is used as it is:
+            with `decode_responses`, replies are text. If the client repeats commands whose reply
+            was lost, a command such as INCR may run twice.
+        keep: Seconds that a fence is remembered after its data is gone, up to 1e9. None: for ever,
+            about 100 bytes per key.
 
     Raises:
         ConfigurationError: `client` is no asyncio client, or `keep` is out of range.
 
-    Safety: a command whose caller was cancelled may have been carried out or not; it may be repeated with the same fence.
+    Safety: the command of a cancelled caller may or may not have run. It may be repeated with the
+    same fence.
     """
 
     def __init__(self, client: Redis | RedisCluster, *, keep: float | None = None) -> None:
         if not isinstance(client, (Redis, RedisCluster)):
             raise ConfigurationError(
-                f"client must be a redis.asyncio.Redis or RedisCluster, not {type(client).__module__}.{type(client).__name__};"
-                " make one, as by redis.asyncio.Redis.from_url(…)"
+                "client must be a redis.asyncio.Redis or RedisCluster, not"
+                f" {type(client).__module__}.{type(client).__name__}; make a client with"
+                " redis.asyncio.Redis.from_url(…)"
             )
         self._run = client.register_script(GUARD_SCRIPT)
         self._keep = "" if keep is None else str(_milliseconds("keep", keep))
 
     @staticmethod
     def fence_key(key: str | bytes) -> bytes:
-        """Return the key that remembers the newest fence of another: in the same slot of a cluster, and of no other key.
+        """Return the key of the newest fence of `key`, in the same slot of a cluster.
 
-        `order:42` has `{order:42}:fence`; `order:{42}`, whose slot is that of `42`, has `fence:order:{42}`. Only names with a
-        `}` that closes no tag have none in their slot: a cluster refuses every call for them.
+        No other key has the same fence key. `order:42` has `{order:42}:fence`. `order:{42}`, whose
+        slot is that of `42`, has `fence:order:{42}`. A name with a `}` that closes no tag has no
+        fence key in its own slot. A cluster refuses every call for such a name.
         """
         name = name_bytes("key", key)
         tagged = b"}" in name.partition(b"{")[2]
         return b"fence:" + name if tagged else b"{" + name + b"}:fence"
 
     async def get(self, key: str | bytes, *, fence: int | None) -> Any:
-        """Read a string in order to change it: from now on nobody with an older fence can write it.
+        """Read a string before a change. From now on no older fence can write it.
 
         Raises:
-            StaleFence: A newer fence was seen.
-            ConfigurationError: The fence is None, as without fencing, or cannot be one: no int, negative, above `MAX_FENCE`;
-                or another argument is unusable.
-            redis.exceptions.RedisError: The server refused, or could not be asked.
+            StaleFence: The key has seen a newer fence.
+            ConfigurationError: The fence is None (a lock without fencing), no int, negative or
+                above `MAX_FENCE`. Or another argument is invalid.
+            redis.exceptions.RedisError: The server refused the command or was not reachable.
         """
         return await self.execute("GET", key, fence=fence)
 
@@ -89,19 +96,26 @@ class RedisFence:
         fence: int | None,
         ttl: float | None = None,
     ) -> None:
-        """Write a string; `ttl` is its life in seconds, 0.001 to 1e9, None: without end. Raises what `get` raises."""
+        """Write a string. Raise the errors of `get`.
+
+        Args:
+            key: The data's key.
+            value: The new value.
+            fence: `lease.fence` of the lock that protects this key.
+            ttl: Seconds until the key expires, 0.001 to 1e9. None: never.
+        """
         expiry = () if ttl is None else ("PX", _milliseconds("ttl", ttl))
         await self.execute("SET", key, value, *expiry, fence=fence)
 
     async def hgetall(self, key: str | bytes, *, fence: int | None) -> dict[Any, Any]:
-        """Read a hash in order to change it, {} if there is none: as `get`."""
+        """Read a hash before a change, as `get` does. Return {} if there is none."""
         flat = await self.execute("HGETALL", key, fence=fence)
         return dict(zip(flat[::2], flat[1::2], strict=True))
 
     async def hset(
         self, key: str | bytes, fields: Mapping[str, str | bytes | float], *, fence: int | None
     ) -> None:
-        """Write fields of a hash, at least one. Raises what `get` raises."""
+        """Write fields of a hash, at least one. Raise the errors of `get`."""
         if not isinstance(fields, Mapping):
             raise ConfigurationError(f"fields must be a mapping, not {type(fields).__name__}")
         if not fields:
@@ -111,28 +125,31 @@ class RedisFence:
         )
 
     async def delete(self, key: str | bytes, *, fence: int | None) -> bool:
-        """Delete a key; its newest fence is remembered. True when there was one. Raises what `get` raises."""
+        """Delete a key, remember its newest fence, and return True if the key existed.
+
+        Raises the errors of `get`.
+        """
         return bool(await self.execute("DEL", key, fence=fence))
 
     async def execute(
         self, command: str, key: str | bytes, *args: str | bytes | float, fence: int | None
     ) -> Any:
-        """Run any command that has the key as its first argument and its only key, if no newer fence was seen.
+        """Run a command whose first argument and only key is `key`, if it has seen no newer fence.
 
         Args:
-            command: Such as INCRBY, LPUSH, EXPIRE.
+            command: The command's name, for example INCRBY, LPUSH or EXPIRE.
             key: The data's key.
-            args: What follows the key; up to some 7,000 (the scripts' stack).
+            args: The arguments after the key. About 7,000 fit on the stack of a script.
             fence: `lease.fence` of the lock that protects this key.
 
         Returns:
-            The reply as scripts give it: a hash as a flat list, null as None.
+            The reply as a script returns it: a hash is a flat list, null is None.
 
         Raises:
-            StaleFence: A newer fence was seen; nothing was read or written.
-            ConfigurationError: The fence is None, as without fencing, or cannot be one: no int, negative, above `MAX_FENCE`;
-                or another argument is unusable.
-            redis.exceptions.RedisError: The server refused, or could not be asked.
+            StaleFence: The key has seen a newer fence. The script read and wrote nothing.
+            ConfigurationError: The fence is None (a lock without fencing), no int, negative or
+                above `MAX_FENCE`. Or another argument is invalid.
+            redis.exceptions.RedisError: The server refused the command or was not reachable.
         """
         shown = usable_fence(fence)
         try:

@@ -49,6 +49,6 @@ async def test_a_deposit_that_another_overtook_is_refused_and_made_again(
     await fenced_sql.main(bank, times=2)
     assert len(overtaken) == 1
     told = capsys.readouterr().out
-    assert f"once more: the fence {overtaken[0]} of 'ann' is out of date" in told
+    assert f"once more: the fence {overtaken[0]} of 'ann' is outdated" in told
     with closing(fenced_sql.connect(bank)) as db:
         assert db.execute("SELECT balance FROM account").fetchone() == (102,)

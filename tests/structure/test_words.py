@@ -1,0 +1,210 @@
+"""The words of the package: sentences have subjects, lines have an end, docstrings say something."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import aioredlock_ng
+
+ROOT = Path(aioredlock_ng.__file__).parent
+
+# Folders of the package whose texts are not rewritten yet. Remove a folder when its texts are done.
+PENDING = (
+    "_core",
+    "_engine",
+    "_nodes",
+    "_scripts",
+    "_doctor",
+    "cli",
+    "compat",
+    "integrations",
+    "telemetry",
+    "testing",
+    "*.py",
+)
+
+COLUMNS = 100
+"""Longest line of code or comment."""
+
+# A pronoun is followed by a verb, a preposition or a relative clause; a number by a noun.
+AFTER_A_PRONOUN = (
+    "as|at|by|for|from|has|had|in|is|may|must|can|of|on|that|there|to|was|which|who|whose|will|with|would|does|alone|only"
+)
+OPENERS = re.compile(
+    r"(?:^|[.!?:;]\s|\n)\s*(?:[*-]\s+)?"
+    rf"((?:Who|Whoever|What|Such|Those|Of these)\b|One\s+(?:{AFTER_A_PRONOUN})\b)"
+)
+ONLY_SEE = re.compile(r"See\s[^\n]*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Text:
+    """A docstring, or the comment lines that stand together."""
+
+    line: int
+    words: str
+
+
+def comments_of(source: str) -> list[Text]:
+    """Return the comments of a Python source; neighbouring lines in the same column are one text."""
+    found: list[Text] = []
+    last = (-1, -1)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type != tokenize.COMMENT:
+            continue
+        words = token.string.lstrip("#:! ").rstrip()
+        line, column = token.start
+        if last == (line - 1, column):
+            found[-1] = Text(found[-1].line, f"{found[-1].words}\n{words}")
+        else:
+            found.append(Text(line, words))
+        last = (line, column)
+    return found
+
+
+def docstrings_of(source: str) -> list[Text]:
+    """Return every string of a Python source that stands as a statement, attribute docs included."""
+    return [
+        Text(node.lineno, node.value.value)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    ]
+
+
+def lua_comments_of(source: str) -> list[Text]:
+    """Return the comments of a Lua source; neighbouring whole-line comments are one text."""
+    found: list[Text] = []
+    last = -1
+    for number, line in enumerate(source.splitlines(), 1):
+        code, dashes, words = line.partition("--")
+        if not dashes:
+            continue
+        if not code.strip() and last == number - 1:
+            found[-1] = Text(found[-1].line, f"{found[-1].words}\n{words.strip()}")
+        else:
+            found.append(Text(number, words.strip()))
+        last = -1 if code.strip() else number
+    return found
+
+
+def texts_of(path: Path, source: str) -> list[Text]:
+    if path.suffix == ".lua":
+        return lua_comments_of(source)
+    return comments_of(source) + docstrings_of(source)
+
+
+def without_a_subject(texts: list[Text]) -> list[str]:
+    """Return where a sentence begins with a pronoun that no listener can resolve."""
+    return [
+        f"line {text.line}: a sentence begins with {match[1]!r}" for text in texts for match in OPENERS.finditer(text.words)
+    ]
+
+
+def too_long(source: str) -> list[str]:
+    return [f"line {number}: {len(line)} columns" for number, line in enumerate(source.splitlines(), 1) if len(line) > COLUMNS]
+
+
+def empty_references(docstrings: list[Text]) -> list[str]:
+    """Return the docstrings that only send their reader elsewhere."""
+    return [
+        f"line {text.line}: {text.words.strip()!r} does not say what the code does"
+        for text in docstrings
+        if ONLY_SEE.fullmatch(text.words.strip())
+    ]
+
+
+def is_pending(path: Path) -> bool:
+    first = path.relative_to(ROOT).parts[0]
+    return first in PENDING or ("*.py" in PENDING and first.endswith(".py"))
+
+
+every_source = pytest.mark.parametrize(
+    "path",
+    [path for path in sorted(ROOT.rglob("*")) if path.suffix in {".py", ".lua"} and not is_pending(path)],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+
+
+@every_source
+def test_every_sentence_has_a_noun_as_its_subject(path: Path) -> None:
+    assert not without_a_subject(texts_of(path, path.read_text(encoding="utf-8")))
+
+
+@every_source
+def test_no_line_is_longer_than_a_hundred_columns(path: Path) -> None:
+    assert not too_long(path.read_text(encoding="utf-8"))
+
+
+@every_source
+def test_every_docstring_says_what_the_code_does(path: Path) -> None:
+    if path.suffix == ".py":
+        assert not empty_references(docstrings_of(path.read_text(encoding="utf-8")))
+
+
+def test_a_pending_folder_exists() -> None:
+    assert all((ROOT / folder).is_dir() for folder in PENDING if folder != "*.py")
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Who is next waits.",
+        "It ends. Whoever waits is notified.",
+        "Keys:\n\n    What was granted ends.",
+        "Args:\n    name: Such a name is refused.",
+        "* Those that wait are notified.",
+        "A node may fail. Of these, two answer.",
+        "One of them is down.",
+        "One that is held is refused.",
+    ],
+)
+@pytest.mark.parametrize("kind", ["comment", "docstring", "lua"])
+def test_a_sentence_without_a_noun_is_found(kind: str, sentence: str) -> None:
+    lines = sentence.splitlines()
+    if kind == "comment":
+        found = comments_of("x = 1\n" + "".join(f"# {line}\n" for line in lines))
+    elif kind == "docstring":
+        found = docstrings_of(f'def f():\n    """Return.\n\n{sentence}\n    """\n')
+    else:
+        found = lua_comments_of("local x = 1\n" + "".join(f"-- {line}\n" for line in lines))
+    assert len(without_a_subject(found)) == 1
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "One node answers.",
+        "Return what was asked for, and such keys as expired.",
+        "A server tells one of two things.",
+        "Whole seconds.",
+    ],
+)
+def test_a_sentence_with_a_noun_is_left_alone(sentence: str) -> None:
+    assert not without_a_subject(docstrings_of(f'"""{sentence}"""'))
+
+
+def test_a_comment_behind_code_and_the_docstring_of_an_attribute_are_read() -> None:
+    source = 'x = 1  # Who reads this?\n"""Those seconds."""\n'
+    assert len(without_a_subject(comments_of(source))) == 1
+    assert len(without_a_subject(docstrings_of(source))) == 1
+    assert len(without_a_subject(lua_comments_of("local x = 1 -- Who reads this?"))) == 1
+
+
+def test_a_line_of_a_hundred_and_one_columns_is_found() -> None:
+    assert too_long("x" * 100 + "\n" + "y" * 101) == ["line 2: 101 columns"]
+
+
+@pytest.mark.parametrize("words", ["See `Sink.stands`.", "see Node", "  See `Node.ask`: the port.  "])
+def test_a_docstring_that_only_refers_elsewhere_is_found(words: str) -> None:
+    assert empty_references(docstrings_of(f'def f():\n    """{words}"""\n'))
+
+
+def test_a_docstring_that_refers_elsewhere_after_its_own_sentence_is_left_alone() -> None:
+    assert not empty_references(docstrings_of('"""Return the key. See `Node.ask`."""'))
