@@ -1,6 +1,6 @@
 # Everything runs in .venv, made from nothing but a Python 3.11 or newer. `make PYTHON=/path/to/python …` chooses it.
 .DEFAULT_GOAL := test
-.PHONY: test matrix suite check check-packaging dist release-check demo bench model simulate chaos proof scaling docs flash-sale clean
+.PHONY: test test-all matrix rest suite check check-packaging dist release-check demo bench model simulate chaos proof scaling docs flash-sale clean
 
 # The first that runs and is new enough: a version manager's shim may exist and refuse.
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -13,10 +13,30 @@ BIN := .venv/bin
 	$(PYTHON) tools/make_venv.py .venv --editable '.[demo,docs]' --group dev
 	@touch $@
 
-# The sessions of noxfile.py first, then the suite with coverage: the last line is pytest's own summary.
-test: matrix suite
+# Tests share the processors among themselves already, and two runs would share one file of coverage.
+.NOTPARALLEL:
 
-# `make matrix SESSION="wheel uvloop"` runs these sessions only.
+PYTEST := $(BIN)/pytest --numprocesses=auto --dist=worksteal
+
+# Per cent of the package's lines and branches that all tests together run.
+FLOOR := 99
+
+# Set it, and `test` measures its coverage for `rest`, which adds its own, reports both and compares them with the floor.
+COVERAGE ?=
+
+# The tests that a change is most likely to break: tests/support/tiers.py chooses them.
+test: .venv/ready .cache/servers
+	$(PYTEST) --tier=quick $(if $(COVERAGE),--cov --cov-report=)
+
+# Everything. The last line is pytest's own summary of the third run.
+test-all: COVERAGE := 1
+test-all: test matrix rest
+
+# The tests that `test` leaves out.
+rest: .venv/ready .cache/servers
+	$(PYTEST) --tier=rest $(if $(COVERAGE),--cov --cov-append --cov-report=term --cov-fail-under=$(FLOOR))
+
+# The sessions of noxfile.py. `make matrix SESSION="wheel uvloop"` runs these sessions only.
 SESSION ?=
 matrix: .venv/ready .cache/servers
 	$(BIN)/nox $(if $(SESSION),--session $(SESSION))
@@ -25,13 +45,17 @@ matrix: .venv/ready .cache/servers
 .cache/servers: tools/fetch_servers.py | .venv/ready
 	$(BIN)/python tools/fetch_servers.py
 
+# Both tiers in one run, on one Python.
 suite: .venv/ready .cache/servers
-	$(BIN)/pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term
+	$(PYTEST) --cov --cov-report=term --cov-fail-under=$(FLOOR)
 
+# Style, spelling and types; the second type checker reads the public API as its users do.
 check: .venv/ready
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/codespell
 	$(BIN)/mypy
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
 # The source distribution, and the wheel that is built from it: dist/.
 dist: .venv/ready

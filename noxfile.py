@@ -1,7 +1,7 @@
 """The suite in other surroundings than a developer's: other Pythons, the oldest redis-py, other loops, the built wheel.
 
-`make test` runs these sessions first and then the suite with coverage. They run on local servers, so that none needs Docker.
-The session "image" needs it, and runs on demand only.
+`make test-all` runs these sessions between `make test` and the rest of the suite. They run on local servers, so that none needs
+Docker. The session "image" needs it, and runs on demand only. Cases that are marked `full` are left out here.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _install(session: nox.Session, *more: str) -> None:
 
 
 def _suite(session: nox.Session, *options: str, python: tuple[str, ...] = (), without: str = "") -> None:
-    marked = " and ".join(f"not {marker}" for marker in ("containers", "once", without) if marker)
+    marked = " and ".join(f"not {marker}" for marker in ("containers", "full", "once", without) if marker)
     chosen = ("--numprocesses=auto", "--dist=worksteal", "--nodes=local", "-m", marked)
     # Every version of a server is tried by the suite itself: here something else varies.
     one = {"AIOREDLOCK_NG_TEST_ONE_SERVER": "1"}

@@ -13,7 +13,7 @@ import trustme
 from hypothesis import settings
 
 from aioredlock_ng.testing import LocalServer, TLSFiles
-from tests.support import left_out, loops, server_versions, workers
+from tests.support import left_out, loops, server_versions, tiers, workers
 from tests.support.backends import choose, docker_answers
 from tests.support.coverage import pytest_runtest_call
 from tests.support.pool import Pool, VersionPools
@@ -51,6 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what the nodes run on; else: URLs in AIOREDLOCK_NG_TEST_NODES, containers, local processes",
     )
     group.addoption("--loop", choices=loops.KINDS, default="plain", help="the event loop that tests run on")
+    group.addoption("--tier", choices=tiers.TIERS, help="the tests of `make test`, or all others; else: both")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -76,15 +77,18 @@ def pytest_asyncio_loop_factories(
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if _VERSION_FIXTURES.keys() & set(metafunc.fixturenames):
-        # With --nodes=docker the version is that of the image.
-        versions = [None] if metafunc.config.getoption("--nodes") == "docker" else server_versions.at_hand()
-        ids = ["image" if version is None else version.id for version in versions]
-        metafunc.parametrize("server_version", versions, ids=ids)
+        if metafunc.config.getoption("--nodes") == "docker":
+            # The version is that of the image.
+            metafunc.parametrize("server_version", [None], ids=["image"])
+        else:
+            versions = server_versions.at_hand()
+            metafunc.parametrize("server_version", tiers.ends(versions), ids=[version.id for version in versions])
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take out what cannot run here, visibly."""
+    tiers.take_out(config, items)
     left_out.take_out(config, items, lambda item: _lacking(config, item))
 
 

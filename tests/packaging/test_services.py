@@ -112,6 +112,14 @@ def test_the_commands_that_a_page_for_maintainers_names_exist(page: str, noxfile
     assert [line for line in lines if unknown(line, noxfile)] == []
 
 
+def test_the_gate_runs_the_command_of_the_readme_first_and_then_the_rest_of_all_tests() -> None:
+    gate = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    ran = [name for names in re.findall(r"^make ([\w -]+)", gate, re.MULTILINE) for name in names.split()]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert re.findall(r"^test-all: ([\w -]+)$", makefile, re.MULTILINE) == [" ".join(ran)]
+    assert f"$ make {ran[0]}\n" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 def test_actions_are_pinned_by_commit_and_name_the_version_of_that_commit() -> None:
     used = [line.partition("uses: ")[2] for path in WORKFLOWS for line in path.read_text(encoding="utf-8").splitlines()]
     for action in filter(None, used):

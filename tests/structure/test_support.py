@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import pytest
 from redis.asyncio import Redis, Sentinel
 from redis.exceptions import RedisError
 
-from tests.support import workers
+from tests.support import tiers, workers
 from tests.support.backends import NODES_ENV
 from tests.support.eventually import eventually
 from tests.support.proxy import Proxy
@@ -186,6 +187,20 @@ def test_nodes_given_by_url_are_never_shared_by_processes(monkeypatch: pytest.Mo
             workers.check(_Options({"--nodes": nodes, "numprocesses": 1}))
     assert workers.pytest_xdist_auto_num_workers(_Options({"--nodes": "local"})) > 1
     workers.check(_Options({"--nodes": "local", "numprocesses": 2}))
+
+
+def test_make_test_runs_the_tests_of_its_folders_but_for_those_that_are_marked_full() -> None:
+    tests = Path(__file__).parents[1]
+    assert all((tests / folder).is_dir() for folder in tiers.QUICK_FOLDERS)
+    assert tiers.is_quick(tests / "unit" / "test_clock.py", ["virtual_time"])
+    assert not tiers.is_quick(tests / "unit" / "test_clock.py", ["virtual_time", "full"])
+    assert not tiers.is_quick(tests / "chaos" / "test_runs.py", [])
+
+
+def test_of_cases_in_a_row_make_test_runs_the_first_and_the_last() -> None:
+    marks = [getattr(case, "marks", ()) for case in tiers.ends(["oldest", "between", "newest"])]
+    assert [len(marked) for marked in marks] == [0, 1, 0]
+    assert tiers.ends(["only"]) == ["only"]
 
 
 class _Options:

@@ -162,7 +162,7 @@ def errors(error: LockNotAcquired, lost: LockLost, held: LockHeld, late: Acquire
     ]  # fmt: skip
     also: tuple[type[ValueError], type[TimeoutError]] = (ConfigurationError, AcquireTimeout)
     assert family
-    assert also
+    assert also[0]
     assert_type(error.votes, tuple[Vote, ...])
     vote = error.votes[0]
     assert_type((vote.node, vote.outcome, vote.remaining, vote.detail), tuple[str, Outcome, float | None, str])

@@ -1,0 +1,49 @@
+"""Divides the suite between `make test` and the rest of `make test-all`. CONTRIBUTING.md has the times of both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["QUICK_FOLDERS", "TIERS", "ends", "is_quick", "take_out"]
+
+TIERS = ("quick", "rest")
+
+QUICK_FOLDERS = frozenset(
+    {"containers", "contract", "engine", "examples", "fencing", "integration", "integrations", "structure", "unit"}
+)
+"""Folders of tests that `make test` runs. The others start commands, long runs or environments of their own."""
+
+_TESTS = Path(__file__).parents[1]
+
+
+def is_quick(path: Path, marks: Iterable[str]) -> bool:
+    """Return whether `make test` runs a test of this file that has these marks."""
+    return path.relative_to(_TESTS).parts[0] in QUICK_FOLDERS and "full" not in marks
+
+
+def take_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take out the tests of the other tier, if `--tier` names one."""
+    tier = config.getoption("--tier")
+    if tier is None:
+        return
+    others = [item for item in items if _tier_of(item) != tier]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if _tier_of(item) == tier]
+
+
+def ends(cases: Sequence[object]) -> list[object]:
+    """Return the cases as parameters of a test, all but the first and the last of them marked `full`."""
+    return [
+        case if place in (0, len(cases) - 1) else pytest.param(case, marks=pytest.mark.full) for place, case in enumerate(cases)
+    ]
+
+
+def _tier_of(item: pytest.Item) -> str:
+    return "quick" if is_quick(item.path, (mark.name for mark in item.iter_markers())) else "rest"
