@@ -124,7 +124,8 @@ plain = (
     st.none()
     | st.booleans()
     | st.integers(-3, 4)
-    | st.integers(-(2**70), 2**70)
+    # hiredis reads a longer number as bytes.
+    | st.integers(1 - 2**63, 2**63 - 1)
     | st.sampled_from([0.0, 1.0, 2.0])
     | st.binary(max_size=50)
 )
