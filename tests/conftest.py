@@ -18,6 +18,7 @@ from tests.support.backends import choose, docker_answers
 from tests.support.coverage import pytest_runtest_call
 from tests.support.pool import Pool, VersionPools
 from tests.support.sentinel import SentinelSet
+from tests.support.tiers import pytest_itemcollected
 from tests.support.workers import pytest_deselected, pytest_testnodedown, pytest_xdist_auto_num_workers
 
 if TYPE_CHECKING:
@@ -34,7 +35,13 @@ _NODE_FIXTURES = {"one_node": 1, "three_nodes": 3, "five_nodes": 5}
 _VERSION_FIXTURES = {"node_of_each_version": 1, "nodes_of_each_version": 3}
 
 # Hooks that are told elsewhere.
-__all__ = ["pytest_deselected", "pytest_runtest_call", "pytest_testnodedown", "pytest_xdist_auto_num_workers"]
+__all__ = [
+    "pytest_deselected",
+    "pytest_itemcollected",
+    "pytest_runtest_call",
+    "pytest_testnodedown",
+    "pytest_xdist_auto_num_workers",
+]
 
 pool_key = pytest.StashKey[Pool]()
 

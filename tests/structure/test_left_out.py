@@ -17,7 +17,7 @@ from tests.support.server_versions import ONE_ENV
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.full, pytest.mark.once]
 
 
 @pytest.fixture

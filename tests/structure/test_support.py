@@ -195,6 +195,9 @@ def test_make_test_runs_the_tests_of_its_folders_but_for_those_that_are_marked_f
     assert tiers.is_quick(tests / "unit" / "test_clock.py", ["virtual_time"])
     assert not tiers.is_quick(tests / "unit" / "test_clock.py", ["virtual_time", "full"])
     assert not tiers.is_quick(tests / "chaos" / "test_runs.py", [])
+    for name in tiers.SPARSE:
+        path, _, test = name.partition("::")
+        assert f"def {test}(" in (tests / path).read_text(encoding="utf-8")
 
 
 def test_of_cases_in_a_row_make_test_runs_the_first_and_the_last() -> None:

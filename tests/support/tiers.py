@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["QUICK_FOLDERS", "TIERS", "ends", "is_quick", "take_out"]
+__all__ = ["QUICK_FOLDERS", "SPARSE", "TIERS", "ends", "is_quick", "pytest_itemcollected", "take_out"]
 
 TIERS = ("quick", "rest")
 
@@ -19,12 +20,34 @@ QUICK_FOLDERS = frozenset(
 )
 """Folders of tests that `make test` runs. The others start commands, long runs or environments of their own."""
 
+SPARSE = {
+    "engine/test_cancellation.py::test_interrupted_at_any_instant_nothing_is_left_and_the_next_one_gets_it": 5,
+    "engine/test_overlapping.py::test_neither_sets_of_names_nor_single_names_are_starved": 7,
+    "engine/test_sleeping_beside.py::test_no_waiter_sleeps_beside_a_free_lock": 4,
+}
+"""Tests with many cases. `make test` runs one case in so many.
+
+A number with no divisor in common with the lengths of crossed lists of cases leaves cases of each item of each list.
+"""
+
 _TESTS = Path(__file__).parents[1]
+
+_COLLECTED = pytest.StashKey[Counter[str]]()
 
 
 def is_quick(path: Path, marks: Iterable[str]) -> bool:
     """Return whether `make test` runs a test of this file that has these marks."""
     return path.relative_to(_TESTS).parts[0] in QUICK_FOLDERS and "full" not in marks
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark all but some cases of the tests in `SPARSE` as `full`."""
+    name = f"{item.path.relative_to(_TESTS).as_posix()}::{getattr(item, 'originalname', '')}"
+    if name in SPARSE:
+        collected = item.config.stash.setdefault(_COLLECTED, Counter())
+        if collected[name] % SPARSE[name]:
+            item.add_marker("full")
+        collected[name] += 1
 
 
 def take_out(config: pytest.Config, items: list[pytest.Item]) -> None:

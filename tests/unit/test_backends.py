@@ -69,6 +69,7 @@ def run(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=120)
 
 
+@pytest.mark.full
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("forced", "processes"),
@@ -89,6 +90,7 @@ def test_a_run_says_what_its_nodes_are_and_uses_them(forced: str, processes: str
     assert used is (forced == "urls")
 
 
+@pytest.mark.full
 @pytest.mark.once
 def test_a_run_that_requires_an_engine_ends_at_once_where_none_answers(tmp_path: Path) -> None:
     done = run(AIOREDLOCK_NG_REQUIRE_DOCKER="1", DOCKER_HOST=f"unix://{tmp_path}/none.sock")
