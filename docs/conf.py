@@ -1,4 +1,4 @@
-"""How the site is built: `make docs`. No network is needed, neither for building nor for reading it."""
+"""How the site is built: `make docs`. Neither the build nor a reader needs a network."""
 
 import sys
 from pathlib import Path
@@ -20,6 +20,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.doctest",
     "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
     "reference",
     "repository",
     "sequence",
@@ -30,6 +31,8 @@ html_theme = "furo"
 html_title = f"{project} {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["copy.js"]
+html_favicon = "_static/favicon.svg"
 html_copy_source = False
 html_theme_options = {"navigation_with_keys": True}
 
@@ -51,6 +54,10 @@ nitpick_ignore_regex = [
     ),
 ]
 autodoc_member_order = "bysource"
+# A longer signature has one parameter on each line.
+python_maximum_signature_line_length = 88
+# The source page of a name opens the module that the name is imported from.
+viewcode_follow_imported_members = True
 # A default's value may be this machine's: `os.environ` has all of it.
 autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = ("index", "choosing", "deployment", "guarantees", "options", "one-redis", "lock-order", "troubleshooting")
+PAGES = ("index", "choosing", "deployment", "guarantees", "options", "one-redis", "lock-order", "sync", "troubleshooting")
 BLOCKS = [block for page in PAGES for block in blocks(DOCS / f"{page}.md")]
 
 
