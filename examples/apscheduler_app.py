@@ -1,6 +1,8 @@
-"""The same APScheduler in every process of a fleet: each report is written by one of them, and one at a time counts the stock.
+"""The same APScheduler in every process of a fleet.
 
-export AIOREDLOCK_NG_NODES=redis://127.0.0.1:6381,redis://127.0.0.1:6382,redis://127.0.0.1:6383
+One process writes each report. One process at a time counts the stock.
+
+export AIOREDLOCK_NG_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3
 python -m examples.apscheduler_app & python -m examples.apscheduler_app
 """
 
@@ -21,7 +23,7 @@ def create_scheduler(redlock: Redlock) -> AsyncIOScheduler:
     scheduler = AsyncIOScheduler(timezone=UTC)
 
     async def report() -> None:
-        # A job is not told the time that it was due at.
+        # APScheduler does not pass the planned time to a job.
         slot = datetime.fromtimestamp(now().timestamp() // PERIOD * PERIOD, UTC)
         await once(redlock, "report", slot, lambda: write_report(slot))
 
@@ -30,22 +32,26 @@ def create_scheduler(redlock: Redlock) -> AsyncIOScheduler:
         await count_stock(warehouse)
 
     async def stock() -> None:
-        with contextlib.suppress(LockHeld):  # another process is at it
+        # LockHeld: another process counts already.
+        with contextlib.suppress(LockHeld):
             await count("north")
 
-    # Once per slot needs a trigger that fires at the same times everywhere: "interval" counts from the start of its process.
+    # Once per slot needs a trigger that fires at the same times in all processes. The
+    # trigger "interval" counts from the start of its process.
     scheduler.add_job(report, "cron", second=f"*/{PERIOD}", id="report")
     scheduler.add_job(stock, "interval", seconds=PERIOD, id="stock")
     return scheduler
 
 
 async def write_report(slot: datetime) -> None:
-    await asyncio.sleep(0.1)  # the work
+    # The work.
+    await asyncio.sleep(0.1)
     print(f"the report of {slot:%H:%M:%S} is written", flush=True)
 
 
 async def count_stock(warehouse: str) -> None:
-    await asyncio.sleep(0.1)  # the work
+    # The work.
+    await asyncio.sleep(0.1)
     print(f"{warehouse}: counted", flush=True)
 
 

@@ -1,6 +1,6 @@
-"""Jobs of arq: any number of workers, and the jobs of one account run one at a time, whatever worker they are in.
+"""Jobs of arq. The jobs of one account run one at a time, with any number of workers.
 
-export AIOREDLOCK_NG_NODES=redis://127.0.0.1:6381,redis://127.0.0.1:6382,redis://127.0.0.1:6383
+export AIOREDLOCK_NG_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3
 export BROKER=redis://127.0.0.1:6379 BANK=/tmp/bank; mkdir -p $BANK
 arq examples.arq_app.WorkerSettings & arq examples.arq_app.WorkerSettings &
 python -m examples.arq_app ann 5
@@ -18,11 +18,15 @@ from arq.connections import RedisSettings
 from aioredlock_ng import LockLost, LockNotAcquired, Redlock
 
 BANK = Path(os.environ.get("BANK", "."))
-"""Stands for your database: a file per account. Reading and writing are two steps, and others come in between."""
+"""Stands for your database: a file per account.
+
+Reading and writing are two steps, and other jobs run in between.
+"""
 
 BROKER = RedisSettings.from_dsn(os.environ.get("BROKER", "redis://127.0.0.1:6379"))
 
-redlock = Redlock.from_env()  # opened in the worker: a Redlock belongs to one event loop and one process
+# The worker opens it. A Redlock belongs to one event loop and one process.
+redlock = Redlock.from_env()
 
 
 async def open_redlock(context: dict[str, Any]) -> None:
@@ -36,7 +40,8 @@ async def close_redlock(context: dict[str, Any]) -> None:
 @redlock.guard("account:{account}", blocking_timeout=2)
 async def add(account: str, amount: int) -> None:
     balance = read(account)
-    await asyncio.sleep(0.01)  # the bookkeeping
+    # The bookkeeping.
+    await asyncio.sleep(0.01)
     write(account, balance + amount)
 
 
@@ -44,7 +49,7 @@ async def deposit(context: dict[str, Any], account: str, amount: int) -> None:
     try:
         await add(account, amount)
     except (LockNotAcquired, LockLost) as error:
-        # For arq any other exception is the end of the job.
+        # After any other exception arq does not repeat the job.
         raise Retry(defer=0.1) from error
 
 

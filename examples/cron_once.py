@@ -1,12 +1,17 @@
-"""The same crontab on every host, and each run happens on one of them, though their clocks are apart.
+"""The same crontab on every host. Each run happens on one of the hosts.
 
-* * * * *  AIOREDLOCK_NG_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3 python cron_once.py
+The clocks of the hosts may differ.
 
-By hand, with the time of a run: python cron_once.py 2026-11-21T10:00:00+00:00, within LATE of it.
+AIOREDLOCK_NG_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3
+* * * * *  python cron_once.py
 
-At most one host at a time, and a run that succeeded is not done again, as long as no two clocks are more than 30 s apart
-(KEEP - LATE). Not: that it is done at all. When its host dies, this run is left out, or begun again by a host that comes
-later; examples/cron_recorded.py does each run, and its effect once.
+By hand, a run is named by its time and must start at most LATE seconds after it:
+python cron_once.py 2026-11-21T10:00:00+00:00
+
+One host at a time works on a run. A run that succeeded is not repeated, as long as no
+two clocks differ by more than 30 s (KEEP - LATE). A run can be left out: if its host
+dies, no other host repeats it, except one that starts later within LATE. The example
+cron_recorded.py completes every run, with one effect each.
 """
 
 import asyncio
@@ -17,23 +22,32 @@ from datetime import UTC, datetime
 from aioredlock_ng import AcquireTimeout, Redlock
 
 KEEP = 45.0
-"""Seconds that a run stays taken after it was done; at most the `max_ttl` of the manager."""
+"""Seconds for which a finished run stays taken. At most the manager's `max_ttl`."""
 
 LATE = 15.0
-"""Seconds after its time in which a host may still begin a run; one that was held up for longer leaves it to the others."""
+"""Seconds after the time of a run in which a host may still begin it."""
 
 
-async def once(redlock: Redlock, job: str, slot: datetime, do: Callable[[], Awaitable[None]]) -> bool:
-    """Do the run of `job` that is due at `slot`, unless another host does it or did; True when it was done here."""
+async def once(
+    redlock: Redlock, job: str, slot: datetime, do: Callable[[], Awaitable[None]]
+) -> bool:
+    """Do the run of `job` that is due at `slot`, unless another host does it or did.
+
+    Returns:
+        True if this host did the run.
+    """
+    name = f"cron:{job}:{slot:%Y-%m-%dT%H:%M:%S}"
     try:
-        # All hosts come in the same instant. Without time to wait they may split the votes twice, and no host gets it.
-        async with redlock.lock(f"cron:{job}:{slot:%Y-%m-%dT%H:%M:%S}", blocking_timeout=1) as lease:
-            # Under the lock: nobody begins later than this, however long it took to get here.
+        # All hosts start in the same instant. Without time to wait they may split the
+        # votes twice, and then no host gets the lock.
+        async with redlock.lock(name, blocking_timeout=1) as lease:
+            # The check is under the lock, because the wait may have taken long.
             if not in_time(slot):
                 return False
             await do()
-            # Not given back, but left to expire: a host that comes a little later finds the run taken. When do() fails,
-            # this is not reached, the lock is given back, and a host that comes a little later tries again.
+            # The lock is left to expire, so a host that starts a little later finds the
+            # run taken. If do() fails, the lock is released, and such a host tries
+            # again.
             await lease.extend(ttl=KEEP)
             lease.abandon()
     except AcquireTimeout:
@@ -61,9 +75,11 @@ async def report() -> None:
 async def main(slot: datetime) -> None:
     async with Redlock.from_env() as redlock:
         if not await once(redlock, "report", slot, report):
-            print("left to another host" if in_time(slot) else f"not the time for {slot:%H:%M:%S}: left out here")
+            missed = f"not the time for {slot:%H:%M:%S}: left out here"
+            print("left to another host" if in_time(slot) else missed)
 
 
 if __name__ == "__main__":
-    # The time first, before anything that takes time.
-    asyncio.run(main(datetime.fromisoformat(sys.argv[1]) if len(sys.argv) > 1 else this_minute()))
+    # Read the clock before anything that takes time.
+    given = datetime.fromisoformat(sys.argv[1]) if len(sys.argv) > 1 else this_minute()
+    asyncio.run(main(given))

@@ -1,9 +1,11 @@
-"""Every run of a schedule is done, and has its effect once, though hosts die in the middle: a record says what is due.
+"""Every run of a schedule is done, with one effect each. Hosts may die in the middle.
 
-* * * * *  AIOREDLOCK_NG_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3 python cron_recorded.py reports.sqlite
+AIOREDLOCK_NG_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3
+* * * * *  python cron_recorded.py reports.sqlite
 
-On every host. Whoever comes first does what is due by the record, not by its own clock alone, and so makes up what another
-left. The lock keeps them from doing the work twice; the transaction, with the fence, keeps the effect from counting twice.
+All hosts have this crontab. A record names the runs that are due, and the first host
+does them all, those included that another host left. The lock prevents that two hosts
+do the same work. The transaction and the fence prevent that an effect counts twice.
 """
 
 import asyncio
@@ -20,19 +22,26 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS report (slot TEXT PRIMARY KEY, words TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS record (
     job   TEXT PRIMARY KEY,
-    next  TEXT NOT NULL,                    -- the first slot that has not been done
-    fence INTEGER NOT NULL DEFAULT 0        -- of whoever did the last one
+    -- The first slot that has not been done.
+    next  TEXT NOT NULL,
+    -- The fence of the host that did the last slot.
+    fence INTEGER NOT NULL DEFAULT 0
 );
 """
-ADVANCE = "UPDATE record SET next = :next, fence = :fence WHERE job = 'report' AND next = :slot AND fence <= :fence"
+START = "INSERT OR IGNORE INTO record (job, next) VALUES ('report', ?)"
+ADVANCE = """
+UPDATE record SET next = :next, fence = :fence
+WHERE job = 'report' AND next = :slot AND fence <= :fence
+"""
+SEEN = "SELECT fence FROM record WHERE job = 'report'"
 
 
 def connect(path: Path, first: datetime) -> sqlite3.Connection:
-    """Open what stands for your database; the schedule begins with the slot `first` when it is new."""
+    """Open a stand-in for your database. A new schedule begins with `first`."""
     db = sqlite3.connect(path, timeout=30)
     with db:
         db.executescript(SCHEMA)
-        db.execute("INSERT OR IGNORE INTO record (job, next) VALUES ('report', ?)", (first.isoformat(),))
+        db.execute(START, (first.isoformat(),))
     return db
 
 
@@ -44,22 +53,34 @@ def due(db: sqlite3.Connection) -> datetime | None:
 
 
 def finish(db: sqlite3.Connection, slot: datetime, words: str, fence: int) -> None:
-    """Store the effect of a run and that it was done: both or, when another did it or a newer holder was here, neither."""
-    values = {"slot": slot.isoformat(), "next": (slot + PERIOD).isoformat(), "fence": fence}
+    """Store the effect of a run, and record the run as done, in one transaction.
+
+    Raises:
+        StaleFence: Another host did the run, or a newer holder wrote. Nothing is
+        stored.
+    """
+    following = slot + PERIOD
+    values = {"slot": slot.isoformat(), "next": following.isoformat(), "fence": fence}
     with db:
         if not db.execute(ADVANCE, values).rowcount:
-            (seen,) = db.execute("SELECT fence FROM record WHERE job = 'report'").fetchone()
+            (seen,) = db.execute(SEEN).fetchone()
             raise StaleFence("cron:report", fence, seen)
-        db.execute("INSERT INTO report (slot, words) VALUES (?, ?)", (slot.isoformat(), words))
+        report = (slot.isoformat(), words)
+        db.execute("INSERT INTO report (slot, words) VALUES (?, ?)", report)
 
 
 async def write_report(slot: datetime) -> str:
-    await asyncio.sleep(0.1)  # the work
+    # The work.
+    await asyncio.sleep(0.1)
     return f"all is well at {slot:%H:%M}"
 
 
 async def catch_up(redlock: Redlock, db: sqlite3.Connection) -> int:
-    """Do the runs that are due, the oldest first, unless another host is at it; return how many."""
+    """Do the runs that are due, the oldest first, unless another host does them.
+
+    Returns:
+        The number of runs that this host did.
+    """
     runs = 0
     try:
         async with redlock.lock("cron:report", blocking_timeout=0) as lease:
@@ -82,5 +103,6 @@ async def main(path: Path, first: datetime) -> None:
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit("usage: cron_recorded.py DATABASE [FIRST]")
-    begin = datetime.fromisoformat(sys.argv[2]) if len(sys.argv) > 2 else datetime.now(UTC)
+    now = datetime.now(UTC)
+    begin = datetime.fromisoformat(sys.argv[2]) if len(sys.argv) > 2 else now
     asyncio.run(main(Path(sys.argv[1]), begin.replace(second=0, microsecond=0)))

@@ -1,9 +1,12 @@
-"""Accounts in an SQL database, safe from a holder that lost its lock without knowing: each row remembers the newest fence.
+"""Accounts in an SQL database. Each row remembers the newest fence.
 
-Run it with as many processes as you like; afterwards the balance is the sum of what all of them say:
+So a holder that lost its lock without noticing cannot change a row. Run the program
+with as many processes as you like. Afterwards the balance is the sum of what all of
+them report:
 
-    export AIOREDLOCK_NG_NODES=redis://127.0.0.1:6381,redis://127.0.0.1:6382,redis://127.0.0.1:6383
-    python examples/fenced_sql.py bank.sqlite & python examples/fenced_sql.py bank.sqlite
+    export AIOREDLOCK_NG_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3
+    python examples/fenced_sql.py bank.sqlite &
+    python examples/fenced_sql.py bank.sqlite
 """
 
 import asyncio
@@ -18,11 +21,18 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS account (
     id      TEXT PRIMARY KEY,
     balance INTEGER NOT NULL,
-    fence   INTEGER NOT NULL DEFAULT 0      -- the newest fence that anybody has shown for this row
+    -- The newest fence that any holder has shown for this row.
+    fence   INTEGER NOT NULL DEFAULT 0
 )
 """
-READ_FOR_UPDATE = "UPDATE account SET fence = :fence WHERE id = :id AND fence <= :fence"
-WRITE = "UPDATE account SET balance = :balance, fence = :fence WHERE id = :id AND fence <= :fence"
+READ_FOR_UPDATE = """
+UPDATE account SET fence = :fence WHERE id = :id AND fence <= :fence
+"""
+READ = "SELECT balance FROM account WHERE id = ?"
+WRITE = """
+UPDATE account SET balance = :balance, fence = :fence
+WHERE id = :id AND fence <= :fence
+"""
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -34,10 +44,11 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def read_for_update(db: sqlite3.Connection, account: str, fence: int) -> int:
-    """Read the balance; from now on no older fence can change it."""
-    with db:  # one transaction
+    """Read the balance. From now on no older fence can change it."""
+    # One transaction.
+    with db:
         guarded(db, READ_FOR_UPDATE, {"id": account, "fence": fence})
-        (balance,) = db.execute("SELECT balance FROM account WHERE id = ?", (account,)).fetchone()
+        (balance,) = db.execute(READ, (account,)).fetchone()
     return int(balance)
 
 
@@ -46,8 +57,10 @@ def write(db: sqlite3.Connection, account: str, balance: int, fence: int) -> Non
         guarded(db, WRITE, {"id": account, "fence": fence, "balance": balance})
 
 
-def guarded(db: sqlite3.Connection, statement: str, values: dict[str, str | int]) -> None:
-    """Change the one row, or find out why it was not changed."""
+def guarded(
+    db: sqlite3.Connection, statement: str, values: dict[str, str | int]
+) -> None:
+    """Change the one row, or raise the reason why it was not changed."""
     if not db.execute(statement, values).rowcount:
         row = db.execute("SELECT fence FROM account WHERE id = :id", values).fetchone()
         if row is None:
@@ -55,10 +68,13 @@ def guarded(db: sqlite3.Connection, statement: str, values: dict[str, str | int]
         raise StaleFence(str(values["id"]), int(values["fence"]), row[0])
 
 
-async def deposit(redlock: Redlock, db: sqlite3.Connection, account: str, amount: int) -> None:
+async def deposit(
+    redlock: Redlock, db: sqlite3.Connection, account: str, amount: int
+) -> None:
     async with redlock.lock(f"account:{account}") as lease:
         balance = read_for_update(db, account, lease.fence)
-        await asyncio.sleep(0.002)  # the bookkeeping
+        # The bookkeeping.
+        await asyncio.sleep(0.002)
         write(db, account, balance + amount, lease.fence)
 
 

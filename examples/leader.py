@@ -1,9 +1,12 @@
-"""One leader among any number of processes: who holds the lock leads, and steps down when it is lost.
+"""One leader among any number of processes.
 
-Each process wants to be the one scheduler that puts jobs into a queue; end the leader in any way, and another goes on:
+The holder of the lock leads. It steps down when the lock is lost. Here the leader puts
+jobs into a queue. End the leader in any way, and another process leads:
 
-    export AIOREDLOCK_NG_NODES=redis://127.0.0.1:6381,redis://127.0.0.1:6382,redis://127.0.0.1:6383
-    for name in ann bob cid; do python examples/leader.py redis://127.0.0.1:6379 $name & done
+    export AIOREDLOCK_NG_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3
+    for name in ann bob cid; do
+        python examples/leader.py redis://127.0.0.1:6379 $name &
+    done
 """
 
 import asyncio
@@ -22,19 +25,21 @@ PACE = 0.05
 
 
 async def campaign(redlock: Redlock, queue: RedisFence, name: str) -> None:
-    """Lead whenever nobody else does, for ever."""
+    """Lead whenever no other process does, for ever."""
     while True:
         try:
-            async with redlock.lock("leader:scheduler") as lease:  # waits, without asking again and again
+            # Waits without polling.
+            async with redlock.lock("leader:scheduler") as lease:
                 print(f"{name} leads, term {lease.fence}", flush=True)
                 await lead(queue, name, lease.fence)
         except (LockLost, StaleFence) as error:
-            # lead() was cancelled on the spot; or it stood still for so long that the queue has seen a newer leader.
+            # LockLost: lead() was cancelled. StaleFence: this process stood still for
+            # so long that the queue has seen a newer leader.
             print(f"{name} stepped down: {error}", flush=True)
 
 
 async def lead(queue: RedisFence, name: str, term: int) -> None:
-    """Put jobs into the queue, which takes none from a leader of an earlier term."""
+    """Put jobs into the queue. It refuses jobs from a leader of an earlier term."""
     number = 0
     while True:
         number += 1
@@ -45,10 +50,11 @@ async def lead(queue: RedisFence, name: str, term: int) -> None:
 async def main(url: str, name: str) -> None:
     task = asyncio.current_task()
     assert task is not None
-    # Told to go, the leader releases the lock, and the next one leads at once.
+    # On SIGTERM the leader releases the lock, and the next one leads at once.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    # Without socket_timeout: with one, redis-py can swallow a cancellation on Python 3.11.
-    async with Redlock.from_env() as redlock, Redis.from_url(url, socket_timeout=None) as client:
+    # With a socket_timeout, redis-py can swallow a cancellation on Python 3.11.
+    client = Redis.from_url(url, socket_timeout=None)
+    async with Redlock.from_env() as redlock, client:
         await campaign(redlock, RedisFence(client), name)
 
 

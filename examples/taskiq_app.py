@@ -1,6 +1,6 @@
-"""Tasks of taskiq: any number of workers, and the tasks of one account run one at a time, whatever worker they are in.
+"""Tasks of taskiq. Any number of workers runs the tasks of one account one at a time.
 
-export AIOREDLOCK_NG_NODES=redis://127.0.0.1:6381,redis://127.0.0.1:6382,redis://127.0.0.1:6383
+export AIOREDLOCK_NG_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3
 export BROKER=redis://127.0.0.1:6379 BANK=/tmp/bank; mkdir -p $BANK
 taskiq worker examples.taskiq_app:broker --workers 2 &
 python -m examples.taskiq_app ann 5
@@ -17,17 +17,29 @@ from taskiq_redis import RedisStreamBroker
 from aioredlock_ng import LockLost, LockNotAcquired, Redlock
 
 BANK = Path(os.environ.get("BANK", "."))
-"""Stands for your database: a file per account. Reading and writing are two steps, and others come in between."""
+"""Stands for your database: a file per account.
 
-# A task that did not get its lock, or lost it, goes back into the queue; any other error of a task is left as it is.
+Reading and writing are two steps, and other tasks run in between.
+"""
+
+# A task that did not get its lock, or lost it, goes back into the queue. A task with
+# any other error does not.
 retries = SimpleRetryMiddleware(
-    default_retry_count=20, default_retry_label=True, types_of_exceptions=(LockNotAcquired, LockLost)
+    default_retry_count=20,
+    default_retry_label=True,
+    types_of_exceptions=(LockNotAcquired, LockLost),
 )
-url = os.environ.get("BROKER", "redis://127.0.0.1:6379")
-# Acknowledged when done: what a killed worker had is given to another, under a lock of its own, which is to end as well.
-# Without socket_timeout: with one, redis-py 8 swallows a cancellation on Python 3.11, and a worker told to stop would not.
-broker = RedisStreamBroker(url, unacknowledged_lock_timeout=10, socket_timeout=None).with_middlewares(retries)
-redlock = Redlock.from_env()  # opened in the worker: a Redlock belongs to one event loop and one process
+# A task is acknowledged when it is done, so the task of a killed worker is given to
+# another. The broker guards that by a lock of its own, and that lock must expire too.
+# With a socket_timeout, redis-py 8 swallows a cancellation on Python 3.11, and the
+# worker would not stop.
+broker = RedisStreamBroker(
+    os.environ.get("BROKER", "redis://127.0.0.1:6379"),
+    unacknowledged_lock_timeout=10,
+    socket_timeout=None,
+).with_middlewares(retries)
+# The worker opens it. A Redlock belongs to one event loop and one process.
+redlock = Redlock.from_env()
 
 
 @broker.on_event(TaskiqEvents.WORKER_STARTUP)
@@ -40,11 +52,14 @@ async def close_redlock(state: TaskiqState) -> None:
     await redlock.aclose()
 
 
-@broker.task(task_name="deposit")  # the same in a worker and in a program that puts it into the queue
-@redlock.guard("account:{account}", blocking_timeout=2)  # below the task, directly above the function
+# The guard stands below the task, directly above the function. The task's name is the
+# same in a worker and in a program that puts the task into the queue.
+@broker.task(task_name="deposit")
+@redlock.guard("account:{account}", blocking_timeout=2)
 async def deposit(account: str, amount: int) -> None:
     balance = read(account)
-    await asyncio.sleep(0.01)  # the bookkeeping
+    # The bookkeeping.
+    await asyncio.sleep(0.01)
     write(account, balance + amount)
 
 

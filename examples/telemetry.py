@@ -1,7 +1,8 @@
 """Workers whose locks are counted for Prometheus and traced for OpenTelemetry.
 
-    export AIOREDLOCK_NG_NODES=redis://127.0.0.1:6381,redis://127.0.0.1:6382,redis://127.0.0.1:6383
-    export OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318    # a collector's; without it, nothing is traced
+    export AIOREDLOCK_NG_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3
+    # The address of a collector. Without it nothing is traced.
+    export OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318
     python examples/telemetry.py 8000 & curl http://127.0.0.1:8000/metrics
 
 Needs prometheus_client, opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http.
@@ -30,11 +31,13 @@ tracer = trace.get_tracer(__name__)
 async def worker(redlock, jobs):
     while jobs:
         order = jobs.pop()
-        # The span of the lock is a child of this one: a trace shows how much of a job was waiting.
+        # The span of the lock is a child of this one. So a trace shows which part of a
+        # job was waiting.
         with tracer.start_as_current_span("job"):
             try:
                 async with redlock.lock(f"order:{order}", blocking_timeout=2):
-                    await asyncio.sleep(random.uniform(0.005, 0.02))  # the work
+                    # The work.
+                    await asyncio.sleep(random.uniform(0.005, 0.02))
             except (AcquireTimeout, LockLost) as error:
                 print(f"order {order}: {error}")
                 jobs.insert(0, order)
@@ -42,7 +45,7 @@ async def worker(redlock, jobs):
 
 @contextmanager
 def exported_spans():
-    """Send spans where OTEL_EXPORTER_OTLP_ENDPOINT says, and the last of them at the end."""
+    """Send spans to OTEL_EXPORTER_OTLP_ENDPOINT, and the last spans at the end."""
     if "OTEL_EXPORTER_OTLP_ENDPOINT" not in os.environ:
         yield
         return
@@ -60,7 +63,8 @@ async def main(port, jobs):
     server, _ = start_http_server(port, addr="127.0.0.1")
     print(f"metrics: http://127.0.0.1:{server.server_port}/metrics", flush=True)
     with exported_spans():
-        async with Redlock.from_env(sinks=sinks) as redlock, asyncio.TaskGroup() as tasks:
+        manager = Redlock.from_env(sinks=sinks)
+        async with manager as redlock, asyncio.TaskGroup() as tasks:
             for _ in range(4):
                 tasks.create_task(worker(redlock, jobs))
     server.shutdown()

@@ -1,8 +1,10 @@
-"""Any number of worker processes over one folder of jobs: each job is done by one of them at a time, and once.
+"""Any number of worker processes over one folder of jobs.
 
-A job is a file NAME.todo; it is done when it is called NAME.done.
+One process at a time does a job, and each job is done once.
 
-    export AIOREDLOCK_NG_NODES=redis://127.0.0.1:6381,redis://127.0.0.1:6382,redis://127.0.0.1:6383
+A job is a file NAME.todo. The worker renames it to NAME.done.
+
+    export AIOREDLOCK_NG_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3
     mkdir jobs; touch jobs/{a,b,c,d,e}.todo
     python examples/worker.py jobs & python examples/worker.py jobs
 """
@@ -18,19 +20,21 @@ Do = Callable[[Path], Awaitable[None]]
 
 
 async def work(redlock: Redlock, folder: Path, do: Do) -> None:
-    """Do jobs until none is left, those included that another worker had begun and lost."""
+    """Do jobs until none is left, those included that another worker began and lost."""
     while jobs := todo(folder):
         for job in jobs:
             try:
-                # One attempt: when another worker is at this job, there are others to do.
+                # One attempt. If another worker does this job, there are other jobs.
                 async with redlock.lock(f"job:{job.name}", blocking_timeout=0):
-                    if is_todo(job):  # looked at again under the lock: it may have been done meanwhile
+                    # The job may have been done before this worker had the lock.
+                    if is_todo(job):
                         await do(job)
                         done(job)
             except LockHeld:
                 continue
             except LockLost as error:
-                # `do` was cancelled on the spot. The job is still there, for whoever gets its lock next.
+                # `do` was cancelled. The job is still there for the next holder of its
+                # lock.
                 print(f"{job.stem}: not finished, {error}")
         await asyncio.sleep(0.05)
 
@@ -48,7 +52,8 @@ def done(job: Path) -> None:
 
 
 async def write_a_line(job: Path) -> None:
-    await asyncio.sleep(0.02)  # the work
+    # The work.
+    await asyncio.sleep(0.02)
     with job.open("a") as file:
         file.write("worked on\n")
     print(f"{job.stem}: done")
