@@ -7,10 +7,16 @@ function textToCopy(block) {
     .find(([name]) => block.classList.contains(name))?.[1];
   const lines = text.split("\n");
   if (!prompt || !lines.some((line) => line.startsWith(prompt))) return text;
-  return lines
-    .filter((line) => line.startsWith(prompt) || (prompt === ">>> " && line.startsWith("... ")))
-    .map((line) => line.slice(prompt.length))
-    .join("\n");
+  const copied = [];
+  let continued = false;
+  for (const line of lines) {
+    if (continued) copied.push(line);
+    else if (line.startsWith(prompt)) copied.push(line.slice(prompt.length));
+    else if (prompt === ">>> " && line.startsWith("... ")) copied.push(line.slice(4));
+    else continue;
+    continued = prompt === "$ " && line.endsWith("\\");
+  }
+  return copied.join("\n");
 }
 
 document.addEventListener("DOMContentLoaded", () => {

@@ -153,9 +153,10 @@ async def test_no_right_to_the_database_is_named(start_server: StartServer) -> N
 @pytest.mark.parametrize("binary", VERSIONS)
 async def test_the_rights_in_the_docs_satisfy_the_doctor(binary: Path, start_server: StartServer) -> None:
     server = start_server(["--appendfsync", "always"], binary=binary, appendonly=True)
-    line = re.search(r"^ACL SETUSER .*$", ACL_DOC.read_text(), re.MULTILINE)
-    assert line is not None
-    server.command(*line[0].split())
+    lines = re.findall(r"^ACL SETUSER .*$", ACL_DOC.read_text(), re.MULTILINE)
+    assert lines
+    for line in lines:
+        server.command(*line.split())
     diagnosis = await examine([f"redis://locks:password@{server.address}"])
     assert diagnosis.nodes[0].granted
     assert {finding.code for finding in diagnosis.findings if finding.severity is not INFO} == {"single-node"}

@@ -122,9 +122,10 @@ async def test_a_database_number(start_server: Callable[..., LocalServer]) -> No
 @pytest.mark.parametrize("binary", VERSIONS)
 async def test_the_rights_in_the_docs_suffice(binary: Path, start_server: Callable[..., LocalServer]) -> None:
     server = start_server(binary=binary)
-    line = re.search(r"^ACL SETUSER .*$", ACL_DOC.read_text(), re.MULTILINE)
-    assert line is not None
-    server.command(*line[0].split())
+    lines = re.findall(r"^ACL SETUSER .*$", ACL_DOC.read_text(), re.MULTILINE)
+    assert lines
+    for line in lines:
+        server.command(*line.split())
     url = f"redis://locks:password@{server.address}"
     async with Redlock([url], node_timeout=1.0) as redlock, Redlock([url], node_timeout=1.0) as other:
         assert redlock.nodes[0].tracking
