@@ -15,7 +15,7 @@ FLOORS = (
     {"_doctor"},
     {"doctor", "environment", "guarded", "lease", "lock", "logs", "redlock", "usage"},
     {""},
-    {"compat", "fencing", "integrations", "telemetry", "testing"},
+    {"compat", "fencing", "integrations", "sync", "telemetry", "testing"},
     {"cli"},
     {"__main__"},
 )

@@ -1,0 +1,47 @@
+"""The options of managers and locks for threads, as a type checker sees them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterable
+
+    from aioredlock_ng.events import EventSink
+    from aioredlock_ng.sync._lock import OnLost
+
+__all__ = ["LockOptions", "RedlockOptions"]
+
+
+class RedlockOptions(TypedDict, total=False):
+    """The options of `aioredlock_ng.Redlock`, with the same meaning and defaults."""
+
+    ttl: float
+    node_timeout: float
+    drift_factor: float
+    min_validity: float | None
+    key_format: str
+    max_ttl: float
+    connect_timeout: float
+    close_timeout: float
+    fencing: bool
+    recovery_guard: Literal["auto", "strict"] | None
+    owner: str | bool
+    sinks: Iterable[EventSink]
+    clock: Callable[[], float]
+    wall_clock: Callable[[], float] | None
+    rng: random.Random | None
+
+
+class LockOptions(TypedDict, total=False):
+    """The options of `Redlock.lock`."""
+
+    ttl: float | None
+    blocking_timeout: float | None
+    auto_extend: bool
+    max_hold: float | None
+    on_lost: OnLost | None
+    owner: str | None
+    fail_fast: bool
+    fair: bool

@@ -1,0 +1,154 @@
+"""Opens a manager once per process, at its first use, and closes it at the exit of the interpreter."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+from weakref import WeakSet
+
+from aioredlock_ng.errors import RedlockClosed
+from aioredlock_ng.sync._thread import EngineThread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import aioredlock_ng
+    from aioredlock_ng.sync._lease import Lease
+
+__all__ = ["Opened", "PerProcess"]
+
+
+class Opened(NamedTuple):
+    """A manager that is open in one process."""
+
+    process: int
+    thread: EngineThread
+    redlock: aioredlock_ng.Redlock
+
+
+class _Inside(threading.local):
+    """The leases that the current thread holds by `with`, oldest first."""
+
+    def __init__(self) -> None:
+        self.leases: list[Lease] = []
+
+
+_all: Final[WeakSet[PerProcess]] = WeakSet()
+
+_inherited: Final[list[Opened]] = []
+"""In a forked child: managers of the parent. A loop that nothing refers to would be closed, which
+`EngineThread.disown` must not do."""
+
+
+class PerProcess:
+    """The manager of this process.
+
+    Args:
+        make: Makes a manager that is not open yet.
+    """
+
+    def __init__(self, make: Callable[[], aioredlock_ng.Redlock]) -> None:
+        self._make = make
+        self._opened: Opened | None = None
+        self._closed = False
+        self._opening = threading.Lock()
+        self._inside = _Inside()
+        _all.add(self)
+
+    @property
+    def here(self) -> Opened | None:
+        """The manager that is open in this process; None before the first use and after `close`."""
+        opened = self._opened
+        # A fork that does not go through Python, as that of a C library, runs no hook.
+        return opened if opened is not None and opened.process == os.getpid() else None
+
+    @property
+    def inside(self) -> list[Lease]:
+        """The leases that the current thread holds by `with`, oldest first."""
+        return self._inside.leases
+
+    def open(self, *, again: bool = False) -> Opened:
+        """Return the open manager; open it if that was not done yet.
+
+        Args:
+            again: Open it also if it was closed.
+
+        Raises:
+            RedlockClosed: It was closed, or the thread of its locks has ended.
+
+        Safety: interrupted, everything is closed again.
+        """
+        here = self.here
+        if here is None:
+            with self._opening:
+                here = self.here
+                if here is None:
+                    if self._closed and not again:
+                        raise RedlockClosed(
+                            "this Redlock is closed; call open(), or make a new one"
+                        )
+                    here = self._opened = self._begin()
+                    self._closed = False
+        return here
+
+    def close(self) -> None:
+        """Close the manager of this process, if there is one. Idempotent."""
+        with self._opening:
+            self._closed = True
+            here, self._opened = self.here, None
+        if here is not None and not here.thread.dead:
+            try:
+                here.thread.run(here.redlock.aclose)
+            finally:
+                here.thread.stop()
+
+    def after_fork(self) -> None:
+        """In the child: forget what belongs to the parent, whose other threads do not exist here."""
+        if self._opened is not None:
+            self._opened.thread.disown()
+            _inherited.append(self._opened)
+            self._opened = None
+        # A thread that does not exist here may have held it.
+        self._opening = threading.Lock()
+        self._inside = _Inside()
+
+    def _begin(self) -> Opened:
+        redlock, thread = self._make(), EngineThread()
+        try:
+            thread.run(redlock.open)
+        except BaseException:
+            thread.stop()
+            raise
+        thread.last_act = partial(_let_expire, redlock, thread)
+        return Opened(os.getpid(), thread, redlock)
+
+
+async def _let_expire(redlock: aioredlock_ng.Redlock, thread: EngineThread) -> None:
+    """Close a manager whose thread ends unexpectedly: its leases are lost.
+
+    Their keys are not deleted. The threads that hold these leases may work on until they call
+    `check`, and the next holder would work beside them.
+    """
+    held = redlock.leases
+    thread.orphans = frozenset(held)
+    for lease in held:
+        lease.abandon()
+    await redlock.aclose()
+
+
+def _after_fork() -> None:
+    for process in _all:
+        process.after_fork()
+
+
+def _at_exit() -> None:
+    for process in list(_all):
+        process.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)

@@ -1,0 +1,243 @@
+"""What a thread brings about: interrupts, forks, the exit of the interpreter, the end of the engine's own thread."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioredlock_ng import ConfigurationError, LockLost, RedlockClosed
+from aioredlock_ng.sync import Lease, Redlock
+from aioredlock_ng.sync import _thread as thread_module
+from tests.sync.test_locks import PATIENCE, keys_of, wait_until
+
+if TYPE_CHECKING:
+    from tests.support.node_set import NodeSet
+
+
+class Interrupted(Exception):
+    """Raised by a signal handler."""
+
+
+def interrupt_after(seconds: float) -> threading.Timer:
+    timer = threading.Timer(seconds, signal.raise_signal, [signal.SIGUSR1])
+    # A handler runs in the main thread only.
+    timer.function = os.kill
+    timer.args = (os.getpid(), signal.SIGUSR1)
+    timer.start()
+    return timer
+
+
+@pytest.fixture
+def interrupts() -> object:
+    def handle(*_: object) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_an_interrupted_wait_leaves_no_key_and_no_place_in_the_queue(
+    redlock: Redlock, rival: Redlock, three_nodes: NodeSet
+) -> None:
+    held = redlock.lock("order").acquire()
+    interrupt_after(0.2)
+    with pytest.raises(Interrupted):
+        rival.lock("order").acquire()
+    assert rival.stats().cancelled == 1
+    assert rival.stats().waiting == 0
+    held.release()
+    wait_until(lambda: not any(keys_of(three_nodes, "order")))
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_a_grant_that_comes_while_its_thread_is_interrupted_is_given_back(
+    redlock: Redlock, three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The result is there, and the exception of the handler comes before the caller has read it."""
+    redlock.stats()
+
+    class Late(Future[object]):
+        def result(self, timeout: float | None = None) -> object:
+            super().result(timeout)
+            raise Interrupted
+
+    monkeypatch.setattr(thread_module, "Future", Late)
+    with pytest.raises(Interrupted):
+        redlock.lock("order").acquire()
+    monkeypatch.undo()
+    wait_until(lambda: not any(keys_of(three_nodes, "order")))
+    assert not redlock.leases
+
+
+def test_a_manager_whose_thread_dies_loses_its_leases_and_says_so(three_nodes: NodeSet) -> None:
+    redlock, told = Redlock(three_nodes.urls), threading.Event()
+    lease = redlock.lock("order", ttl=20, on_lost=lambda _: told.set()).acquire()
+    waits: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            redlock.lock("order").acquire()
+        except RedlockClosed as error:
+            waits.append(error)
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    wait_until(lambda: redlock.stats().waiting == 1)
+
+    async def die() -> None:
+        raise SystemExit("on purpose")
+
+    with pytest.raises(RedlockClosed, match="SystemExit: on purpose"):
+        redlock._run(lambda _: die())
+    waiter.join(PATIENCE)
+    assert "SystemExit: on purpose" in str(waits[0])
+    assert told.wait(PATIENCE)
+    assert lease.lost
+    assert not lease.valid
+    assert not lease.release()
+    with pytest.raises(LockLost, match="SystemExit: on purpose"):
+        lease.check()
+    with pytest.raises(RedlockClosed, match="SystemExit: on purpose"):
+        redlock.lock("other").acquire()
+    redlock.close()
+    with redlock.open():
+        assert redlock.lock("other").try_acquire() is not None
+
+
+def in_child(work: object) -> int:
+    """Run this in a forked child; return its exit status, 0 if it raised nothing."""
+    assert callable(work)
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_opens_anew_and_holds_nothing_of_its_parents(redlock: Redlock, three_nodes: NodeSet) -> None:
+    lease = redlock.lock("order", ttl=20).acquire()
+
+    def child() -> None:
+        assert lease.lost
+        with pytest.raises(LockLost):
+            lease.check()
+        assert not lease.release()
+        assert redlock.leases == ()
+        assert redlock.lock("order").try_acquire() is None
+        with redlock.lock("child") as own:
+            own.verify()
+        redlock.close()
+
+    assert in_child(child) == 0
+    lease.verify()
+    assert keys_of(three_nodes, "order") == [lease.token.encode()] * 3
+    assert lease.release()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_that_is_forked_while_another_thread_opens_the_manager_is_not_stuck(
+    three_nodes: NodeSet,
+) -> None:
+    redlock = Redlock(three_nodes.urls)
+    process = redlock._process
+    with process._opening:
+
+        def child() -> None:
+            assert redlock.lock("order").try_acquire() is not None
+            redlock.close()
+
+        assert in_child(child) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_manager_that_was_never_used_is_used_by_several_children(three_nodes: NodeSet) -> None:
+    """As by the workers of gunicorn with preload, and of Celery."""
+    redlock = Redlock(three_nodes.urls)
+
+    def child() -> None:
+        for _ in range(5):
+            with redlock.lock("order") as lease:
+                lease.check()
+        redlock.close()
+
+    for _ in range(3):
+        assert in_child(child) == 0
+    assert redlock._process.here is None
+
+
+EXIT = """
+import sys, threading
+from aioredlock_ng import RedlockClosed
+from aioredlock_ng.sync import Redlock
+
+def wait():
+    try:
+        redlock.lock("order").acquire()
+    except RedlockClosed:
+        pass
+
+redlock = Redlock(sys.argv[1].split(","), ttl=30)
+lease = redlock.lock("order").acquire()
+threading.Thread(target=wait, daemon=True).start()
+while not redlock.stats().waiting:
+    pass
+print("held", flush=True)
+"""
+
+
+def test_an_exit_of_the_interpreter_releases_what_is_held_and_does_not_hang(
+    three_nodes: NodeSet,
+) -> None:
+    command = [sys.executable, "-W", "error", "-c", EXIT, ",".join(three_nodes.urls)]
+    began = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stdout) == (0, "held\n")
+    assert done.stderr == ""
+    assert time.monotonic() - began < PATIENCE
+    assert not any(keys_of(three_nodes, "order"))
+
+
+@pytest.mark.parametrize(
+    ("module", "question"),
+    [("gevent.monkey", "is_module_patched"), ("eventlet.patcher", "is_monkey_patched")],
+)
+def test_threads_that_are_greenlets_are_refused_by_name(module: str, question: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    patched = type(sys)(module)
+    setattr(patched, question, lambda _: True)
+    monkeypatch.setitem(sys.modules, module, patched)
+    with pytest.raises(ConfigurationError, match=module.partition(".")[0]):
+        Redlock(["redis://127.0.0.1:1"])
+    setattr(patched, question, lambda _: False)
+    Redlock(["redis://127.0.0.1:1"])
+
+
+def test_a_callback_that_raises_ends_no_thread_but_its_own(
+    redlock: Redlock, rival: Redlock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised = threading.Event()
+    monkeypatch.setattr(threading, "excepthook", lambda _: raised.set())
+
+    def fail(_: Lease) -> None:
+        raise ValueError
+
+    lease = redlock.lock("order", on_lost=fail).acquire()
+    rival.force_release("order")
+    assert lease.wait_lost(PATIENCE)
+    assert raised.wait(PATIENCE)
+    with redlock.lock("order") as again:
+        again.check()
