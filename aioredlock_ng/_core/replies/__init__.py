@@ -1,0 +1,102 @@
+"""What a script's reply says, as small frozen records. The wire's format is unknown here.
+
+`_scripts/replies.py` decodes each reply once, right after the parser. Code above it compares
+records and reads their attributes. It never looks into a list of a server.
+"""
+
+from aioredlock_ng._core.replies.keeping import (
+    ForceReleased,
+    KeyState,
+    KeyStates,
+    Released,
+    Repaired,
+    released,
+)
+from aioredlock_ng._core.replies.looking import (
+    FREE,
+    Free,
+    Held,
+    KeyLook,
+    Looked,
+    MarkerRead,
+    NotALock,
+    UnknownCommands,
+)
+from aioredlock_ng._core.replies.taking import (
+    BROKEN_COUNTER,
+    GRANTED,
+    LEFT,
+    Acquired,
+    BrokenCounter,
+    Fenced,
+    Granted,
+    Left,
+    Quarantined,
+    Refused,
+    Standing,
+    Unacknowledged,
+)
+from aioredlock_ng._core.replies.together import (
+    ALL_DONE,
+    ALL_OURS,
+    AcquiredEach,
+    HandedOverEach,
+    ReleasedEach,
+    Whole,
+)
+
+__all__ = [
+    "ALL_DONE",
+    "ALL_OURS",
+    "BROKEN_COUNTER",
+    "FREE",
+    "GRANTED",
+    "LEFT",
+    "Acquired",
+    "AcquiredEach",
+    "BrokenCounter",
+    "Fenced",
+    "ForceReleased",
+    "Free",
+    "Granted",
+    "HandedOverEach",
+    "Held",
+    "KeyLook",
+    "KeyState",
+    "KeyStates",
+    "Left",
+    "Looked",
+    "MarkerRead",
+    "NotALock",
+    "Quarantined",
+    "Record",
+    "Refused",
+    "Released",
+    "ReleasedEach",
+    "Repaired",
+    "Standing",
+    "Unacknowledged",
+    "UnknownCommands",
+    "Whole",
+    "released",
+]
+
+Record = (
+    Acquired
+    | AcquiredEach
+    | ForceReleased
+    | HandedOverEach
+    | KeyState
+    | KeyStates
+    | Left
+    | Looked
+    | MarkerRead
+    | Released
+    | ReleasedEach
+    | Repaired
+    | Standing
+    | Unacknowledged
+    | UnknownCommands
+    | Whole
+)
+"""What a script answered."""

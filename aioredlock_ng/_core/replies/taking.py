@@ -1,0 +1,123 @@
+"""What a node answers to an attempt to take a lock, and to a place in its queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = [
+    "BROKEN_COUNTER",
+    "GRANTED",
+    "LEFT",
+    "Acquired",
+    "BrokenCounter",
+    "Fenced",
+    "Granted",
+    "Left",
+    "Quarantined",
+    "Refused",
+    "Standing",
+    "Unacknowledged",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """Every key of an acquire holds the attempt's token.
+
+    Attributes:
+        counter: The counter that kept the node from acknowledging the fence. 0 if the node
+            acknowledged it, or without fencing; that record is always `GRANTED`.
+    """
+
+    counter: int
+
+
+GRANTED: Final = Granted(0)
+"""The usual answer to an acquire. It is compared by identity: no allocation, no call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """Every key of an acquire holds the attempt's token, and the node stored the attempt's fence.
+
+    Attributes:
+        before: The node's highest counter until then. Where it had none, one less than the fence:
+            a lost counter says nothing of the fences below.
+    """
+
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenCounter:
+    """Every key holds the attempt's token, but the counter is none that this library has written.
+
+    The node counts as refusing: a fence above that counter would spread it to every node.
+    """
+
+
+BROKEN_COUNTER: Final = BrokenCounter()
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The node set nothing, because of a key that another holds or that is kept for a waiter.
+
+    Attributes:
+        left: Seconds that the key has left; None without an expiry.
+        place: The place of the key among those of the command, from 1.
+        ticket: The highest ticket of those that wait for any of the keys; 0 where nobody waits.
+    """
+
+    left: float | None
+    place: int
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """The node set nothing, because it may have forgotten locks.
+
+    Attributes:
+        left: Seconds until it grants; None where its marker does not say.
+    """
+
+    left: float | None
+
+
+Acquired = Granted | Fenced | BrokenCounter | Refused | Quarantined
+"""The answer to one acquire."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unacknowledged:
+    """The node did not acknowledge the second fence of an attempt.
+
+    Attributes:
+        counter: Its highest counter; 0 where a key is no longer the attempt's. A damaged counter
+            may be any number.
+    """
+
+    counter: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The place of a waiter in the queue of a node.
+
+    Attributes:
+        left: Seconds until the node may grant; 0.0 now, None where it does not know.
+        rank: How many stand before it; -1 where it could not be put in the queue.
+    """
+
+    left: float | None
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A waiter is in no queue of the node any more."""
+
+
+LEFT: Final = Left()

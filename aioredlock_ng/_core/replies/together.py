@@ -1,0 +1,67 @@
+"""One answer for several keys, or for several calls that were sent as one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from aioredlock_ng._core.replies.keeping import Released
+    from aioredlock_ng._core.replies.taking import Acquired
+
+__all__ = [
+    "ALL_DONE",
+    "ALL_OURS",
+    "AcquiredEach",
+    "HandedOverEach",
+    "ReleasedEach",
+    "Whole",
+]
+
+
+class Whole(Enum):
+    """A reply that says the same of all its parts. It is compared by identity: no allocation."""
+
+    ALL_OURS = auto()
+    ALL_DONE = auto()
+
+
+ALL_OURS: Final = Whole.ALL_OURS
+"""The answer to a renewal or a watch: every key holds its token."""
+
+ALL_DONE: Final = Whole.ALL_DONE
+"""The answer to several calls sent as one: each of them succeeded."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedEach:
+    """Several releases were executed as one.
+
+    Attributes:
+        calls: One per call. Those behind a call that the server refused are not there.
+    """
+
+    calls: tuple[Released, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AcquiredEach:
+    """Several acquires were executed as one.
+
+    Attributes:
+        calls: One per call. Those behind a call that the server refused are not there.
+    """
+
+    calls: tuple[Acquired, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOverEach:
+    """Several releases, each with an acquire behind it, were executed as one.
+
+    Attributes:
+        calls: Two per hand-over, by turns. Those behind a call that the server refused are not there.
+    """
+
+    calls: tuple[Released | Acquired, ...]
