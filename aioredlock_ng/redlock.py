@@ -23,10 +23,10 @@ from aioredlock_ng._engine.engine import Engine
 from aioredlock_ng._engine.loops import running_loop
 from aioredlock_ng._engine.spec import Life, LockSpec
 from aioredlock_ng._engine.trust.forcing import force_release
+from aioredlock_ng._nodes.channel import Outbox
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.fleet import Fleet
 from aioredlock_ng._nodes.node import RedisNode
-from aioredlock_ng._nodes.outbox import Outbox
 from aioredlock_ng._nodes.port import NodeState
 from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex, needed
 from aioredlock_ng.doctor import PROBE, WATCH, diagnose

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hiredis import pack_command
 
 from aioredlock_ng._core.votes import Dropped, Garbled, Unsent
-from aioredlock_ng._nodes.channel import Channel, Subscription
-from aioredlock_ng._nodes.outbox import Outbox
+from aioredlock_ng._nodes.channel import Channel, Outbox, Subscription
 from aioredlock_ng._nodes.question import Question
 from aioredlock_ng._scripts import Request
 

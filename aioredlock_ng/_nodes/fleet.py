@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aioredlock_ng._nodes.outbox import Outbox
+    from aioredlock_ng._nodes.channel import Outbox
     from aioredlock_ng._nodes.port import Node, Sink
 
 __all__ = ["Fleet"]

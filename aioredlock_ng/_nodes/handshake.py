@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hiredis import pack_command
 
+from aioredlock_ng._core.keys import message_channel
 from aioredlock_ng._core.refusals import is_unknown_command
 from aioredlock_ng._core.replies import UnknownCommands
 from aioredlock_ng._core.server_info import facts_of, info_fields, is_too_old
@@ -81,7 +82,7 @@ async def greet(
     within: float,
     by_sentinel: bool,
     needed: Sequence[str],
-    messages_on: bytes,
+    manager_id: bytes,
 ) -> Greeting:
     """Run the handshake in one write and judge the answers.
 
@@ -92,8 +93,8 @@ async def greet(
         within: Seconds for all answers together.
         by_sentinel: See `Connector`.
         needed: See `kinds.needed`.
-        messages_on: The channel of the messages for this manager. Without RESP3 it is not subscribed to: such a
-            connection could send no other commands.
+        manager_id: Names the channel of the messages for this manager. Without RESP3 it is not
+            subscribed to, because such a connection could send no other commands.
 
     Raises:
         ConnectFailed: The server must not vote: it cannot be asked, is a replica, part of a cluster, or too old.
@@ -106,7 +107,7 @@ async def greet(
         requests += [("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"), ("CLIENT", "CACHING", "YES")]
     loads: list[tuple[Any, ...]] = [("SCRIPT", "LOAD", script.source) for script in SCRIPTS]
     answers = _Answers(len(requests) + wire.resp3 + len(loads) + len(TRIES), started)
-    subscription = Subscription(messages_on, answers)
+    subscription = Subscription(message_channel(manager_id), answers)
     for request in map(pack_command, requests):
         channel.ask_raw(request, answers)
     if wire.resp3:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from aioredlock_ng._scripts import Request
     from aioredlock_ng.events import Event
 
-__all__ = ["Node", "NodeListener", "NodeState", "Sink"]
+__all__ = ["Node", "NodeListener", "NodeState", "Sink", "State"]
+
+State = Literal["connecting", "up", "suspect", "quarantined", "down", "refused"]
+"""The state of one node, see `NodeState`."""
 
 
 class Sink(Protocol):
@@ -64,7 +67,7 @@ class NodeState:
 
     Attributes:
         address: Where it is, without credentials.
-        state: "connecting", "up", "suspect", "down" or "refused".
+        state: "connecting", "up", "suspect", "quarantined", "down" or "refused".
         reason: For all but "up": why.
         server: Name and version as the server tells, "" before the first connection.
         run_id: The server process's own id, "" where unknown.
@@ -76,7 +79,7 @@ class NodeState:
     """
 
     address: str
-    state: str
+    state: State
     reason: str = ""
     server: str = ""
     run_id: str = ""
@@ -92,6 +95,9 @@ class Node(Protocol):
 
     Requests are executed in the order in which they were asked. `ask` never blocks, never raises for what the server
     or the network does, and answers through `Sink.deliver`: the record of a script's reply, or a mark (`votes.py`).
+
+    Attributes:
+        address: Where the server is, without credentials.
     """
 
     address: str

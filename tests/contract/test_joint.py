@@ -10,9 +10,9 @@ import pytest
 
 from aioredlock_ng._core.replies import GRANTED, Granted, KeyState, KeyStates, Quarantined, Released
 from aioredlock_ng._core.votes import Unsent, is_held
+from aioredlock_ng._nodes.channel import Outbox
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.node import RedisNode
-from aioredlock_ng._nodes.outbox import Outbox
 from aioredlock_ng._scripts.kinds import FENCES, MARKER_KEY, MUTEX, LockKind
 from tests.contract.guarded import BOTH, FENCED, GUARD, GUARDED, RUN_ID, marker
 from tests.contract.suite import TTL, Listener, Sink, ask, look, refused

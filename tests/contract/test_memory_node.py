@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from aioredlock_ng._core.votes import Reply
-    from aioredlock_ng._nodes.memory_server import Connection
+    from aioredlock_ng._nodes.memory import Connection
     from aioredlock_ng._nodes.port import Node
     from aioredlock_ng._scripts import Command
 

@@ -10,9 +10,9 @@ import pytest
 
 from aioredlock_ng._core.replies import GRANTED, LEFT, Refused, Released, Standing
 from aioredlock_ng._core.tickets import OFFER, claim_of, member_of
+from aioredlock_ng._nodes.channel import Outbox
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.node import RedisNode
-from aioredlock_ng._nodes.outbox import Outbox
 from aioredlock_ng._scripts.kinds import MUTEX
 from tests.contract import suite
 from tests.contract.guarded import BOTH, FENCED, GUARDED, RUN_ID, marker

@@ -28,9 +28,9 @@ from aioredlock_ng._core.replies import (
 )
 from aioredlock_ng._core.tickets import QUEUE_KEYS
 from aioredlock_ng._core.votes import is_held
+from aioredlock_ng._nodes.channel import Outbox
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.node import RedisNode
-from aioredlock_ng._nodes.outbox import Outbox
 from aioredlock_ng._scripts import Command, Script
 from aioredlock_ng._scripts.kinds import FENCES, MUTEX, SCRIPTS
 from aioredlock_ng.events import NodeDegraded

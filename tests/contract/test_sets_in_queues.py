@@ -10,10 +10,10 @@ import pytest
 
 from aioredlock_ng._core.replies import GRANTED, LEFT, Refused, Standing, released
 from aioredlock_ng._core.tickets import claim_of, member_of
+from aioredlock_ng._nodes.channel import Outbox
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.memory import MemoryNode
 from aioredlock_ng._nodes.node import RedisNode
-from aioredlock_ng._nodes.outbox import Outbox
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import LEAVE, MUTEX, STAND
 

@@ -18,7 +18,7 @@ from tests.support.rig import WAY
 
 if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Reply
-    from aioredlock_ng._nodes.memory_server import Connection
+    from aioredlock_ng._nodes.memory import Connection
     from aioredlock_ng._scripts import Command
     from aioredlock_ng.events import Event
     from tests.support.rig import Rig

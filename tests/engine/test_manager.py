@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng import ConfigurationError, Outcome, QuorumUnreachable, Redlock, RedlockClosed
-from aioredlock_ng._nodes.memory import MemoryNode
-from aioredlock_ng._nodes.memory_server import MemoryServer
+from aioredlock_ng._nodes.memory import MemoryNode, MemoryServer
 from tests.support.rig import Rig
 from tests.support.virtual_loop import VirtualLoop
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from aioredlock_ng._core.votes import Reply
-    from aioredlock_ng._nodes.memory_server import Connection
+    from aioredlock_ng._nodes.memory import Connection
     from aioredlock_ng._scripts import Command
 
 pytestmark = pytest.mark.virtual_time

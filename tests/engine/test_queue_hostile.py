@@ -16,7 +16,7 @@ from tests.support.rig import WAY, Rig, occupied
 
 if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Raw
-    from aioredlock_ng._nodes.memory_server import Connection
+    from aioredlock_ng._nodes.memory import Connection
     from aioredlock_ng._scripts import Command
 
 pytestmark = pytest.mark.virtual_time

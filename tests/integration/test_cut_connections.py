@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioredlock_ng import LockNotAcquired, QuorumUnreachable, Redlock
-from aioredlock_ng._nodes import channel
+from aioredlock_ng._nodes.channel import sending
 from aioredlock_ng.events import NodeSuspect
 from tests.integration.helpers import Witness, all_up, no_keys_left, state_of, stats_of
 from tests.support.eventually import eventually
@@ -201,7 +201,7 @@ async def test_a_node_that_falls_too_far_behind_counts_as_silent_though_it_answe
     three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it is behind with is kept here: without a bound, memory would grow for as long as it is slower than the others."""
-    monkeypatch.setattr(channel, "MAX_PENDING", 100)
+    monkeypatch.setattr(sending, "MAX_PENDING", 100)
     heard: list[Event] = []
     async with (
         Proxy(three_nodes.urls[0]) as proxy,

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from aioredlock_ng import Redlock, RedlockError
-from aioredlock_ng._nodes import node
+from aioredlock_ng._nodes import silence
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._scripts.kinds import SCRIPTS
 from aioredlock_ng.events import NodeAnswers, NodeSuspect
@@ -96,7 +96,7 @@ async def suspect(redlock: Redlock, index: int) -> None:
 async def test_a_node_that_wakes_while_it_is_probed_keeps_its_connection(
     three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node, "PROBE_EVERY", 0.1)
+    monkeypatch.setattr(silence, "PROBE_EVERY", 0.1)
     probed = asyncio.Event()
     connect = Connector.connect
 
@@ -120,7 +120,7 @@ async def test_a_node_that_wakes_while_it_is_probed_keeps_its_connection(
 async def test_a_silent_connection_is_given_up_once_the_server_answers_on_another(
     three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node, "PROBE_EVERY", 0.1)
+    monkeypatch.setattr(silence, "PROBE_EVERY", 0.1)
     async with (
         Proxy(three_nodes.urls[0]) as proxy,
         Redlock([proxy.url, *three_nodes.urls[1:]], node_timeout=0.1, ttl=TTL) as redlock,

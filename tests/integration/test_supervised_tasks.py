@@ -9,7 +9,7 @@ import pytest
 from aioredlock_ng import ConfigurationError, QuorumUnreachable, Redlock
 from aioredlock_ng._engine.trust import guard
 from aioredlock_ng._engine.trust.duplicates import DuplicateNodes
-from aioredlock_ng._nodes import node
+from aioredlock_ng._nodes import node, silence
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng.events import NodeSuspect, TaskFailed
 from tests.integration.helpers import all_up
@@ -101,7 +101,7 @@ async def test_the_search_for_duplicate_nodes_goes_on_after_an_unexpected_except
 async def test_the_probe_of_a_silent_node_goes_on_after_an_unexpected_exception(
     start_server: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node, "PROBE_EVERY", 0.05)
+    monkeypatch.setattr(silence, "PROBE_EVERY", 0.05)
     server = start_server()
     heard: list[Event] = []
     async with Redlock([server.url], sinks=[heard.append], node_timeout=0.05) as redlock:

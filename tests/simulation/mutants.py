@@ -23,10 +23,11 @@ from aioredlock_ng._engine.trust import guard
 from aioredlock_ng._engine.waiting import place
 from aioredlock_ng._engine.waiting.lines import Lines
 from aioredlock_ng._engine.waiting.place import Place
-from aioredlock_ng._nodes import memory_queue, memory_server
+from aioredlock_ng._nodes import memory_queue
 from aioredlock_ng._nodes.channel import Channel
+from aioredlock_ng._nodes.memory import server as memory_server
+from aioredlock_ng._nodes.memory.server import MemoryServer, _bytes
 from aioredlock_ng._nodes.memory_queue import Queues
-from aioredlock_ng._nodes.memory_server import MemoryServer, _bytes
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._scripts import Command, replies
 from aioredlock_ng.options import Options

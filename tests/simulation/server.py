@@ -10,7 +10,7 @@ import hiredis
 from aioredlock_ng._core.guard import Trust, read_marker
 from aioredlock_ng._core.keys import OWN_KEYS
 from aioredlock_ng._core.tickets import OFFER, is_offer
-from aioredlock_ng._nodes.memory_server import MemoryServer
+from aioredlock_ng._nodes.memory import MemoryServer
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import COMMANDS, MARKER_KEY, SCRIPTS
 from tests.simulation.resp import encode, invalidation, message, subscribed

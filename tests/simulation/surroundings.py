@@ -14,8 +14,9 @@ from unittest.mock import patch
 import aioredlock_ng.redlock as redlock_module
 from aioredlock_ng._engine import engine, wheel
 from aioredlock_ng._engine.keeping import batch, extender, labels, watcher
-from aioredlock_ng._nodes import joint as joint_module
-from aioredlock_ng._nodes import memory_server, node
+from aioredlock_ng._nodes import node
+from aioredlock_ng._nodes.channel import joint as joint_module
+from aioredlock_ng._nodes.memory import server as memory_server
 from aioredlock_ng.events import NodeUp
 from tests.simulation.process import SimConnector
 from tests.simulation.world import ProcessLoop

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, assert_type
+from typing import TYPE_CHECKING, Any, Literal, assert_type
 
 from aioredlock_ng import (
     AcquireTimeout,
@@ -130,7 +130,8 @@ async def operators(redlock: Redlock) -> None:
     assert_type(await redlock.force_release(b"orders:42", token=info.token), int)
     assert_type(redlock.nodes, tuple[NodeState, ...])
     node = redlock.nodes[0]
-    assert_type((node.address, node.state, node.reason), tuple[str, str, str])
+    assert_type((node.address, node.reason), tuple[str, str])
+    assert_type(node.state, Literal["connecting", "up", "suspect", "quarantined", "down", "refused"])
     assert_type((node.server, node.run_id, node.tracking), tuple[str, str, bool])
     assert_type((node.pending, node.owed, node.connections), tuple[int, int, int])
     assert_type(redlock.leases, tuple[Lease, ...])

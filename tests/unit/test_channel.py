@@ -9,9 +9,8 @@ import pytest
 
 from aioredlock_ng._core.replies import ALL_OURS, GRANTED, released
 from aioredlock_ng._core.votes import Dropped, Refusal
-from aioredlock_ng._nodes.channel import Channel, Subscription
-from aioredlock_ng._nodes.outbox import Outbox
-from aioredlock_ng._nodes.tracking import CACHING
+from aioredlock_ng._nodes.channel import Channel, Outbox, Subscription
+from aioredlock_ng._nodes.channel.tracking import CACHING
 from aioredlock_ng._scripts import Command, Request
 from aioredlock_ng._scripts.kinds import MUTEX
 from tests.simulation.resp import message, subscribed

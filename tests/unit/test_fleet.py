@@ -11,7 +11,7 @@ from aioredlock_ng._nodes.fleet import Fleet
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aioredlock_ng._nodes.outbox import Outbox
+    from aioredlock_ng._nodes.channel import Outbox
     from aioredlock_ng._nodes.port import Node, Sink
 
 SINK = cast("Sink", object())

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aioredlock_ng._nodes.joint import LEAST, MOST, Joint, joined
+from aioredlock_ng._nodes.channel.joint import LEAST, MOST, Joint, joined
 from aioredlock_ng._scripts import Request
 from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
 

@@ -55,9 +55,8 @@ from aioredlock_ng._core.votes import (
     is_permanent,
     may_have_set,
 )
-from aioredlock_ng._nodes.channel import Channel
-from aioredlock_ng._nodes.joint import Joint, joined
-from aioredlock_ng._nodes.outbox import Outbox
+from aioredlock_ng._nodes.channel import Channel, Outbox
+from aioredlock_ng._nodes.channel.joint import Joint, joined
 from aioredlock_ng._scripts import Command, kinds
 from aioredlock_ng._scripts.kinds import (
     LEAVE,

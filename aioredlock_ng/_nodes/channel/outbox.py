@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from aioredlock_ng._nodes.joint import joined
-from aioredlock_ng._nodes.tracking import Caching
+from aioredlock_ng._nodes.channel.joint import joined
+from aioredlock_ng._nodes.channel.tracking import Caching
 
 if TYPE_CHECKING:
     import asyncio

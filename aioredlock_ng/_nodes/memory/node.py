@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aioredlock_ng._core.keys import message_channel
 from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
-from aioredlock_ng._nodes.memory_server import MemoryServer
+from aioredlock_ng._nodes.memory.server import MemoryServer
 from aioredlock_ng._nodes.port import NodeState
 from aioredlock_ng._scripts import Command
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._nodes.port import NodeListener, Sink
 
-__all__ = ["MemoryNode", "MemoryServer"]
+__all__ = ["MemoryNode"]
 
 _PUSH: Final = 0
 """Stands for the number of a request among the answers, where nobody asked."""

@@ -1,18 +1,16 @@
-"""The memory of a lock server without a server: the scripts' meaning in Python; several connections may share it."""
+"""A lock server without a server: the meaning of each script, in Python."""
 
 from __future__ import annotations
 
-import asyncio
 import math
-from hashlib import sha1
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng._core.fencing import LATEST_US
 from aioredlock_ng._core.guard import Trust, read_marker
-from aioredlock_ng._core.keys import OWN_KEYS
 from aioredlock_ng._core.tickets import OFFER
 from aioredlock_ng._core.votes import Refusal
-from aioredlock_ng._nodes.memory_queue import Queues, admits, grace_of, is_offer_to
+from aioredlock_ng._nodes.memory.keyspace import Keyspace
+from aioredlock_ng._nodes.memory_queue import admits, grace_of, is_offer_to
 from aioredlock_ng._scripts.kinds import MARKER_KEY
 
 if TYPE_CHECKING:
@@ -20,166 +18,37 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._core.guard import Reading
     from aioredlock_ng._core.votes import Raw
+    from aioredlock_ng._nodes.memory.keyspace import Connection
     from aioredlock_ng._scripts import Command
 
-__all__ = ["Connection", "MemoryServer"]
+__all__ = ["MemoryServer"]
 
 
-class Connection(Protocol):
-    """One manager's connection to it."""
+class MemoryServer(Keyspace):
+    """One server that lives in this process. Several connections may share it.
 
-    def connect(self) -> None:
-        """The server is there again."""
-
-    def disconnect(self) -> None:
-        """The server is gone."""
-
-    def told(self, keys: list[bytes] | None) -> None:
-        """Tracked keys changed."""
-
-    def notified(self, message: bytes) -> None:
-        """A message was published on the channel of this connection."""
-
-
-class MemoryServer:
-    """The keys of one server that lives in this process.
+    A method `_name` does what the script of that name does, and returns what the script returns.
 
     Args:
         address: Its name in messages.
-        clock: Seconds in which its keys expire; None: the running loop's.
+        clock: Returns the seconds by which its keys expire; None means the running loop's clock.
 
     Attributes:
-        refuses: When set, every command is refused with these words, as a server would.
-        counters: Its fence counters.
-        up: False while nobody can connect.
-        skew: Seconds by which its wall clock differs from `clock`.
+        refuses: If set, every command is refused with these words.
     """
 
     def __init__(self, address: str = "memory", clock: Callable[[], float] | None = None) -> None:
-        self.address = address
-        self._clock = clock or _loop_time
+        super().__init__(address, clock)
         self.refuses: str | None = None
-        self.up = True
-        self.skew = 0.0
-        self._past: list[bytes] = []
-        self.counters: dict[bytes, int] = {}
-        self._keys: dict[bytes, tuple[bytes, float]] = {}
-        # In order of arrival: the order of a set of objects differs between processes, and a seed would repeat nothing.
-        self._trackers: dict[bytes, dict[Connection, None]] = {}
         self._tracks = False
-        self._nodes: dict[Connection, None] = {}
-        self.queues = Queues(self._clock)
-        self._subscribers: dict[bytes, dict[Connection, None]] = {}
-
-    def get(self, key: bytes) -> bytes | None:
-        """The value of a key that has not expired."""
-        held = self._keys.get(key)
-        if held is None:
-            return None
-        if held[1] <= self._clock():
-            self.delete(key)
-            return None
-        return held[0]
-
-    def set(self, key: bytes, value: bytes, ttl: float, by: Connection | None = None) -> None:
-        """Set a key for `ttl` seconds, as any client could."""
-        self._keys[key] = (value, self._clock() + ttl)
-        if ttl < math.inf:
-            asyncio.get_running_loop().call_later(ttl, self.get, key)
-        self._tell(key, by)
-
-    def delete(self, key: bytes, by: Connection | None = None) -> bool:
-        """Delete a key, as any client could."""
-        if self._keys.pop(key, None) is None:
-            return False
-        self._tell(key, by)
-        return True
-
-    def keys(self) -> list[bytes]:
-        """The locks' keys that have not expired."""
-        return [key for key in list(self._keys) if not key.startswith(OWN_KEYS) and self.get(key) is not None]
-
-    @property
-    def run_id(self) -> bytes:
-        """Of the process that it is now."""
-        name = f"{self.address} {len(self._past)}".encode()
-        return sha1(name, usedforsecurity=False).hexdigest().encode()
-
-    def restart(self, *, forget: bool = True) -> None:
-        """Be another process: all connections are lost, and the memory too unless it was on disk."""
-        nodes = list(self._nodes)
-        for node in nodes:
-            node.disconnect()
-        self._past.append(self.run_id)
-        if forget:
-            self._keys.clear()
-            self.counters.clear()
-            self.queues.clear()
-        for node in nodes:
-            node.connect()
-
-    def forget_trackers(self) -> None:
-        """Lose track of who wants to be told: the next changes are told to nobody."""
-        self._trackers.clear()
-
-    def flush(self) -> None:
-        """Forget everything, as FLUSHALL does."""
-        self._keys.clear()
-        self.counters.clear()
-        self.queues.clear()
-        self._trackers.clear()
-        for node in list(self._nodes):
-            node.told(None)
-
-    def pttl(self, key: bytes) -> int:
-        """Milliseconds that a key has left; -2 without one, -1 where it does not expire."""
-        if self.get(key) is None:
-            return -2
-        if self._keys[key][1] == math.inf:
-            return -1
-        return max(0, round((self._keys[key][1] - self._clock()) * 1000))
 
     def execute(self, command: Command, by: Connection) -> Raw | Refusal:
-        """What the script of the same name does."""
+        """Run a script, and return its reply as the wire would carry it."""
         if self.refuses is not None:
             return Refusal(self.refuses)
         self._tracks = command.tracked
         reply: Raw | Refusal = getattr(self, f"_{command.script.name}")(command, by)
         return reply
-
-    def attach(self, node: Connection) -> None:
-        """A connection was made."""
-        self._nodes[node] = None
-
-    def subscribe(self, node: Connection, channel: bytes) -> None:
-        """Deliver the messages of a channel to a connection until that is lost."""
-        self._subscribers.setdefault(channel, {})[node] = None
-
-    def publish(self, channel: bytes, message: bytes) -> int:
-        """Deliver a message, as PUBLISH does, and return how many connections receive it.
-
-        A connection whose own script publishes to it gets the message before the script's answer. Some servers send
-        it right behind: see the contract tests.
-        """
-        subscribers = list(self._subscribers.get(channel, ()))
-        for node in subscribers:
-            node.notified(message)
-        return len(subscribers)
-
-    def detach(self, node: Connection) -> None:
-        """A connection was lost; its tracking and its subscriptions with it."""
-        self._nodes.pop(node, None)
-        for trackers in self._trackers.values():
-            trackers.pop(node, None)
-        for channel, subscribers in list(self._subscribers.items()):
-            subscribers.pop(node, None)
-            if not subscribers:
-                del self._subscribers[channel]
-
-    def _tell(self, key: bytes, by: Connection | None) -> None:
-        for node in self._trackers.pop(key, ()):
-            if node is not by:
-                node.told([key])
 
     def _acquire(self, command: Command, by: Connection) -> Raw | Refusal:
         token, ttl, *claim = map(_bytes, command.args)
@@ -329,7 +198,7 @@ class MemoryServer:
 
     def _track(self, key: bytes, by: Connection) -> None:
         if self._tracks:
-            self._trackers.setdefault(key, {})[by] = None
+            self.track(key, by)
 
     def _extend(self, command: Command, by: Connection) -> Raw | Refusal:
         ttl, *tokens = command.args
@@ -417,7 +286,3 @@ class _Writing:
 
 def _bytes(value: bytes | int) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode()
-
-
-def _loop_time() -> float:
-    return asyncio.get_running_loop().time()

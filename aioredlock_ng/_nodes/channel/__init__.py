@@ -1,0 +1,11 @@
+"""The only code that uses a socket: a connection, the outbox of a tick, and the merging of calls.
+
+The files, from the bottom up: `joint` sends several calls as one, `outbox` collects the requests
+of one tick, `sending` and `receiving` are the two halves of a `Channel`.
+"""
+
+from aioredlock_ng._nodes.channel.outbox import Outbox
+from aioredlock_ng._nodes.channel.receiving import Channel
+from aioredlock_ng._nodes.channel.sinks import Belated, Subscription
+
+__all__ = ["Belated", "Channel", "Outbox", "Subscription"]

@@ -1,0 +1,238 @@
+"""The receiving half of a channel: parsing, and matching each reply to the oldest waiting request.
+
+A server answers in the order of the requests. Pushes may come in between, and belong to no request.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import hiredis
+
+from aioredlock_ng._core.votes import Garbled, Refusal, Unsent
+from aioredlock_ng._nodes.channel.joint import Joint
+from aioredlock_ng._nodes.channel.sending import Sender
+from aioredlock_ng._nodes.channel.sinks import Belated, InFull, Subscription, asking
+from aioredlock_ng._nodes.channel.tracking import CACHING, Caching
+from aioredlock_ng._scripts.replies import garbled
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from aioredlock_ng._nodes.channel.outbox import Outbox
+    from aioredlock_ng._nodes.port import Sink
+    from aioredlock_ng._scripts import Request
+
+__all__ = ["Channel"]
+
+_RECEIVE_BUFFER = 65_536
+"""Bytes that one read from the socket takes at most."""
+
+_MORE = object()
+"""Returned by the parser when the rest of a reply is still to come."""
+
+_READONLY = re.compile(r"(ERR Error running script .*|@user_script: ?\d+: )?-?READONLY ")
+"""A replica's refusal to write, in the plain form and in that of scripts on Redis 6.2."""
+
+_Push = hiredis.PushNotification
+
+
+class Channel(Sender):
+    """One full-duplex connection to one server, connected and authenticated by somebody else.
+
+    Args:
+        index: The node's index, passed to the sinks.
+        outbox: Shared by the channels of a manager.
+        patience: Seconds without a reply after which the server is checked. It counts as silent
+            if the reply is still missing after as many more.
+        on_push: Called with the keys of an invalidation message; None means all keys.
+        on_message: Called with each message published on the channel of a confirmed `Subscription`.
+        on_close: Called once when the connection is gone, with the reason and the releases whose
+            outcome is unknown.
+        on_silent: Called with True when the server stops answering, with False when it resumes.
+        on_release_refused: Called with a release that the server refused (BUSY, MISCONF…) and the
+            server's words. The release must be sent again.
+        on_garbled: Called with words about a reply that does not fit its request.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        outbox: Outbox,
+        patience: float,
+        on_push: Callable[[list[bytes] | None], None],
+        on_message: Callable[[bytes], None],
+        on_close: Callable[[str, list[Request]], None],
+        on_silent: Callable[[bool], None],
+        on_release_refused: Callable[[Request, str], None],
+        on_garbled: Callable[[str], None],
+    ) -> None:
+        super().__init__(index, outbox, patience, on_close, on_silent)
+        self._on_push = on_push
+        self._on_message = on_message
+        self._on_release_refused = on_release_refused
+        self._on_garbled = on_garbled
+        self._subscribed = b""
+        self._redact: Callable[[str], str] = str
+        self._reader: Any = hiredis.Reader(
+            protocolError=_ProtocolError,
+            # Every error of a server passes here. A server that quotes AUTH would show the password.
+            replyError=lambda words: Refusal(self._redact(words)),
+            notEnoughData=_MORE,
+        )
+        self._view = memoryview(bytearray(_RECEIVE_BUFFER))
+
+    def attach(self, transport: asyncio.Transport, received: bytes, keep: object, redact: Callable[[str], str] = str) -> None:
+        """Take over an open transport and the bytes that were already read from it.
+
+        Args:
+            transport: The transport.
+            received: The bytes.
+            keep: An object that must live as long as the channel.
+            redact: Takes the node's credentials out of every refusal.
+        """
+        self._redact = redact
+        self._open(transport, keep)
+        if received:
+            self._reader.feed(received)
+            self._dispatch()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """For the transport: the place for received bytes. The TLS of CPython corrupts a bytearray."""
+        return self._view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """For the transport: bytes have come."""
+        self._reader.feed(self._view, 0, nbytes)
+        self._dispatch()
+        if self.silent:
+            self._probe()
+
+    def _dispatch(self) -> None:
+        gets, waiting, index = self._reader.gets, self._waiting, self._index
+        try:
+            while True:
+                try:
+                    reply = gets()
+                except TypeError:
+                    # The parser cannot use a list as the key of a dict.
+                    raise _ProtocolError("a map whose key is no plain value") from None
+                except MemoryError:
+                    # The parser allocates as many items as the server announces.
+                    raise _ProtocolError("an answer too large for this machine") from None
+                if reply is _MORE:
+                    break
+                kind = reply.__class__
+                if kind is _Push:
+                    self._push(reply)
+                elif not waiting:
+                    raise _ProtocolError("an answer that nobody asked for")
+                elif (kind is list or kind is Refusal) and isinstance(joint := waiting[0], Joint):
+                    waiting.popleft()
+                    self._one_by_one(joint, reply)
+                elif kind is not Refusal:
+                    sink = waiting.popleft()
+                    said = sink.command.read(reply)
+                    sink.deliver(index, self._garbled(sink, said) if type(said) is Garbled else said)
+                elif not self._refused(waiting.popleft(), reply):
+                    break
+        except _ProtocolError as error:
+            self.close(f"not the Redis protocol: {error}")
+        if self._drained is not None and not waiting and not self._drained.done():
+            self._drained.set_result(None)
+
+    def _one_by_one(self, joint: Joint, reply: list[Any] | Refusal) -> None:
+        """Take a reply to several calls that were sent as one, if they did not all succeed.
+
+        A list has a reply for each call up to the first refused one. The rest is asked again alone,
+        because only then the server names the call that it refuses.
+        """
+        replies = reply if type(reply) is list else []
+        said = [sink.command.read(own) for sink, own in zip(joint.sinks, replies, strict=False)]
+        if len(replies) > len(said) or any(type(own) is Garbled for own in said):
+            # A garbled part leaves unknown which of the calls behind it were executed.
+            joint.deliver(self._index, self._garbled(joint, garbled(joint.command, reply)))
+            return
+        for sink, own in zip(joint.sinks, said, strict=False):
+            sink.deliver(self._index, own)
+        # A joint without sinks is the load itself. A server that answers NOSCRIPT to that never learns the script.
+        if joint.sinks and type(reply) is Refusal and str(reply).startswith("NOSCRIPT"):
+            # Asked alone, the calls teach the server their own scripts, but never the one for all of them.
+            self.ask_raw(joint.script.loading(), Joint((), joint.script, b"", joint.started))
+        for sink in joint.sinks[len(replies) :]:
+            if not self._ask_again(sink, sink.command.packed):
+                sink.deliver(self._index, Unsent("given up before it could be asked alone"))
+
+    def _garbled(self, sink: Sink, words: Garbled) -> Garbled:
+        """Report a reply that does not fit, and return its mark.
+
+        Whether the server has executed the command is unknown.
+        """
+        for own in asking(sink):
+            if own.command.owed_until is not None:
+                self._on_release_refused(own.command, str(words))
+        self._on_garbled(str(words))
+        return words
+
+    def _refused(self, sink: Sink, refusal: Refusal) -> bool:
+        """Take an error of the server. Return False if that closes the connection."""
+        words = str(refusal)
+        if type(sink) is InFull:
+            sink = sink.sink
+        elif words.startswith("NOSCRIPT") and self._ask_again(sink, sink.command.packed_in_full(), InFull):
+            return True
+        if sink.command.owed_until is not None:
+            self._on_release_refused(sink.command, words)
+        sink.deliver(self._index, refusal)
+        if _READONLY.match(words):
+            # A primary was demoted. A new connection asks DNS or the Sentinels for the address of the new one.
+            self.close(words)
+            return False
+        return True
+
+    def _ask_again(self, sink: Sink, packed: bytes, marked: Callable[[Sink], Sink] | None = None) -> bool:
+        """Send a request again that the server has not executed. Return False if it must not be sent.
+
+        An acquire that its asker gave up has its release queued behind it already. Sent again, the
+        acquire would set a key after that release. A release is always sent again.
+        """
+        if self._transport is None:
+            return False
+        if sink.command.owed_until is not None:
+            if type(sink) is not Belated:
+                sink = Belated(sink.command, sink.started, self._on_push, sink)
+        elif not sink.stands():
+            return False
+        if sink.command.tracked:
+            # The server spent the first CACHING on the command that it did not execute.
+            self.ask_raw(CACHING.packed, Caching(sink.started))
+        self.ask_raw(packed, sink if marked is None else marked(sink))
+        return True
+
+    def _push(self, message: list[Any]) -> None:
+        match message:
+            case [b"invalidate", *rest]:
+                keys = rest[0] if len(rest) == 1 else None
+                # If the keys cannot be read, any key may have changed.
+                self._on_push(keys if type(keys) is list and all(type(key) is bytes for key in keys) else None)
+            case [b"message", channel, bytes(payload)] if self._subscribed and channel == self._subscribed:
+                self._on_message(payload)
+            case [b"subscribe", *rest]:
+                self._confirm(rest)
+
+    def _confirm(self, confirmed: list[Any]) -> None:
+        """Take the confirmation of a subscription, which is a push in the place of the reply."""
+        sink = self._waiting[0] if self._waiting else None
+        # Any other sink would get the reply to the next request.
+        if not isinstance(sink, Subscription) or confirmed != [sink.channel, 1]:
+            raise _ProtocolError("a subscription that nobody asked for")
+        self._waiting.popleft()
+        self._subscribed = sink.channel
+        sink.confirmed = True
+        sink.deliver(self._index, b"OK")
+
+
+class _ProtocolError(Exception):
+    """The bytes received are not RESP."""

@@ -1,0 +1,227 @@
+"""The sending half of a channel: queueing, writing, noticing a silent server, and closing.
+
+A channel never times a request out, and an asker that gives up never closes it. Reconnecting is
+the task of `_nodes/node.py`. The server executes commands in the order in which they were queued,
+so a release queued after an acquire is executed after it, even if both are read late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections import deque
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.votes import Dropped, Unsent
+from aioredlock_ng._nodes.channel.sinks import PROBE, Probe, asking
+from aioredlock_ng._nodes.channel.tracking import CACHING, Caching
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from aioredlock_ng._nodes.channel.outbox import Outbox
+    from aioredlock_ng._nodes.port import Sink
+    from aioredlock_ng._scripts import Request
+
+__all__ = ["Sender"]
+
+MAX_PENDING = 65_536
+"""Requests in flight on one connection, about 10 MB. A server that is further behind counts as silent."""
+
+
+class Sender(asyncio.BufferedProtocol):
+    """One side of a `Channel`, which documents the arguments.
+
+    Attributes:
+        silent: True while the server does not answer in time.
+        run_id: The bytes sent in place of the outbox's placeholder.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        outbox: Outbox,
+        patience: float,
+        on_close: Callable[[str, list[Request]], None],
+        on_silent: Callable[[bool], None],
+    ) -> None:
+        self._index = index
+        self._outbox = outbox
+        self._patience = patience
+        self._on_close = on_close
+        self._on_silent = on_silent
+        self._waiting: deque[Sink] = deque()
+        self._out: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+        self._check_is_due = self._probing = False
+        self._drained: asyncio.Future[None] | None = None
+        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.silent = False
+        # Until the server has told its own, what stands for it is sent as it is.
+        self.run_id = outbox.run_id
+
+    def _open(self, transport: asyncio.Transport, keep: object) -> None:
+        self._transport = self._opened = transport
+        self._keep = keep
+        transport.set_protocol(self)
+
+    @property
+    def pending(self) -> int:
+        """Requests sent and not yet answered."""
+        return len(self._waiting)
+
+    @property
+    def oldest(self) -> Sink | None:
+        """The sink that has waited longest. It stays the same while the server does not answer."""
+        return self._waiting[0] if self._waiting else None
+
+    async def drain(self, within: float) -> None:
+        """Wait until all requests are answered, for `within` seconds at most.
+
+        A silent server is not waited for.
+        """
+        self._outbox.spill()
+        if self._waiting and not self.silent and self._transport is not None:
+            self._drained = asyncio.get_running_loop().create_future()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(within):
+                    await self._drained
+
+    async def gone(self, within: float) -> None:
+        """Wait for the server's goodbye after `close(goodbye=True)`, for `within` seconds at most.
+
+        The event loop may end after this.
+        """
+        try:
+            if not self.silent:
+                await asyncio.wait([self._lost], timeout=within)
+        finally:
+            if not self._lost.done():
+                self._opened.abort()
+        # An aborted transport calls `connection_lost` some ticks later.
+        await asyncio.wait([self._lost], timeout=1.0)
+
+    def disown(self) -> None:
+        """In a forked child, put a socket that is at its end in place of the parent's.
+
+        Closing the socket is not enough. An event loop that continues in the child has it
+        registered, and would read the replies meant for the parent.
+        """
+        sock = self._opened.get_extra_info("socket")
+        if sock is not None and sock.fileno() >= 0:
+            end, other = socket.socketpair()
+            with end, other:
+                os.dup2(end.fileno(), sock.fileno(), inheritable=False)
+
+    def ask(self, sink: Sink) -> None:
+        """Queue the command of `sink`, which gets the reply or the loss of the connection."""
+        if sink.command.tracked:
+            self.ask_raw(CACHING.packed, Caching(sink.started))
+        self.ask_raw(sink.command.packed, sink)
+
+    def ask_raw(self, packed: bytes, sink: Sink) -> None:
+        """Queue the bytes of one request."""
+        if self._transport is None:
+            sink.deliver(self._index, Unsent("connection closed"))
+            return
+        if not self._out:
+            self._outbox.has_own(self)
+        self._out.append(packed)
+        self._waiting.append(sink)
+
+    def take(self, packed: list[bytes], sinks: list[Sink]) -> bool:
+        """Queue several commands. Return True if they are the first of this tick."""
+        first = not self._out
+        self._out += packed
+        self._waiting += sinks
+        return first
+
+    def flush(self, now: float) -> None:
+        """Write the requests that were queued for this channel alone."""
+        out, self._out = self._out, []
+        if out:
+            self.write(self._outbox.pieces(out), (), now)
+
+    def write(self, pieces: list[bytes], sinks: Iterable[Sink], now: float) -> None:
+        """Write commands, and schedule a check of a server whose oldest reply is overdue."""
+        if self._transport is None:
+            return
+        self._waiting += sinks
+        if not self._waiting:
+            # A reply too many took the place of the reply to this request.
+            self.close("not the Redis protocol: an answer that nobody asked for")
+            return
+        # All nodes get the same bytes, but each may vote only as the process that this connection was made to.
+        self._transport.write(pieces[0] if len(pieces) == 1 else self.run_id.join(pieces))
+        oldest = self._waiting[0]
+        overdue = now - oldest.started > self._patience or len(self._waiting) > MAX_PENDING
+        if overdue and not self._check_is_due and not self.silent:
+            self._check_is_due = True
+            self._outbox.loop.call_later(self._patience, self._check, oldest)
+
+    def _check(self, oldest: Sink) -> None:
+        """Declare the server silent if `oldest` still waits, or if the backlog is still too long.
+
+        A reply may be overdue because this process stalled. By now the process has read for a
+        while. A backlog that stays is too long, even if the process is the cause.
+        """
+        self._check_is_due = False
+        waiting = self._waiting
+        if self._transport is not None and waiting and (waiting[0] is oldest or len(waiting) > MAX_PENDING):
+            self.silent = True
+            self._on_silent(True)
+
+    def _probe(self) -> None:
+        """Send a request whose timely reply shows that a silent server has recovered.
+
+        One late reply is not enough: the reply to this request comes behind the whole backlog.
+        """
+        if not self._probing and self._transport is not None:
+            self._probing = True
+            self.ask_raw(PROBE, Probe(self._outbox.clock(), self._probed))
+
+    def _probed(self, asked_at: float) -> None:
+        self._probing = False
+        if self._transport is not None and self._outbox.clock() - asked_at <= self._patience:
+            self.silent = False
+            self._on_silent(False)
+
+    def eof_received(self) -> bool:
+        """For the transport: the server closed its side."""
+        self.close("closed by the server")
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """For the transport: the connection is gone."""
+        if not self._lost.done():
+            self._lost.set_result(None)
+        self.close(f"connection lost: {exc}" if exc else "connection lost")
+
+    def close(self, reason: str, *, goodbye: bool = False) -> None:
+        """Close, and deliver a `Dropped` to every sink that still waits. Idempotent.
+
+        The transport is gone one tick later. With `goodbye` TLS needs a round trip to close: await
+        `gone` then.
+        """
+        if self._transport is None:
+            return
+        self._outbox.leave(self)
+        transport, self._transport = self._transport, None
+        if self._out:
+            transport.write(self.run_id.join(self._outbox.pieces(self._out)))
+            self._out.clear()
+        # A goodbye behind bytes that a hung server does not take would never be sent.
+        if goodbye and not transport.get_write_buffer_size():
+            transport.close()
+        else:
+            transport.abort()
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        waiting, self._waiting = self._waiting, deque()
+        dropped = Dropped(reason)
+        asked = [own for sink in waiting for own in asking(sink)]
+        self._on_close(reason, [sink.command for sink in asked if sink.command.owed_until is not None])
+        for sink in waiting:
+            sink.deliver(self._index, dropped)

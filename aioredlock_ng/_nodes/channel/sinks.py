@@ -1,0 +1,135 @@
+"""The requests that a channel sends of its own accord or in place of a caller's. Each is a `Sink`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hiredis import pack_command
+
+from aioredlock_ng._core.replies import Released
+from aioredlock_ng._nodes.channel.joint import Joint
+from aioredlock_ng._scripts import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._nodes.port import Sink
+
+__all__ = ["PROBE", "Belated", "InFull", "Probe", "Subscription", "asking"]
+
+PROBE = pack_command(("TIME",))
+"""The request that tests a silent server. Locks need the right to TIME anyway."""
+
+
+class Subscription:
+    """A request for the messages of one channel. RESP3 only.
+
+    A refusal is a reply like any other. The server confirms by a push and by no reply.
+
+    Args:
+        channel: The channel's name.
+        sink: Gets `OK`, the refusal, or the reply that does not fit.
+
+    Attributes:
+        confirmed: True once the server has confirmed.
+    """
+
+    def __init__(self, channel: bytes, sink: Sink) -> None:
+        self.channel = channel
+        self.confirmed = False
+        words: tuple[Any, ...] = ("SUBSCRIBE", channel)
+        self.command = Request(pack_command(words))
+        self.started = sink.started
+        self._sink = sink
+
+    def stands(self) -> bool:
+        """True while the sink wants the subscription."""
+        return self._sink.stands()
+
+    def deliver(self, index: int, reply: Reply) -> None:
+        """Pass the reply on to the sink."""
+        self._sink.deliver(index, reply)
+
+
+class Belated:
+    """A release that the server executes behind requests that were asked later.
+
+    The asker of a later request may have found this manager's own key. The server does not report
+    to a connection the keys that this connection deleted (NOLOOP). So this sink reports them.
+
+    Args:
+        command: The release.
+        started: Instant at which it was first asked.
+        freed: Called with the keys once they are deleted.
+        sink: Gets the reply; None if no caller wants it. A release that is lost with the connection
+            reaches the node by the channel's `on_close`.
+    """
+
+    def __init__(
+        self, command: Request, started: float, freed: Callable[[list[bytes] | None], None], sink: Sink | None = None
+    ) -> None:
+        self.command = command
+        self.started = started
+        self._freed = freed
+        self._sink = sink
+
+    def stands(self) -> bool:
+        """Return False: a release is sent again without this question."""
+        return False
+
+    def deliver(self, index: int, reply: Reply) -> None:
+        """Pass the reply on to the sink, and report the keys if they are deleted."""
+        if self._sink is not None:
+            self._sink.deliver(index, reply)
+        if type(reply) is Released and reply.deleted > 0:
+            self._freed(list(self.command.keys))
+
+
+class InFull:
+    """A request sent with the script's source.
+
+    The mark makes a second NOSCRIPT a refusal. Without it the request would be sent without end.
+    """
+
+    __slots__ = ("command", "sink", "started")
+
+    def __init__(self, sink: Sink) -> None:
+        self.command = sink.command
+        self.started = sink.started
+        self.sink = sink
+
+    def stands(self) -> bool:
+        """True while the sink wants its request executed."""
+        return self.sink.stands()
+
+    def deliver(self, index: int, reply: Reply) -> None:
+        """Pass the reply on to the sink."""
+        self.sink.deliver(index, reply)
+
+
+class Probe:
+    """A request that tests whether the server answers in time.
+
+    Args:
+        started: Instant at which it is asked.
+        answered: Called with that instant when the reply comes, or the connection is lost.
+    """
+
+    def __init__(self, started: float, answered: Callable[[float], None]) -> None:
+        self.command = Request(PROBE)
+        self.started = started
+        self._answered = answered
+
+    def stands(self) -> bool:
+        """Return False: the request is never sent again."""
+        return False
+
+    def deliver(self, index: int, reply: Reply) -> None:
+        """Report that a reply came."""
+        self._answered(self.started)
+
+
+def asking(sink: Sink) -> Sequence[Sink]:
+    """Return the sinks whose calls were sent as one, or the sink itself."""
+    return sink.sinks if isinstance(sink, Joint) else (sink,)

@@ -1,0 +1,95 @@
+"""The health of one server as its node sees it, and the events that report each change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.votes import Unsent
+from aioredlock_ng._nodes.handshake import Greeting
+from aioredlock_ng.events import NodeAnswers, NodeDegraded, NodeDown, NodeSuspect, NodeUp
+
+if TYPE_CHECKING:
+    from aioredlock_ng._nodes.port import State
+    from aioredlock_ng.events import EventSink
+
+__all__ = ["Health"]
+
+
+class Health:
+    """The state of a node, the reason for it, and what its server reported about itself.
+
+    Args:
+        address: The node's, for events.
+
+    Attributes:
+        emit: Takes the events. The node sets it before the first connection.
+        state: See `NodeState`.
+        unsent: The reply to each request while the node is not usable.
+        greeting: What the server reported when it was last connected.
+        connections: Number of connections so far.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self.emit: EventSink = _nobody
+        self.state: State = "connecting"
+        self.unsent = Unsent("not connected yet")
+        self.greeting = Greeting("", "", False, False, ())
+        self.connections = 0
+        self._warned: set[str] = set()
+        self._is_reported_down = False
+
+    @property
+    def reason(self) -> str:
+        """Why the node is not up, "" while it is."""
+        return "" if self.state == "up" else str(self.unsent)
+
+    def up(self, greeting: Greeting) -> None:
+        """Record a new connection, and report what its server lacks."""
+        self.greeting = greeting
+        self.connections += 1
+        self.state = "up"
+        self._is_reported_down = False
+        self.emit(NodeUp(self._address, greeting.server))
+        for lack in greeting.lacks:
+            self.warn(lack)
+
+    def down(self, reason: str, *, refused: bool, reported: bool) -> None:
+        """Record that there is no connection.
+
+        Args:
+            reason: Why not.
+            refused: True if the server must not vote, so that a retry does not help.
+            reported: True to emit one event until the node is up again. A node that its manager
+                closes is not worth an event.
+        """
+        self.state = "refused" if refused else "down"
+        self.unsent = Unsent(reason, permanent=refused)
+        if reported and not self._is_reported_down:
+            self._is_reported_down = True
+            self.emit(NodeDown(self._address, reason))
+
+    def suspect(self, patience: float) -> None:
+        """Record that the server has not answered for `patience` seconds or more."""
+        self.state = "suspect"
+        self.unsent = Unsent(f"suspect, no answer for {patience:g} s or more")
+        self.emit(NodeSuspect(self._address, patience))
+
+    def answers(self) -> None:
+        """Record that a suspect server answers in time again."""
+        self.state = "up"
+        self.emit(NodeAnswers(self._address))
+
+    def warn(self, words: str) -> None:
+        """Report once what the node lacks or gets wrong."""
+        if words not in self._warned:
+            self._warned.add(words)
+            self.degraded(words)
+
+    def degraded(self, words: str) -> None:
+        """Report what the node lacks or gets wrong."""
+        self.emit(NodeDegraded(self._address, words))
+
+
+def _nobody(_event: object) -> None:
+    """Ignore an event before the node is opened."""

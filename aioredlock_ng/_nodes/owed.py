@@ -1,0 +1,129 @@
+"""The releases that a server has not executed yet, and when they are sent again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.replies import Released
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._nodes.channel import Channel, Outbox
+    from aioredlock_ng._nodes.port import Sink
+    from aioredlock_ng._scripts import Request
+
+__all__ = ["NotedRelease", "OwedReleases"]
+
+RETRY_RELEASES = 0.5
+"""Seconds before a release that the server refused is sent again. Most scripts that keep a server
+busy have ended by then."""
+
+PAY_TWICE = 2.0
+"""Seconds after a reconnect at which the owed releases are sent once more. A server that hung
+executes what it got on the old connection when it wakes. It may still do so when the new connection
+is made."""
+
+
+class OwedReleases:
+    """The releases owed to one node.
+
+    Args:
+        outbox: Gives the clock and the event loop.
+        current: Returns the node's connection, or None.
+        pay: Sends releases on a connection.
+
+    Attributes:
+        refusing: True from a refused release until the server deletes a key again.
+    """
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        current: Callable[[], Channel | None],
+        pay: Callable[[Channel, dict[bytes, Request]], None],
+    ) -> None:
+        self._outbox = outbox
+        self._current = current
+        self._pay = pay
+        self._releases: dict[bytes, Request] = {}
+        self.refusing = False
+
+    def __len__(self) -> int:
+        return len(self._releases)
+
+    def add(self, release: Request) -> None:
+        """Keep a release for the next connection."""
+        self._releases[release.packed] = release
+
+    def refused(self, release: Request) -> bool:
+        """Send a release that the server refused again after a while, until its keys have expired.
+
+        Return True if the server has executed releases until now.
+        """
+        changed, self.refusing = not self.refusing, True
+        channel = self._current()
+        if not self._releases and channel is not None:
+            self._outbox.loop.call_later(RETRY_RELEASES, self._retry, channel)
+        self.add(release)
+        return changed
+
+    def executed(self) -> bool:
+        """Record that the server has deleted a key. Return True if it has refused releases until now."""
+        changed, self.refusing = self.refusing, False
+        return changed
+
+    def connected(self, channel: Channel) -> None:
+        """Send all releases on a new connection, and once more a while later.
+
+        They are sent even if their ttl has passed. A hung server may have executed the acquires
+        that they undo just now.
+        """
+        releases, self._releases = self._releases, {}
+        if releases:
+            self._pay(channel, releases)
+            self._outbox.loop.call_later(PAY_TWICE, self._pay_once_more, releases)
+
+    def _pay_once_more(self, releases: dict[bytes, Request]) -> None:
+        channel = self._current()
+        if channel is not None:
+            self._pay(channel, releases)
+        else:
+            self._releases.update(releases)
+
+    def _retry(self, channel: Channel) -> None:
+        # Another connection was sent all of them when it was made.
+        if channel is self._current():
+            releases, self._releases = self._releases, {}
+            now = self._outbox.clock()
+            self._pay(channel, {packed: own for packed, own in releases.items() if (own.owed_until or now) > now})
+
+
+class NotedRelease:
+    """A release whose success is reported to the node; a `Sink`.
+
+    Args:
+        command: The release.
+        started: Instant at which it is asked.
+        released: Called if the server deleted a key. A release that deletes nothing needs fewer
+            rights, and so proves nothing.
+        sink: Gets the reply; None if no caller wants it.
+    """
+
+    def __init__(self, command: Request, started: float, released: Callable[[], None], sink: Sink | None = None) -> None:
+        self.command = command
+        self.started = started
+        self._released = released
+        self._sink = sink
+
+    def stands(self) -> bool:
+        """Return False: a release is sent again without this question."""
+        return False
+
+    def deliver(self, index: int, reply: Reply) -> None:
+        """Report a deleted key, and pass the reply on to the sink."""
+        if type(reply) is Released and reply.deleted > 0:
+            self._released()
+        if self._sink is not None:
+            self._sink.deliver(index, reply)
