@@ -67,7 +67,11 @@ def vouching(run_id: str) -> bytes:
     if not run_id:
         return NO_RUN_ID
     raw = run_id.encode()
-    return raw if len(raw) == len(NO_RUN_ID) and raw.isalnum() else sha1(raw, usedforsecurity=False).hexdigest().encode()
+    return (
+        raw
+        if len(raw) == len(NO_RUN_ID) and raw.isalnum()
+        else sha1(raw, usedforsecurity=False).hexdigest().encode()
+    )
 
 
 class Trust(StrEnum):
@@ -142,13 +146,19 @@ def read_marker(marker: bytes, node_ms: int, vouch: bytes, at: float, answered: 
     parts = marker.split(b":")
     readable = all(part.isdigit() and len(part) <= _MOST_DIGITS for part in parts[1:3])
     if len(parts) not in (2, 3, 4) or not readable:
-        return Reading(Trust.FOREIGN if marker else Trust.NONE, marker, run_id, 0, 0, node_ms, at, answered)
+        return Reading(
+            Trust.FOREIGN if marker else Trust.NONE, marker, run_id, 0, 0, node_ms, at, answered
+        )
     guard_ms, ready_ms = int(parts[1]), int(parts[2]) if len(parts) > 2 else 0
     if run_id == NO_RUN_ID:
         run_id = parts[0]
     if guard_ms > LONGEST_MS:
         return Reading(Trust.EXCESSIVE, marker, run_id, 0, 0, node_ms, at, answered)
-    trust = (Trust.TRUSTED, Trust.WAITING, Trust.FOUNDING)[len(parts) - 2] if parts[0] == run_id else Trust.FOREIGN
+    trust = (
+        (Trust.TRUSTED, Trust.WAITING, Trust.FOUNDING)[len(parts) - 2]
+        if parts[0] == run_id
+        else Trust.FOREIGN
+    )
     return Reading(trust, marker, run_id, guard_ms, ready_ms, node_ms, at, answered)
 
 
@@ -187,7 +197,9 @@ def _losses(
 ) -> list[bool | None]:
     """Say of each node whether it has lost what is remembered of it; None where no memory counts."""
     return [
-        None if memory is None or now - memory.at > longest_ms / 1000 else reading is not None and memory.contradicts(reading)
+        None
+        if memory is None or now - memory.at > longest_ms / 1000
+        else reading is not None and memory.contradicts(reading)
         for reading, memory in zip(readings, memories, strict=True)
     ]
 
@@ -258,7 +270,9 @@ def next_steps(
     for reading, lost in zip(readings, losses, strict=True):
         if reading is None:
             steps.append(None)
-        elif (lost and reading.trust in (Trust.TRUSTED, Trust.FOUNDING)) or (is_refounded and reading.trust is Trust.FOUNDING):
+        elif (lost and reading.trust in (Trust.TRUSTED, Trust.FOUNDING)) or (
+            is_refounded and reading.trust is Trust.FOUNDING
+        ):
             steps.append(Step(Trust.WAITING, longest))
         else:
             must_wait = strict or is_witness or some_trusted
@@ -266,7 +280,9 @@ def next_steps(
     return steps
 
 
-def _step(reading: Reading, guard_ms: int, longest: int, now: float, must_wait: bool, is_new: bool) -> Step | None:
+def _step(
+    reading: Reading, guard_ms: int, longest: int, now: float, must_wait: bool, is_new: bool
+) -> Step | None:
     match reading.trust:
         case Trust.NONE:
             return Step(Trust.WAITING if must_wait else Trust.FOUNDING, longest)
@@ -282,6 +298,9 @@ def _step(reading: Reading, guard_ms: int, longest: int, now: float, must_wait: 
         case _:
             # No writer sets a ready time that far ahead. The node's clock was set back, or the
             # marker is damaged.
-            if reading.guard_ms < guard_ms or reading.left(now) > reading.guard_ms / 1000 + 1.0 + FRESH:
+            if (
+                reading.guard_ms < guard_ms
+                or reading.left(now) > reading.guard_ms / 1000 + 1.0 + FRESH
+            ):
                 return Step(Trust.WAITING, longest)
             return Step(Trust.TRUSTED, reading.guard_ms) if reading.left(now) == 0.0 else None

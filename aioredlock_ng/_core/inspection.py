@@ -75,7 +75,10 @@ def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | Non
     if count < quorum:
         return count + sum(reply is None for reply in replies) < quorum, None
     owners = (read_owner(look.label, as_text(token)) for look in found if look.token == token)
-    return True, next((printable_label(owner.label) for owner in owners if owner is not None and owner.label), None)
+    return True, next(
+        (printable_label(owner.label) for owner in owners if owner is not None and owner.label),
+        None,
+    )
 
 
 def deletion_of(reply: Reply) -> Look:
@@ -131,7 +134,9 @@ def lock_info(resource: str, addresses: Sequence[str], looks: Sequence[Look]) ->
     held = remaining > 0.0
     waiting = middle_of([answer.waiting for answer in answers if answer.waiting is not None])
     offered = not held and any(answer.offered for answer in answers)
-    return LockInfo(resource, held, token, len(keys), len(looks), remaining, answers, owner, waiting, offered)
+    return LockInfo(
+        resource, held, token, len(keys), len(looks), remaining, answers, owner, waiting, offered
+    )
 
 
 def _answer(address: str, look: Look) -> NodeAnswer:

@@ -68,7 +68,9 @@ class KeyFormat:
         """
         raw = name_bytes("lock name", name)
         if len(raw) > MAX_NAME:
-            raise ConfigurationError(f"lock name has {len(raw):,} bytes, more than {MAX_NAME:,}; use a hash of it as the name")
+            raise ConfigurationError(
+                f"lock name has {len(raw):,} bytes, more than {MAX_NAME:,}; use a hash of it as the name"
+            )
         key = self._prefix + raw + self._suffix
         if key.startswith(OWN_KEYS):
             raise ConfigurationError(
@@ -102,11 +104,15 @@ def name_bytes(what: str, name: object) -> bytes:
         try:
             raw = name.encode()
         except UnicodeEncodeError:
-            raise ConfigurationError(f"{what} {name!r} has a lone surrogate and cannot be UTF-8; pass bytes instead") from None
+            raise ConfigurationError(
+                f"{what} {name!r} has a lone surrogate and cannot be UTF-8; pass bytes instead"
+            ) from None
     elif isinstance(name, (bytes, bytearray, memoryview)):
         raw = bytes(name)
     else:
-        raise ConfigurationError(f"{what} must be str or bytes, not {type(name).__name__}; convert it first")
+        raise ConfigurationError(
+            f"{what} must be str or bytes, not {type(name).__name__}; convert it first"
+        )
     if not raw:
         raise ConfigurationError(f"{what} must not be empty; name the resource that is protected")
     return raw

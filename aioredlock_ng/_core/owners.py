@@ -41,7 +41,12 @@ def label_life(ttl: float) -> float:
 
 def pack_owner(token: bytes, fence: int | None, since_ms: int, label: str) -> bytes:
     """What is written."""
-    return b"%b %d %d %b" % (token[:_PREFIX], fence or 0, since_ms, label.encode("utf-8", "backslashreplace")[:MAX_LABEL])
+    return b"%b %d %d %b" % (
+        token[:_PREFIX],
+        fence or 0,
+        since_ms,
+        label.encode("utf-8", "backslashreplace")[:MAX_LABEL],
+    )
 
 
 def read_owner(value: bytes, token: str) -> Owner | None:
@@ -49,14 +54,18 @@ def read_owner(value: bytes, token: str) -> Owner | None:
     prefix, _, rest = value.partition(b" ")
     fence, _, rest = rest.partition(b" ")
     since, _, label = rest.partition(b" ")
-    if prefix.decode("ascii", "replace") != token[:_PREFIX] or not (_is_number(fence) and _is_number(since)):
+    if prefix.decode("ascii", "replace") != token[:_PREFIX] or not (
+        _is_number(fence) and _is_number(since)
+    ):
         return None
     return Owner(label.decode("utf-8", "replace"), int(fence) or None, int(since) / 1000)
 
 
 def printable_label(text: str) -> str:
     """Text that others chose, as a label may be: one printable line of bounded length."""
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[:MAX_LABEL])
+    return "".join(
+        char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[:MAX_LABEL]
+    )
 
 
 def _is_number(word: bytes) -> bool:
@@ -92,5 +101,7 @@ def _checked_text(owner: str, instead: str) -> str:
     if not owner.strip() or not owner.isprintable():
         raise ConfigurationError(f"owner must be one line of text, got {owner!r}; {instead}")
     if len(owner.encode("utf-8", "backslashreplace")) > MAX_LABEL:
-        raise ConfigurationError(f"owner must have at most {MAX_LABEL} bytes, got {len(owner):,} characters; shorten it")
+        raise ConfigurationError(
+            f"owner must have at most {MAX_LABEL} bytes, got {len(owner):,} characters; shorten it"
+        )
     return owner

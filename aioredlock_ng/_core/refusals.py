@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["CHANNELS", "DISTINCTIVE", "KEYS", "cure_of", "harmless", "is_unknown_command", "missing_right", "unquoted"]
+__all__ = [
+    "CHANNELS",
+    "DISTINCTIVE",
+    "KEYS",
+    "cure_of",
+    "harmless",
+    "is_unknown_command",
+    "missing_right",
+    "unquoted",
+]
 
 KEYS: Final = "keys"
 """What `missing_right` says where the user may not touch the key."""
@@ -43,13 +52,22 @@ _WHOLE = {"client": "client|tracking", "config": "config|get", "script": "script
 """Redis 6.2 names the command alone; this is the subcommand that the library uses."""
 
 _CURES: Final = (
-    ("OOM ", "give the server more memory or take other data off it; a lock needs about a hundred bytes"),
-    ("MISCONF", "the server cannot save its data and takes no writes: look at its disk and its log"),
+    (
+        "OOM ",
+        "give the server more memory or take other data off it; a lock needs about a hundred bytes",
+    ),
+    (
+        "MISCONF",
+        "the server cannot save its data and takes no writes: look at its disk and its log",
+    ),
     ("READONLY", "name the primary instead, or end the replication: REPLICAOF NO ONE"),
     ("NOREPLICAS", "a lock server needs no replicas: set min-replicas-to-write to 0"),
     ("BUSY", "a script or function runs without end there: SCRIPT KILL or FUNCTION KILL"),
     ("LOADING", "it still reads its data; examine it again when it is done"),
-    ("unknown command", "the server, or a proxy before it, has no such command: use a plain Redis 6.2 or newer, or Valkey"),
+    (
+        "unknown command",
+        "the server, or a proxy before it, has no such command: use a plain Redis 6.2 or newer, or Valkey",
+    ),
 )
 
 

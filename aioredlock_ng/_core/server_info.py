@@ -24,7 +24,11 @@ _SAVING = ("aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsav
 def info_fields(reply: bytes, redact: Callable[[str], str] = str) -> dict[str, str]:
     """The `name:value` lines of INFO; `redact` takes the node's credentials out of values that are no usual ones."""
     lines = (line.partition(":") for line in reply.decode("utf-8", "replace").splitlines())
-    return {name: value if _USUAL.fullmatch(value) else redact(value) for name, colon, value in lines if colon}
+    return {
+        name: value if _USUAL.fullmatch(value) else redact(value)
+        for name, colon, value in lines
+        if colon
+    }
 
 
 def server_name(info: Mapping[str, str]) -> str:
@@ -55,9 +59,12 @@ def facts_of(info: Mapping[str, str]) -> dict[str, Any]:
         "server": server_name(info),
         "run_id": info.get("run_id", ""),
         "role": info.get("role", ""),
-        "primary": f"{info.get('master_host', '?')}:{info.get('master_port', '?')}" if replica else "",
+        "primary": f"{info.get('master_host', '?')}:{info.get('master_port', '?')}"
+        if replica
+        else "",
         # Valkey has no redis_mode; cluster_enabled they all have.
-        "cluster": "cluster" in (info.get("redis_mode"), info.get("server_mode")) or info.get("cluster_enabled") == "1",
+        "cluster": "cluster" in (info.get("redis_mode"), info.get("server_mode"))
+        or info.get("cluster_enabled") == "1",
         "uptime": _number(info, "uptime_in_seconds"),
         "replicas": _number(info, "connected_slaves"),
         "maxmemory": _number(info, "maxmemory"),

@@ -63,7 +63,11 @@ def tally(replies: Sequence[Reply], quorum: int, quarantine: Callable[[int], str
     if len(held) + failed <= n - quorum:
         failed += silent  # time ran out; else it was decided before they had to answer
     # A server that never lets its marker be kept is not cured by waiting either.
-    words = (Refusal(quarantine(index)) for index, reply in enumerate(replies) if isinstance(reply, Quarantined))
+    words = (
+        Refusal(quarantine(index))
+        for index, reply in enumerate(replies)
+        if isinstance(reply, Quarantined)
+    )
     permanent = sum(map(is_permanent, replies)) + sum(map(is_permanent, words))
     return Tally(
         held=held,
@@ -74,7 +78,9 @@ def tally(replies: Sequence[Reply], quorum: int, quarantine: Callable[[int], str
     )
 
 
-def with_second_round(replies: Sequence[Reply], answers: Sequence[Reply], fence: int, *, expired: bool) -> list[Reply]:
+def with_second_round(
+    replies: Sequence[Reply], answers: Sequence[Reply], fence: int, *, expired: bool
+) -> list[Reply]:
     """Return the latest answer of each node after a second fence round without a quorum.
 
     A node that granted and then did not answer is as unreachable as one that never answered. Counted as granted, it would

@@ -69,13 +69,17 @@ class Template:
         try:
             pieces = list(Formatter().parse(text))
         except ValueError as error:
-            raise ConfigurationError(f"{error}; write a brace that is meant as {{{{ or }}}}") from None
+            raise ConfigurationError(
+                f"{error}; write a brace that is meant as {{{{ or }}}}"
+            ) from None
         for literal, field, spec, conversion in pieces:
             self._literals[-1] += literal
             if field is None:
                 continue
             if self.placeholders and not self._literals[-1]:
-                raise ConfigurationError("two placeholders stand side by side; put a separator between them")
+                raise ConfigurationError(
+                    "two placeholders stand side by side; put a separator between them"
+                )
             name, *attributes = field.split(".")
             form = f"!{conversion}" * bool(conversion) + f":{spec}" * bool(spec)
             if not all(word.isidentifier() for word in (name, *attributes)) or "{" in form:

@@ -20,7 +20,14 @@ from enum import StrEnum
 from typing import Final, TypeAlias, TypeGuard
 
 from aioredlock_ng._core.refusals import unquoted
-from aioredlock_ng._core.replies import BrokenCounter, Granted, Quarantined, Record, Refused, Unacknowledged
+from aioredlock_ng._core.replies import (
+    BrokenCounter,
+    Granted,
+    Quarantined,
+    Record,
+    Refused,
+    Unacknowledged,
+)
 
 __all__ = [
     "BEYOND_CLOCKS",
@@ -71,7 +78,17 @@ class Garbled(Dropped):
 Mark = Refusal | Unsent | Dropped
 """What stands for a reply that no script gave."""
 
-Raw: TypeAlias = bool | int | float | str | bytes | Sequence["Raw"] | Mapping["Raw", "Raw"] | AbstractSet["Raw"] | None
+Raw: TypeAlias = (
+    bool
+    | int
+    | float
+    | str
+    | bytes
+    | Sequence["Raw"]
+    | Mapping["Raw", "Raw"]
+    | AbstractSet["Raw"]
+    | None
+)
 """A reply as the parser has it. Only plain commands, such as INFO, deliver one."""
 
 Reply = Record | Mark | Raw
@@ -124,7 +141,11 @@ BEYOND_CLOCKS: Final = (
 _PERMANENT: Final = ("WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "ERR unknown command")
 """Refusals that waiting does not cure: a person has to change something."""
 
-_PERMANENT_IN_SCRIPT: Final = (" WRONGTYPE ", "can't run this command or subcommand", "ACL failure in script")
+_PERMANENT_IN_SCRIPT: Final = (
+    " WRONGTYPE ",
+    "can't run this command or subcommand",
+    "ACL failure in script",
+)
 """The same where a command inside a script was refused: Redis 6.2 wraps them all, every version those by ACL."""
 
 
@@ -196,4 +217,6 @@ def is_permanent(reply: Reply) -> bool:
     if not isinstance(reply, Refusal):
         return False
     words = str(reply)
-    return words.startswith(_PERMANENT) or (words.startswith(_WRAPPED) and any(part in words for part in _PERMANENT_IN_SCRIPT))
+    return words.startswith(_PERMANENT) or (
+        words.startswith(_WRAPPED) and any(part in words for part in _PERMANENT_IN_SCRIPT)
+    )

@@ -20,7 +20,14 @@ from redis.backoff import NoBackoff
 
 from aioredlock_ng._core.redaction import Redaction
 from aioredlock_ng._core.refusals import harmless
-from aioredlock_ng._nodes.given import address_of, has_unknown_secrets, plain, pool_of, secrets_in, secrets_of
+from aioredlock_ng._nodes.given import (
+    address_of,
+    has_unknown_secrets,
+    plain,
+    pool_of,
+    secrets_in,
+    secrets_of,
+)
 from aioredlock_ng.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -151,7 +158,10 @@ class Connector:
             return f"no connection within {within:g} s", False
         if isinstance(error, _NoTransport):
             kind = getattr(self._make, "__qualname__", "connection")
-            return f"its {kind} offers no transport; give a URL or a client whose connections are redis-py's own", True
+            return (
+                f"its {kind} offers no transport; give a URL or a client whose connections are redis-py's own",
+                True,
+            )
         # A server that does not know AUTH quotes its arguments.
         words = harmless(self._redact(str(error)))
         if self._hides_words:

@@ -31,19 +31,32 @@ def pool_of(node: object) -> tuple[Any, str]:
     if isinstance(node, str):
         shown = repr(_without_secrets(node))
         if not node.startswith(_SCHEMES):
-            return None, f"node {shown} is no URL of a Redis server; use redis://, rediss:// or unix://"
+            return (
+                None,
+                f"node {shown} is no URL of a Redis server; use redis://, rediss:// or unix://",
+            )
         try:
             parts = _split(node)
             # A "/", "?" or "#" in a password ends it, and what follows would be shown as a path, an option or a host.
             if "@" in (parts.path if parts.scheme == "unix" else "") + parts.query + parts.fragment:
-                raise ValueError("it has an '@' behind a '/', '?' or '#'; percent-encode those that part nothing")
+                raise ValueError(
+                    "it has an '@' behind a '/', '?' or '#'; percent-encode those that part nothing"
+                )
             if "," in parts.netloc.rpartition("@")[2]:
-                raise ValueError("its host has a ','; a node is one server, and options follow a '?'")
+                raise ValueError(
+                    "its host has a ','; a node is one server, and options follow a '?'"
+                )
             # redis-py takes the one for localhost and the other for database 0.
             if parts.scheme == "unix" and not parts.path:
                 raise ValueError("it names no socket; write unix:///path/of/the/socket")
-            if parts.scheme != "unix" and parts.path.strip("/") and not parts.path.strip("/").isdecimal():
-                raise ValueError("its path is no database number; percent-encode '/' in a user name or password")
+            if (
+                parts.scheme != "unix"
+                and parts.path.strip("/")
+                and not parts.path.strip("/").isdecimal()
+            ):
+                raise ValueError(
+                    "its path is no database number; percent-encode '/' in a user name or password"
+                )
             return aredis.ConnectionPool.from_url(node), ""
         except (TypeError, ValueError, redis_errors.RedisError) as error:
             return None, f"node {shown}: {Redaction(secrets_in(node))(plain(error))}"
@@ -62,7 +75,9 @@ def _split(url: str) -> SplitResult:
     try:
         return urlsplit(url)
     except ValueError:
-        raise ValueError("it cannot be read as a URL; percent-encode user name and password") from None
+        raise ValueError(
+            "it cannot be read as a URL; percent-encode user name and password"
+        ) from None
 
 
 def _is_of_fakeredis(node: object) -> bool:
@@ -88,7 +103,9 @@ def secrets_of(pool: Any) -> list[object]:
     found: list[object] = []
     for kwargs in _settings_of(pool):
         found += [kwargs.get(name) for name in _SECRETS]
-        if isinstance(provider := kwargs.get("credential_provider"), UsernamePasswordCredentialProvider):
+        if isinstance(
+            provider := kwargs.get("credential_provider"), UsernamePasswordCredentialProvider
+        ):
             found.append(provider.password)
     return found
 
@@ -96,12 +113,18 @@ def secrets_of(pool: Any) -> list[object]:
 def has_unknown_secrets(pool: Any) -> bool:
     """True where a Sentinel's credentials are known to its own client alone."""
     providers = (kwargs.get("credential_provider") for kwargs in _settings_of(pool)[1:])
-    return any(provider is not None and type(provider) is not UsernamePasswordCredentialProvider for provider in providers)
+    return any(
+        provider is not None and type(provider) is not UsernamePasswordCredentialProvider
+        for provider in providers
+    )
 
 
 def _settings_of(pool: Any) -> list[dict[str, Any]]:
     sentinels = pool.sentinel_manager.sentinels if isinstance(pool, SentinelConnectionPool) else ()
-    return [pool.connection_kwargs, *(client.connection_pool.connection_kwargs for client in sentinels)]
+    return [
+        pool.connection_kwargs,
+        *(client.connection_pool.connection_kwargs for client in sentinels),
+    ]
 
 
 def address_of(pool: Any) -> tuple[str, object]:
@@ -109,7 +132,10 @@ def address_of(pool: Any) -> tuple[str, object]:
     if isinstance(pool, SentinelConnectionPool):
         manager = pool.sentinel_manager
         sentinels = frozenset(
-            (s.connection_pool.connection_kwargs.get("host"), s.connection_pool.connection_kwargs.get("port"))
+            (
+                s.connection_pool.connection_kwargs.get("host"),
+                s.connection_pool.connection_kwargs.get("port"),
+            )
             for s in manager.sentinels
         )
         return f"{pool.service_name}@sentinel", (pool.service_name, sentinels)
@@ -135,9 +161,15 @@ def _without_secrets(url: str) -> str:
 def plain(error: Exception, secret: bool = False) -> str:
     """What is wrong in our words or redis-py's; `secret`: an option's name may be what follows a "&" in a password."""
     text = str(error)
-    if text.startswith("Port could not be cast"):  # its words quote what may be the beginning of a password
+    if text.startswith(
+        "Port could not be cast"
+    ):  # its words quote what may be the beginning of a password
         return "its port is no number; percent-encode '/', '?' and '#' in a user name or password"
     marker = "unexpected keyword argument "
     if marker not in text:
         return text
-    return "unknown option; percent-encode '&' in a password" if secret else f"unknown option {text.split(marker)[1]}"
+    return (
+        "unknown option; percent-encode '&' in a password"
+        if secret
+        else f"unknown option {text.split(marker)[1]}"
+    )

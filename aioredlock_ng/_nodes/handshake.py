@@ -101,7 +101,10 @@ async def greet(
 
     Safety: cancelled, it leaves the channel open; the caller closes it.
     """
-    requests: list[tuple[Any, ...]] = [("INFO",), ("CLIENT", "SETINFO", "LIB-NAME", "aioredlock_ng")]
+    requests: list[tuple[Any, ...]] = [
+        ("INFO",),
+        ("CLIENT", "SETINFO", "LIB-NAME", "aioredlock_ng"),
+    ]
     if wire.resp3:
         # CACHING is a right of its own; INFO, SCRIPT LOAD and the like leave nothing tracked.
         requests += [("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"), ("CLIENT", "CACHING", "YES")]
@@ -131,14 +134,21 @@ async def greet(
     facts = facts_of(info_fields(about, wire.redact) if isinstance(about, bytes) else {})
     if facts["primary"]:
         remedy = "its Sentinel has not noticed yet" if by_sentinel else "name the primary instead"
-        raise ConnectFailed(f"is a replica of {facts['primary']}; {remedy}", permanent=not by_sentinel)
+        raise ConnectFailed(
+            f"is a replica of {facts['primary']}; {remedy}", permanent=not by_sentinel
+        )
     if facts["cluster"]:
-        raise ConnectFailed("runs in cluster mode; Redlock needs independent servers", permanent=True)
+        raise ConnectFailed(
+            "runs in cluster mode; Redlock needs independent servers", permanent=True
+        )
     if is_too_old(facts["server"]):
-        raise ConnectFailed(f"is {facts['server']}, which is too old; use {_USABLE}", permanent=True)
+        raise ConnectFailed(
+            f"is {facts['server']}, which is too old; use {_USABLE}", permanent=True
+        )
     if unknown := unknown_commands(answers.replies[-len(TRIES) :], needed):
         raise ConnectFailed(
-            f"does not know {', '.join(unknown)} (too old, or renamed); use {_USABLE}, with these commands", permanent=True
+            f"does not know {', '.join(unknown)} (too old, or renamed); use {_USABLE}, with these commands",
+            permanent=True,
         )
     lacks = []
     if not isinstance(about, bytes):
@@ -146,7 +156,11 @@ async def greet(
     policy = facts["maxmemory_policy"] or "noeviction"
     if policy != "noeviction" and facts["maxmemory"]:
         lacks.append(f"it may evict locks: maxmemory-policy is {policy}; noeviction keeps them")
-    steps = {"CLIENT TRACKING": answers.replies[2], "CLIENT CACHING": answers.replies[3]} if wire.resp3 else {}
+    steps = (
+        {"CLIENT TRACKING": answers.replies[2], "CLIENT CACHING": answers.replies[3]}
+        if wire.resp3
+        else {}
+    )
     refused = [f"{step} {_said(reply)}" for step, reply in steps.items() if reply != b"OK"]
     tracking = wire.resp3 and not refused
     if not tracking:
@@ -155,7 +169,9 @@ async def greet(
     if not subscription.confirmed:
         why = f"SUBSCRIBE {_said(answers.replies[4])}" if wire.resp3 else "no RESP3"
         lacks.append(f"no messages from other processes, waiting is timed: {why}")
-    return Greeting(facts["run_id"], facts["server"], tracking, subscription.confirmed, tuple(lacks))
+    return Greeting(
+        facts["run_id"], facts["server"], tracking, subscription.confirmed, tuple(lacks)
+    )
 
 
 def unknown_commands(replies: Sequence[Reply], needed: Sequence[str]) -> list[str]:
@@ -169,7 +185,11 @@ def unknown_commands(replies: Sequence[Reply], needed: Sequence[str]) -> list[st
     """
     by_source, by_name = replies
     tries = {"EVAL": by_source, "EVALSHA": by_name}
-    unknown = [name for name, reply in tries.items() if isinstance(reply, Refusal) and is_unknown_command(str(reply))]
+    unknown = [
+        name
+        for name, reply in tries.items()
+        if isinstance(reply, Refusal) and is_unknown_command(str(reply))
+    ]
     told = COMMANDS.read(by_source)
     if isinstance(told, UnknownCommands):
         # By our own names: the server's words are not repeated.
@@ -179,4 +199,6 @@ def unknown_commands(replies: Sequence[Reply], needed: Sequence[str]) -> list[st
 
 def _said(reply: Reply) -> str:
     """Quote a refusal; of any other reply name the kind, because its contents may be anything."""
-    return f"refused: {reply}" if isinstance(reply, Refusal) else f"was answered with {kind_of(reply)}"
+    return (
+        f"refused: {reply}" if isinstance(reply, Refusal) else f"was answered with {kind_of(reply)}"
+    )

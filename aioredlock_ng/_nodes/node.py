@@ -47,7 +47,13 @@ class RedisNode:
         needed: Commands without which the server is refused; see `kinds.needed`.
     """
 
-    def __init__(self, connector: Connector, outbox: Outbox, connect_timeout: float, needed: Sequence[str] = CALLED) -> None:
+    def __init__(
+        self,
+        connector: Connector,
+        outbox: Outbox,
+        connect_timeout: float,
+        needed: Sequence[str] = CALLED,
+    ) -> None:
         self._needed = needed
         self.address = connector.address
         self._connector = connector
@@ -94,13 +100,17 @@ class RedisNode:
             self._owed.add(sink.command)
             sink.deliver(index, self._health.unsent)
 
-    async def open(self, index: int, listener: NodeListener, clock: Callable[[], float], node_timeout: float) -> None:
+    async def open(
+        self, index: int, listener: NodeListener, clock: Callable[[], float], node_timeout: float
+    ) -> None:
         """Begin connecting. Return after the first attempt, whether it succeeded or not."""
         self._index, self._listener, self._clock = index, listener, clock
         self._health.emit = listener.emit
         self._patience = node_timeout * SUSPECT_AFTER
         self._settled = asyncio.get_running_loop().create_future()
-        self._task = supervised(self._keep_connected, f"node {self.address}", listener.emit, self._broken)
+        self._task = supervised(
+            self._keep_connected, f"node {self.address}", listener.emit, self._broken
+        )
         # A task that is cancelled before it begins settles nothing itself.
         self._task.add_done_callback(lambda _: self._settle())
         await asyncio.shield(self._settled)
@@ -228,10 +238,14 @@ class RedisNode:
                 raise ConnectFailed(self._refused, permanent=True)
             by_sentinel = self._connector.by_sentinel
             manager_id = self._listener.manager_id
-            greeting = await greet(channel, wire, started, left, by_sentinel, self._needed, manager_id)
+            greeting = await greet(
+                channel, wire, started, left, by_sentinel, self._needed, manager_id
+            )
             twin = self._listener.identify(self._index, greeting.run_id)
             if twin:
-                same = f"{self.address} and {twin} are the same server (run_id {greeting.run_id[:8]}…)"
+                same = (
+                    f"{self.address} and {twin} are the same server (run_id {greeting.run_id[:8]}…)"
+                )
                 raise ConnectFailed(same, permanent=True)
             if gone.done():
                 # The connection was closed with its last reply, before this task ran.
@@ -275,7 +289,9 @@ class RedisNode:
         """Send owed releases. The listener learns which keys they free."""
         now = self._clock()
         for release in owed.values():
-            channel.ask(Belated(release, now, self._pushed, NotedRelease(release, now, self._released)))
+            channel.ask(
+                Belated(release, now, self._pushed, NotedRelease(release, now, self._released))
+            )
 
     def _pushed(self, keys: list[bytes] | None) -> None:
         self._listener.invalidated(self._index, keys)
@@ -291,7 +307,9 @@ class RedisNode:
             self._use(None)
             self._health.suspect(self._patience)
             if self._probe is None or self._probe.done():
-                work = partial(close_if_dead, lambda: self._channel, self._make_wire, self._patience)
+                work = partial(
+                    close_if_dead, lambda: self._channel, self._make_wire, self._patience
+                )
                 self._probe = supervised(work, f"probe of {self.address}", self._listener.emit)
         else:
             self._use(self._channel)

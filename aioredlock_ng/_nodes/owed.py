@@ -97,7 +97,10 @@ class OwedReleases:
         if channel is self._current():
             releases, self._releases = self._releases, {}
             now = self._outbox.clock()
-            self._pay(channel, {packed: own for packed, own in releases.items() if (own.owed_until or now) > now})
+            self._pay(
+                channel,
+                {packed: own for packed, own in releases.items() if (own.owed_until or now) > now},
+            )
 
 
 class NotedRelease:
@@ -111,7 +114,13 @@ class NotedRelease:
         sink: Gets the reply; None if no caller wants it.
     """
 
-    def __init__(self, command: Request, started: float, released: Callable[[], None], sink: Sink | None = None) -> None:
+    def __init__(
+        self,
+        command: Request,
+        started: float,
+        released: Callable[[], None],
+        sink: Sink | None = None,
+    ) -> None:
         self.command = command
         self.started = started
         self._released = released

@@ -120,7 +120,9 @@ class Node(Protocol):
     def refuse(self, reason: str) -> None:
         """Disconnect for good: it must not vote in this set."""
 
-    async def open(self, index: int, listener: NodeListener, clock: Callable[[], float], node_timeout: float) -> None:
+    async def open(
+        self, index: int, listener: NodeListener, clock: Callable[[], float], node_timeout: float
+    ) -> None:
         """Begin connecting; returns after the first attempt has ended, well or not."""
 
     async def aclose(self, within: float) -> None:

@@ -65,7 +65,9 @@ class Joint:
 
     __slots__ = ("command", "script", "sinks", "started")
 
-    def __init__(self, sinks: Sequence[Sink], script: Script, packed: bytes, started: float) -> None:
+    def __init__(
+        self, sinks: Sequence[Sink], script: Script, packed: bytes, started: float
+    ) -> None:
         self.sinks = sinks
         self.script = script
         self.started = started
@@ -127,7 +129,9 @@ def _rows(sinks: list[Sink]) -> Iterator[tuple[Form | None, Script | None, list[
     handed: list[Sink] = []
     taking: Form | None = None
     for (form, row), (following, behind) in pairwise(rows):
-        over = [row.pop(), behind.pop(0)] if row and behind and _hands_over(row[-1], behind[0]) else []
+        over = (
+            [row.pop(), behind.pop(0)] if row and behind and _hands_over(row[-1], behind[0]) else []
+        )
         # What stands before this hand-over, or one of another kind of lock, ends those before it.
         if taking is not None and (row or (over and following is not taking)):
             yield taking, taking.hand_over, handed

@@ -42,7 +42,9 @@ class Outbox:
 
     __slots__ = ("_hurried", "_live", "_scheduled", "_single", "_sinks", "clock", "loop", "run_id")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float], run_id: bytes = b"") -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float], run_id: bytes = b""
+    ) -> None:
         self.loop = loop
         self.run_id = run_id
         self.clock = clock

@@ -84,7 +84,13 @@ class Channel(Sender):
         )
         self._view = memoryview(bytearray(_RECEIVE_BUFFER))
 
-    def attach(self, transport: asyncio.Transport, received: bytes, keep: object, redact: Callable[[str], str] = str) -> None:
+    def attach(
+        self,
+        transport: asyncio.Transport,
+        received: bytes,
+        keep: object,
+        redact: Callable[[str], str] = str,
+    ) -> None:
         """Take over an open transport and the bytes that were already read from it.
 
         Args:
@@ -135,7 +141,9 @@ class Channel(Sender):
                 elif kind is not Refusal:
                     sink = waiting.popleft()
                     said = sink.command.read(reply)
-                    sink.deliver(index, self._garbled(sink, said) if type(said) is Garbled else said)
+                    sink.deliver(
+                        index, self._garbled(sink, said) if type(said) is Garbled else said
+                    )
                 elif not self._refused(waiting.popleft(), reply):
                     break
         except _ProtocolError as error:
@@ -181,7 +189,9 @@ class Channel(Sender):
         words = str(refusal)
         if type(sink) is InFull:
             sink = sink.sink
-        elif words.startswith("NOSCRIPT") and self._ask_again(sink, sink.command.packed_in_full(), InFull):
+        elif words.startswith("NOSCRIPT") and self._ask_again(
+            sink, sink.command.packed_in_full(), InFull
+        ):
             return True
         if sink.command.owed_until is not None:
             self._on_release_refused(sink.command, words)
@@ -192,7 +202,9 @@ class Channel(Sender):
             return False
         return True
 
-    def _ask_again(self, sink: Sink, packed: bytes, marked: Callable[[Sink], Sink] | None = None) -> bool:
+    def _ask_again(
+        self, sink: Sink, packed: bytes, marked: Callable[[Sink], Sink] | None = None
+    ) -> bool:
         """Send a request again that the server has not executed. Return False if it must not be sent.
 
         An acquire that its asker gave up has its release queued behind it already. Sent again, the
@@ -216,8 +228,12 @@ class Channel(Sender):
             case [b"invalidate", *rest]:
                 keys = rest[0] if len(rest) == 1 else None
                 # If the keys cannot be read, any key may have changed.
-                self._on_push(keys if type(keys) is list and all(type(key) is bytes for key in keys) else None)
-            case [b"message", channel, bytes(payload)] if self._subscribed and channel == self._subscribed:
+                self._on_push(
+                    keys if type(keys) is list and all(type(key) is bytes for key in keys) else None
+                )
+            case [b"message", channel, bytes(payload)] if (
+                self._subscribed and channel == self._subscribed
+            ):
                 self._on_message(payload)
             case [b"subscribe", *rest]:
                 self._confirm(rest)

@@ -169,7 +169,11 @@ class Sender(asyncio.BufferedProtocol):
         """
         self._check_is_due = False
         waiting = self._waiting
-        if self._transport is not None and waiting and (waiting[0] is oldest or len(waiting) > MAX_PENDING):
+        if (
+            self._transport is not None
+            and waiting
+            and (waiting[0] is oldest or len(waiting) > MAX_PENDING)
+        ):
             self.silent = True
             self._on_silent(True)
 
@@ -222,6 +226,8 @@ class Sender(asyncio.BufferedProtocol):
         waiting, self._waiting = self._waiting, deque()
         dropped = Dropped(reason)
         asked = [own for sink in waiting for own in asking(sink)]
-        self._on_close(reason, [sink.command for sink in asked if sink.command.owed_until is not None])
+        self._on_close(
+            reason, [sink.command for sink in asked if sink.command.owed_until is not None]
+        )
         for sink in waiting:
             sink.deliver(self._index, dropped)

@@ -67,7 +67,11 @@ class Belated:
     """
 
     def __init__(
-        self, command: Request, started: float, freed: Callable[[list[bytes] | None], None], sink: Sink | None = None
+        self,
+        command: Request,
+        started: float,
+        freed: Callable[[list[bytes] | None], None],
+        sink: Sink | None = None,
     ) -> None:
         self.command = command
         self.started = started

@@ -85,7 +85,11 @@ class Keyspace:
 
     def keys(self) -> list[bytes]:
         """The locks' keys that have not expired."""
-        return [key for key in list(self._keys) if not key.startswith(OWN_KEYS) and self.get(key) is not None]
+        return [
+            key
+            for key in list(self._keys)
+            if not key.startswith(OWN_KEYS) and self.get(key) is not None
+        ]
 
     @property
     def run_id(self) -> bytes:

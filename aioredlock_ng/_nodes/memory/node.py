@@ -40,7 +40,9 @@ class MemoryNode:
         latency: Called for each way of each command: seconds that it takes.
     """
 
-    def __init__(self, server: MemoryServer | str = "memory", latency: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(
+        self, server: MemoryServer | str = "memory", latency: Callable[[], float] = lambda: 0.0
+    ) -> None:
         self.server = server if isinstance(server, MemoryServer) else MemoryServer(server)
         self.address = self.server.address
         self._latency = latency
@@ -91,7 +93,9 @@ class MemoryNode:
         self._arrived_at = max(self._arrived_at, loop.time() + self._latency())
         loop.call_at(self._arrived_at, self._arrive, self._connections)
 
-    async def open(self, index: int, listener: NodeListener, clock: Callable[[], float], node_timeout: float) -> None:
+    async def open(
+        self, index: int, listener: NodeListener, clock: Callable[[], float], node_timeout: float
+    ) -> None:
         """See `Node.open`."""
         self._index, self._listener = index, listener
         self.connect()

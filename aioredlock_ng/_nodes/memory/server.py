@@ -66,9 +66,11 @@ class MemoryServer(Keyspace):
             return refusal
         if vouch:
             reading = self._marker_as(self._own(vouch))
-            if reading.trust in (Trust.NONE, Trust.FOREIGN, Trust.EXCESSIVE) or reading.guard_ms < int(
-                vouch.partition(b":")[2]
-            ):
+            if reading.trust in (
+                Trust.NONE,
+                Trust.FOREIGN,
+                Trust.EXCESSIVE,
+            ) or reading.guard_ms < int(vouch.partition(b":")[2]):
                 return [-1, -1]
             if reading.ready_ms > reading.node_ms:
                 return [-1, reading.ready_ms - reading.node_ms]
@@ -86,10 +88,17 @@ class MemoryServer(Keyspace):
         for place, key in enumerate(keys, 1):
             value = self.get(key)
             if value is not None and not admits(value, claim):
-                return [0, self.pttl(key), place, max(self.queues.highest(key, self.get(key)) for key in keys)]
+                return [
+                    0,
+                    self.pttl(key),
+                    place,
+                    max(self.queues.highest(key, self.get(key)) for key in keys),
+                ]
         return None
 
-    def _hold(self, keys: Sequence[bytes], token: bytes, ttl: bytes, claim: bytes, by: Connection) -> None:
+    def _hold(
+        self, keys: Sequence[bytes], token: bytes, ttl: bytes, claim: bytes, by: Connection
+    ) -> None:
         for key in keys:
             self.set(key, token, int(ttl) / 1000, by)
         for key in keys:
@@ -99,7 +108,14 @@ class MemoryServer(Keyspace):
         (claim, life, kept), keys, own = map(_bytes, command.args), command.keys, _Writing(self, by)
         member = claim.partition(b":")[2]
         values = [self.get(key) for key in keys]
-        place = next((at for at, value in enumerate(values) if value is not None and not admits(value, claim)), len(keys) - 1)
+        place = next(
+            (
+                at
+                for at, value in enumerate(values)
+                if value is not None and not admits(value, claim)
+            ),
+            len(keys) - 1,
+        )
         key, queues = keys[place], self.queues
         if command.tracked:
             self._track(key, by)
@@ -154,7 +170,9 @@ class MemoryServer(Keyspace):
             return 0
         if None in holders:
             reading = self._marker_as(self._own(vouch))
-            if reading.trust is not Trust.TRUSTED or reading.guard_ms < int(vouch.partition(b":")[2]):
+            if reading.trust is not Trust.TRUSTED or reading.guard_ms < int(
+                vouch.partition(b":")[2]
+            ):
                 return -1
         for slot in slots:
             self.counters[slot] = max(int(fence), self.counters.get(slot, 0))
@@ -215,7 +233,9 @@ class MemoryServer(Keyspace):
                 self.set(key, _bytes(labels[2 * at + 1]), int(labels[2 * at]) / 1000, by)
         return self._whose(command.keys[:n], tokens, by)
 
-    def _whose(self, keys: Sequence[bytes], tokens: Sequence[bytes | int], by: Connection) -> Raw | Refusal:
+    def _whose(
+        self, keys: Sequence[bytes], tokens: Sequence[bytes | int], by: Connection
+    ) -> Raw | Refusal:
         """Read the keys, and track them: their number when all hold their tokens, else an answer for each."""
         answers = []
         for key, token in zip(keys, tokens, strict=True):
@@ -238,7 +258,9 @@ class MemoryServer(Keyspace):
 
     def _inspect(self, command: Command, by: Connection) -> Raw | Refusal:
         n = int(command.args[0]) if command.args else len(command.keys)
-        answers: list[list[Any]] = [[self.pttl(key), self.get(key) or b""] for key in command.keys[:n]]
+        answers: list[list[Any]] = [
+            [self.pttl(key), self.get(key) or b""] for key in command.keys[:n]
+        ]
         for answer, label_key in zip(answers, command.keys[n:], strict=False):
             answer.append(self.get(label_key) or b"")
         if len(command.args) > 1:
@@ -258,8 +280,15 @@ class MemoryServer(Keyspace):
         if fenced:
             fence, *slots = map(_bytes, command.args[last:])
             counters = {slot: self.counters.get(slot, 0) for slot in slots}
-            highest = max([int(fence), *(counter + 1 for counter in counters.values() if counter <= LATEST_US)])
-            self.counters.update({slot: max(counter, highest) for slot, counter in counters.items()})
+            highest = max(
+                [
+                    int(fence),
+                    *(counter + 1 for counter in counters.values() if counter <= LATEST_US),
+                ]
+            )
+            self.counters.update(
+                {slot: max(counter, highest) for slot, counter in counters.items()}
+            )
         for key in doomed:
             if not self.queues.offer(_Writing(self, by), key):
                 self.delete(key, by)
