@@ -1,4 +1,4 @@
-"""Delays as data: counts and draws in, seconds out; it never sleeps and never draws by itself."""
+"""Delays before a retry, computed from a number of tries and a random draw."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ __all__ = ["reconnect_delay", "second_try_delay", "unreachable_delay"]
 def second_try_delay(took: float, node_timeout: float, draw: float) -> float:
     """Return the seconds before the only second try of an attempt that does not wait, after a split vote.
 
-    The rivals' releases arrive within about a round trip. Then the tries are spread over several round trips, so that one
-    of them comes first. At most five eighths of the node timeout.
+    The rivals' releases arrive within about a round trip. After that the tries are spread over
+    several round trips, so that one of them comes first. The delay is at most five eighths of the
+    node timeout.
 
     Args:
         took: Seconds that the first try took.
@@ -21,10 +22,18 @@ def second_try_delay(took: float, node_timeout: float, draw: float) -> float:
 
 
 def unreachable_delay(tries: int, draw: float) -> float:
-    """Seconds before asking again after no quorum could be asked: 20 ms doubling to 1 s, jittered by half."""
+    """Return the seconds before the next attempt after no quorum could be asked.
+
+    The delay doubles from 20 ms to 1 s. The draw, uniform in [0, 1), scales it to between a half
+    and the whole.
+    """
     return min(1.0, 0.02 * 2.0 ** min(tries, 16)) * (0.5 + draw / 2)
 
 
 def reconnect_delay(tries: int, draw: float) -> float:
-    """Seconds before the `tries`-th reconnect in a row: 50 ms doubling to 5 s, jittered by half."""
+    """Return the seconds before the next reconnect, after `tries` failures in a row.
+
+    The delay doubles from 50 ms to 5 s. The draw, uniform in [0, 1), scales it to between a half
+    and the whole.
+    """
     return min(5.0, 0.05 * 2.0 ** min(tries, 16)) * (0.5 + draw / 2)

@@ -1,13 +1,16 @@
-"""Which fence an attempt proposes; instants are arguments, and nothing here tells the time.
+"""The fence that an attempt proposes. Instants are arguments.
 
-The scheme (proved in docs/fencing-proof.md): each node keeps a counter per slot of resource names. Round 1 proposes a fence
-with the acquire; a node acknowledges it by storing it, if it is above its counter. Without a quorum of acknowledgements,
-round 2 proposes one above every counter seen, to the nodes that granted or still may. Two leases share a node that
-acknowledged both, the later one strictly above the earlier. Clocks only make one round likely; the order never depends on them.
+The scheme is proved in docs/fencing-proof.md. Each node keeps a counter per slot of resource names.
+Round 1 proposes a fence together with the acquire. A node whose counter is lower stores the fence,
+and thereby acknowledges it. Without a quorum of acknowledgements, round 2 proposes a fence above
+every counter seen. It goes to the nodes that granted or still may grant. Two leases share a node
+that acknowledged both fences, the later one strictly above the earlier. The order never depends on
+clocks. They only make it likely that one round is enough.
 
-A proposal is a multiple of `STEP`. The fences from there to the next multiple come with it: no other attempt can be granted
-one of those any more. A grant also owns fences below its own, down to the counters that it replaced; see `first_of`. They
-are for the leases that the grant is passed on to without a question to the nodes.
+A proposal is a multiple of `STEP`. The fences from there to the next multiple come with it: no
+other attempt can be granted one of them any more. A grant also owns fences below its own, down to
+the counters that it replaced; see `first_of`. The successors of its first lease get these fences
+without a question to the nodes.
 """
 
 from __future__ import annotations
@@ -21,24 +24,33 @@ if TYPE_CHECKING:
 __all__ = ["BLOCK", "LATEST_US", "SLOTS", "STEP", "FenceClock", "first_of", "following", "slot_of"]
 
 LATEST_US = 8 * 10**15
-"""Microseconds since 1970 (in 2223): beyond 2**53 a double, and so Lua, cannot tell a number from the next.
+"""The largest fence that a clock proposes, in microseconds since 1970; it lies in 2223.
 
-No clock proposes more, and a node whose counter is above does not count: `replies.BrokenCounter`."""
+Lua has doubles, which cannot distinguish neighbouring integers above 2**53. A node whose counter is
+higher than this does not count: see `replies.BrokenCounter`."""
 
 SLOTS = 16_384
-"""Counters per node: bounded memory, nothing to clean. Two resources in one slot cost a second round, never safety."""
+"""Counters per node. The number bounds the memory, so that nothing needs cleaning.
+
+Two resources in one slot cost a second round. Safety does not suffer."""
 
 STEP = 16
-"""Fences that come with a proposal. Microseconds: no two clients can take one name so soon after each other, so the fences
-that are skipped put no client behind the clock."""
+"""Fences that come with a proposal, in microseconds.
+
+No two clients can take one name so soon after each other. So the skipped fences put no client
+behind the clock."""
 
 BLOCK = 1024 * STEP
 """The most fences below a proposal that a grant owns. Hardly any run has as many leases.
-Without a bound a node that forgot its counter would give back fences that earlier leases have had."""
+
+Without a bound a node that forgot its counter would allow fences that earlier leases have had."""
 
 
 def slot_of(key: bytes) -> bytes:
-    """The field of a key's counter: CRC-32 of the key modulo `SLOTS`, in decimal; the same for every client."""
+    """Return the field of a key's counter: CRC-32 of the key modulo `SLOTS`, in decimal.
+
+    Every client computes the same field.
+    """
     return b"%d" % (crc32(key) % SLOTS)
 
 
@@ -63,27 +75,40 @@ def following(fence: int, stored: int) -> int | None:
 
 
 class FenceClock:
-    """Proposes fences in microseconds: of one slot each higher than the last, and all close to everybody else's.
+    """Propose fences in microseconds, close to those of other processes.
+
+    For one slot each fence is higher than the last.
 
     Attributes:
-        offset: Microseconds by which the fences seen elsewhere are ahead of this machine's clock.
-        refused: Nodes that have said a counter beyond all clocks, so that it is logged once.
+        offset: Microseconds by which the fences of other processes are ahead of this machine's clock.
+        refused: Nodes that have reported a counter beyond all clocks. It is logged once per node.
     """
 
     __slots__ = ("_fastest", "_last", "_slots", "offset", "refused")
 
     def __init__(self) -> None:
         self._last = 0
-        # Those for which the last was proposed: others may have the same. A burst of names would run ahead of the clock.
+        # The slots for which the last fence was proposed. Other slots may get the same fence.
+        # Otherwise a burst of names would run ahead of the clock.
         self._slots: set[bytes] = set()
         self._fastest: dict[int, int] = {}
         self.offset = 0
         self.refused: set[int] = set()
 
     def propose(self, now_us: int, slots: Iterable[bytes], above: int = 0) -> int:
-        """A fence above `above` and every earlier one of these slots, at `now_us` of the wall clock; a multiple of `STEP`."""
+        """Return a fence above `above` and above every earlier fence of these slots.
+
+        Args:
+            now_us: The wall clock in microseconds, near which the fence lies.
+            slots: Of the attempt's keys.
+            above: A counter that a node reported.
+
+        Returns:
+            A multiple of `STEP`.
+        """
         base_us = now_us + self.offset
-        # A clock that is wrong by centuries proposes nothing: second rounds then go by the counters alone.
+        # The time of a clock that is wrong by centuries is not proposed. Second rounds then use the
+        # counters alone.
         fence = base_us if above < base_us < LATEST_US else above + 1
         fence += -fence % STEP
         if fence <= self._last:
@@ -97,22 +122,26 @@ class FenceClock:
         return fence
 
     def overtaken(self, counter: int, node: int, proposed_us: int, answered_us: int) -> None:
-        """A node's counter was not below what we proposed at `proposed_us`: what then would have been above it?
+        """Learn the offset from a node whose counter was not below the proposal.
 
-        Counters come from the past, so this converges on the fastest clock from below: of n fences that alternate with
-        those of a faster clock, about the n-th part takes a second round. But a counter may also be of somebody who
-        proposed after us and was faster; learned as it is, processes would drive each other ahead without end. Our question can
-        have been overtaken only by as much as its round trip was longer than that node's shortest.
+        Counters come from the past, so the offset approaches the fastest clock from below. If n
+        fences alternate with those of a faster clock, about one of n takes a second round.
+
+        A counter may also come from a process that proposed later and whose request arrived first.
+        If such a counter were learned whole, processes would drive each other ahead without end.
+        A request can be overtaken only by as much as its round trip was longer than the node's
+        shortest. So that much is subtracted.
 
         Args:
-            counter: The node's.
+            counter: The node's counter.
             node: Its index.
-            proposed_us: Microseconds of the wall clock, rounded as the proposal was: so was what the counter is from.
-            answered_us: Microseconds of the wall clock, when that node's answer came.
+            proposed_us: The wall clock at the proposal in microseconds, rounded as the proposal
+                was. The fence behind the counter was rounded the same way.
+            answered_us: The wall clock in microseconds when the node's answer came.
         """
         took = max(0, answered_us - proposed_us)
         self._fastest[node] = fastest = min(took, self._fastest.get(node, took))
         ahead = counter + 1 - proposed_us - (took - fastest)
-        # What no clock shows is not learned: it would be carried to every counter that is met.
+        # A number that no clock shows is not learned. It would spread to the counters of every node.
         if self.offset < ahead and counter < LATEST_US:
             self.offset = ahead

@@ -1,17 +1,21 @@
-"""What to do about nodes that may have forgotten locks, by what their markers say; it reads no clock and asks nobody.
+"""The recovery guard: what to do about nodes that may have forgotten locks, judged by their markers.
 
-A node that lost its memory would grant again what it forgot. So each node carries a marker that names the server process
-whose memory it vouches for (`marker.lua`). A node without one, or with another process's, is quarantined: it gets a
-marker with a ready time, the guard time from now, by which every lock that it may have forgotten is over.
+A node that lost its memory would grant locks that others still hold. So each node carries a marker
+that names a server process (`marker.lua`). The marker is valid for the memory of that process only.
+A node without a marker, or with the marker of another process, is quarantined. It gets a marker with
+a ready time, which is the guard time from now. By then every lock that it may have forgotten has
+expired.
 
-Only a set of which *all* nodes answer and none carries a marker is new, and need not wait. Many processes open a new set
-at one moment, some before the last server is up, so *new* is a state on the nodes: *founding*. Who has read all nodes as
-founding within a second promotes each of them, if it still says the same (a nonce makes each founding its own).
+A set is new if *all* of its nodes answer and none carries a marker. A new set need not wait. Many
+processes may open a new set at the same moment, some before the last server is up. So the nodes
+themselves store that they are new: their markers say *founding*. A process that has read all nodes
+as founding within a second promotes each of them, if its marker is still the same. A nonce
+distinguishes one founding from another.
 
-A set whose nodes all forgot looks new too. A manager that remembers a trusted marker from less than
-the guard time ago knows better: it is a *witness*. A witness neither founds nor promotes. It lets a
-founding set wait, and a node that another process has promoted since. After the guard time every
-lock of before is over, and the memory counts no more.
+A set whose nodes have all forgotten their locks looks new, too. A manager that remembers a trusted
+marker from less than the guard time ago is a *witness*. A witness neither founds nor promotes. It
+makes founding nodes wait, and also a node that another process has promoted since. After the guard
+time every earlier lock has expired, and the memory no longer counts.
 """
 
 from __future__ import annotations
@@ -41,29 +45,34 @@ __all__ = [
 ]
 
 FRESH = 1.0
-"""Seconds within which all nodes must have been read to promote them; marker.lua has the same bound for each write."""
+"""Seconds within which all nodes must have been read to promote them.
+
+marker.lua has the same bound for each write."""
 
 LONGEST_MS = 86_401_000
 """The longest guard time that a marker may name, in milliseconds: the longest `max_ttl`, a day, and a
 margin of a second.
 
-A longer one is damage. Copied to the nodes that forget, it would keep each of them from voting for as
-long as it says.
+A longer guard time is damage. Copied to the nodes that forgot, it would keep them from voting for
+that long.
 """
 
 _MOST_DIGITS = 16
-"""Digits of a number in a marker that are read; Python refuses to convert thousands of them."""
+"""Digits that a number in a marker may have. Python refuses to convert thousands of digits."""
 
 NO_RUN_ID = b"0" * 40
-"""Of a server that hides its own: an empty memory is noticed all the same, one that was restored is not.
+"""Placeholder for the run id of a server that hides it.
 
-A marker that names a process is right for who may not know which one it is, and goes on naming it. Else two clients, of
-which one may know, would each take the other's marker for a foreign one, and neither would ever be granted a lock.
+Loss of all data is still detected. A restored old snapshot is not.
+
+A client that may not read the run id accepts a marker that names any process, and keeps that name
+in the markers that it writes. Otherwise a client that may read it and a client that may not would
+take each other's markers for foreign, and neither would ever be granted a lock.
 """
 
 
 def vouching(run_id: str) -> bytes:
-    """The 40 characters by which markers name a server process."""
+    """Return the 40 characters by which markers name a server process."""
     if not run_id:
         return NO_RUN_ID
     raw = run_id.encode()
@@ -75,7 +84,7 @@ def vouching(run_id: str) -> bytes:
 
 
 class Trust(StrEnum):
-    """What a marker says of its node."""
+    """The state of a node by its marker."""
 
     NONE = "none"
     FOREIGN = "foreign"
@@ -90,14 +99,16 @@ class Reading:
     """One node's marker as read on one connection.
 
     Attributes:
-        trust: What it says of the process behind that connection.
-        marker: As it is, b"" for none.
-        run_id: That process, as the connection knows it, or as the marker names it where that is hidden.
-        guard_ms: The guard time that it names, 0 for none or for one above `LONGEST_MS`.
-        ready_ms: The node's time at which it may be trusted; 0 but for waiting and founding.
-        node_ms: The node's time when it was read.
-        at: The local instant at which reading began: all was so at that instant or later.
-        answered: The local instant of the answer: what is left was left at that instant or earlier.
+        trust: The state of the process behind that connection.
+        marker: The marker itself, b"" for none.
+        run_id: Of that process. If the server hides it, the run id that the marker names.
+        guard_ms: The guard time in the marker. 0 for none, or for a guard time above `LONGEST_MS`.
+        ready_ms: The node's time at which it may be trusted. 0 unless the node waits or is founding.
+        node_ms: The node's time when the marker was read.
+        at: The local instant at which reading began. The node read the marker at this instant or
+            later.
+        answered: The local instant of the answer. The node read the marker at this instant or
+            earlier.
     """
 
     trust: Trust
@@ -110,7 +121,7 @@ class Reading:
     answered: float
 
     def left(self, now: float) -> float:
-        """Seconds until it may be trusted."""
+        """Return the seconds until the node may be trusted."""
         return max(0.0, (self.ready_ms - self.node_ms) / 1000 - (now - self.answered))
 
 
@@ -119,29 +130,37 @@ class Memory:
     """The last trusted marker that a manager has seen of one node.
 
     Attributes:
-        run_id: The process that it named.
-        at: The local instant at which it was last known to stand, or at which it was found to be
-            gone. The node granted no lock later than that by this memory.
+        run_id: The process that the marker named.
+        at: The local instant at which the marker was last known to be in place, or was found to be
+            gone. With that memory the node granted no lock later than this.
     """
 
     run_id: bytes
     at: float
 
     def contradicts(self, reading: Reading) -> bool:
-        """True if the node has lost what it knew then."""
+        """True if the reading shows that the node has lost the remembered memory."""
         return reading.trust is not Trust.TRUSTED or reading.run_id != self.run_id
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A marker to be written: `trust` in place of what was read, naming `guard_ms`."""
+    """A marker to be written: its state and its guard time."""
 
     trust: Trust
     guard_ms: int
 
 
 def read_marker(marker: bytes, node_ms: int, vouch: bytes, at: float, answered: float) -> Reading:
-    """What a node answered; `vouch` is the word that the connection put in: run_id and guard time."""
+    """Read the marker that a node returned.
+
+    Args:
+        marker: The marker, b"" for none.
+        node_ms: The node's time.
+        vouch: The run id and the guard time that the connection sent.
+        at: The local instant at which reading began.
+        answered: The local instant of the answer.
+    """
     run_id = vouch.partition(b":")[0]
     parts = marker.split(b":")
     readable = all(part.isdigit() and len(part) <= _MOST_DIGITS for part in parts[1:3])
@@ -171,9 +190,9 @@ def remembered(
     this instant.
 
     Args:
-        memory: What it remembered so far.
-        before: The last reading, None where there was none.
-        after: The new one, None where the node did not answer.
+        memory: The memory so far.
+        before: The last reading; None if there was none.
+        after: The new reading; None if the node did not answer.
         now: The local instant.
         known_ms: The longest guard time that was ever read.
     """
@@ -181,7 +200,8 @@ def remembered(
         memory = Memory(memory.run_id, now)
     if after is None or after.trust is not Trust.TRUSTED:
         return memory
-    # A node that waited was promoted by nobody. An operator may have lowered its guard time.
+    # A node that was waiting needs no promotion by another process. An operator may have lowered its
+    # guard time.
     waited = before is not None and before.trust is Trust.WAITING and before.run_id == after.run_id
     over = memory is None or now - memory.at > known_ms / 1000
     if memory is None or over or waited or not memory.contradicts(after):
@@ -195,7 +215,7 @@ def _losses(
     now: float,
     longest_ms: int,
 ) -> list[bool | None]:
-    """Say of each node whether it has lost what is remembered of it; None where no memory counts."""
+    """Return for each node whether its remembered memory is lost; None if no memory counts."""
     return [
         None
         if memory is None or now - memory.at > longest_ms / 1000
@@ -210,7 +230,7 @@ def all_forgot(
     now: float,
     known_ms: int,
 ) -> bool:
-    """True if every node has answered, none is as it was, and a memory that counts says so."""
+    """True if every node has answered, none has kept its memory, and a memory that counts shows it."""
     losses = _losses(readings, memories, now, known_ms)
     return any(losses) and all(
         reading is not None and (lost or reading.trust is not Trust.TRUSTED)
@@ -219,11 +239,11 @@ def all_forgot(
 
 
 def new_set_words(missing: Sequence[tuple[str, str]], left: float) -> str:
-    """Say why a founding node does not vote yet.
+    """Return why a founding node does not vote yet, for messages.
 
     Args:
-        missing: The nodes that do not answer: address, and why.
-        left: Seconds until it votes all the same.
+        missing: Address of each node that does not answer, with the reason.
+        left: Seconds until the node votes anyway.
     """
     if not missing:
         return f"new set: the nodes vote when each is read as new, or in {left:.0f} s"
@@ -240,15 +260,16 @@ def next_steps(
     known_ms: int = 0,
     memories: Sequence[Memory | None] | None = None,
 ) -> list[Step | None]:
-    """What to write to each node, None for nothing.
+    """Return the marker to be written to each node; None for no marker.
 
     Args:
-        readings: Per node; None where it did not answer.
-        guard_ms: This manager's guard time: a shorter one is raised before it votes.
+        readings: The reading of each node; None if it did not answer.
+        guard_ms: This manager's guard time. A shorter one in a marker is raised before the node
+            votes.
         now: The local instant.
-        strict: Let a new set wait the guard time too.
-        known_ms: The longest guard time that was ever read: nodes that named it may not answer now.
-        memories: Per node; see `Memory`. None: this manager has seen no trusted marker.
+        strict: Make a new set wait for the guard time, too.
+        known_ms: The longest guard time that was ever read. Its node may not answer now.
+        memories: The memory of each node. None if this manager has seen no trusted marker.
     """
     known = [reading for reading in readings if reading is not None]
     longest = max([guard_ms, known_ms, *(reading.guard_ms for reading in known)])
@@ -260,7 +281,7 @@ def next_steps(
         and len(known) == len(readings)
         and all(r.trust is Trust.FOUNDING and now - r.at <= FRESH for r in known)
     )
-    # The first nodes that a legitimate founder promotes are trusted beside founding ones.
+    # While a founder promotes a new set, its first nodes are trusted and the others still founding.
     keeps_some = any(
         reading is not None and reading.trust is Trust.TRUSTED and not lost
         for reading, lost in zip(readings, losses, strict=True)
@@ -293,10 +314,10 @@ def _step(
         case Trust.FOUNDING if is_new:
             return Step(Trust.TRUSTED, longest)
         case Trust.FOUNDING if reading.left(now) > 0.0:
-            # Left as it is even if its guard time is too short for us: its promotion may be on its way.
+            # Its guard time may be too short for this manager. But another process may be promoting it.
             return None
         case _:
-            # No writer sets a ready time that far ahead. The node's clock was set back, or the
+            # No process writes a ready time that far ahead. The node's clock was set back, or the
             # marker is damaged.
             if (
                 reading.guard_ms < guard_ms

@@ -1,4 +1,4 @@
-"""From what the nodes say of a key to who holds the lock; it never asks them."""
+"""The holder of a lock, judged by the nodes' answers about its key."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _FOREIGN = re.compile(r"([\w-]{0,30}) (-?\d{1,19})", re.ASCII)
-"""How the scripts name a key that is no lock: its type, and its remaining milliseconds."""
+"""A script's description of a key that is no lock: its type, and its remaining milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,33 +42,33 @@ class Unknown:
     """The node has no vote, and the state of the key is unknown.
 
     Attributes:
-        reply: Of the node; for `no_vote` alone.
+        reply: The node's reply. Only `no_vote` reads it.
     """
 
     reply: Reply = field(repr=False)
 
 
 Look = KeyLook | ForceReleased | Unknown
-"""What one node said of a lock's key."""
+"""One node's answer about a lock's key."""
 
 
 def look_of(reply: Reply, place: int = 0) -> Look:
-    """Return what one node said of the key at `place`; `Unknown` where it has not looked."""
+    """Return one node's answer about the key at `place`; `Unknown` if it gave none."""
     return reply.keys[place] if isinstance(reply, Looked) else Unknown(reply)
 
 
 def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | None]:
-    """Return the label of the holder of one key, by the answers to the inspect script so far.
+    """Return the label of the holder of one key, as the answers to the inspect script show it so far.
 
-    Only a token on a quorum is a holder's.
+    A token belongs to the holder only if a quorum has it.
 
     Args:
-        replies: Per node; None where it has not answered.
+        replies: The reply of each node; None if it has not answered.
         quorum: Nodes needed.
 
     Returns:
-        True once further answers change nothing, and the label, or None where there is no holder
-        or no label.
+        True once further answers change nothing; and the label, or None without a holder or a
+        label.
     """
     found = [look for reply in replies if isinstance(look := look_of(reply), Held) and look.token]
     token, count = Counter(look.token for look in found).most_common(1)[0] if found else (b"", 0)
@@ -82,7 +82,7 @@ def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | Non
 
 
 def deletion_of(reply: Reply) -> Look:
-    """Return what one node said to a forced release. It names a key that it refuses to delete."""
+    """Return one node's answer to a forced release, which names a key that it refuses to delete."""
     if isinstance(reply, ForceReleased):
         return reply
     if isinstance(reply, Refusal):
@@ -93,7 +93,7 @@ def deletion_of(reply: Reply) -> Look:
 
 
 def look_vote(node: str, look: Look) -> Vote:
-    """Name what a node said, for errors: never the token or the value."""
+    """Return a node's answer as a vote for errors. It contains neither the token nor the value."""
     match look:
         case Free():
             return Vote(node, Outcome.FREE)
@@ -106,18 +106,18 @@ def look_vote(node: str, look: Look) -> Vote:
         case ForceReleased(deleted):
             if deleted:
                 return Vote(node, Outcome.FREE, detail="deleted")
-            # "free" would be a guess: another may have it by now.
+            # "free" would be a guess, because another process may hold the key by now.
             return Vote(node, Outcome.UNKNOWN, detail="nothing to delete")
         case Unknown(reply):
             return no_vote(node, reply)
 
 
 def lock_info(resource: str, addresses: Sequence[str], looks: Sequence[Look]) -> LockInfo:
-    """Who holds a lock, by what every node said.
+    """Return the holder of a lock by the answers of all nodes.
 
-    Counting silent nodes as holding would overstate (pottery does): they count as 0 seconds left.
+    A silent node counts as 0 seconds left. Counting it as holding overstates, as pottery does.
     """
-    # Keys of other types count as one holder: together they keep everybody else from a majority.
+    # Keys of other types count as one holder, because together they keep all others from a majority.
     holders: dict[bytes | None, list[Held | NotALock]] = {}
     for look in looks:
         if isinstance(look, (Held, NotALock)):
@@ -157,11 +157,11 @@ def _answer(address: str, look: Look) -> NodeAnswer:
 
 
 def not_a_lock(found: str) -> NotALock | None:
-    """Read how a script names a key that is no lock; None where the words are not a script's."""
+    """Read a script's description of a key that is no lock; None for any other words."""
     told = _FOREIGN.fullmatch(found)
     return None if told is None else NotALock(told[1] or "other", seconds_left(int(told[2])))
 
 
 def seconds_left(milliseconds: int) -> float:
-    """Return the seconds that a key has left; infinite if the server says that it does not expire."""
+    """Return the seconds that a key has left; infinite for a negative number, a key without expiry."""
     return milliseconds / 1000 if milliseconds >= 0 else math.inf

@@ -1,4 +1,4 @@
-"""From names to keys and back to words for people; it never sends anything."""
+"""Keys made from names, and names made readable for people."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ __all__ = [
 ]
 
 OWN_KEYS = b"aioredlock_ng:"
-"""What the keys begin with that are no locks: the marker and the counters of every node."""
+"""The beginning of the library's own keys, which are no locks: the marker, the counters and others."""
 
 BARE_FORMAT = "{name}"
 """The default `key_format`: each lock's key is its name."""
 
 MAX_NAME = 65_536
-"""Bytes in a name. Redis takes 512 MB, but 10 MB cost 40 ms per node and command: surely a mistake."""
+"""Bytes in a name. Redis allows 512 MB, but a name of 10 MB costs 40 ms per node and command.
 
+So long a name is surely a mistake."""
 
 MAX_NAMES = 1_000
-"""Names in one lock. A script can pass on some 8,000 at once; a server serves nobody else meanwhile."""
+"""Names in one lock. A script can handle some 8,000 keys at once, but blocks its server meanwhile."""
 
 
 def message_channel(manager_id: bytes) -> bytes:
@@ -38,7 +39,7 @@ def message_channel(manager_id: bytes) -> bytes:
 
 
 class KeyFormat:
-    """`key_format` split once around `{name}`, so that braces, CRLF and NUL in names mean nothing."""
+    """A `key_format`, split once around `{name}`. So braces, CRLF and NUL in names have no meaning."""
 
     __slots__ = ("_prefix", "_suffix")
 
@@ -60,11 +61,11 @@ class KeyFormat:
             )
 
     def key(self, name: str | bytes) -> bytes:
-        """The Redis key of a name.
+        """Return the Redis key of a name.
 
         Raises:
-            ConfigurationError: Not str or bytes, empty, longer than `MAX_NAME` bytes, not encodable as UTF-8, or one of
-                the library's own keys.
+            ConfigurationError: The name is not str or bytes, is empty, has more than `MAX_NAME`
+                bytes, cannot be encoded as UTF-8, or makes one of the library's own keys.
         """
         raw = name_bytes("lock name", name)
         if len(raw) > MAX_NAME:
@@ -79,15 +80,17 @@ class KeyFormat:
         return key
 
     def matching(self, pattern: str | bytes) -> bytes:
-        """For SCAN: the keys of names that match a pattern; what stands around `{name}` is meant as it is written.
+        """Return a pattern for SCAN that finds the keys of all names matching `pattern`.
+
+        The text around `{name}` is matched literally.
 
         Raises:
-            ConfigurationError: As `key`.
+            ConfigurationError: As for `key`.
         """
         return _plain(self._prefix) + self._between(self.key(pattern)) + _plain(self._suffix)
 
     def name(self, key: bytes) -> str:
-        """The name of a key that is in this format, for people."""
+        """Return the name in a key of this format, for people."""
         return as_text(self._between(key))
 
     def _between(self, key: bytes) -> bytes:
@@ -95,10 +98,10 @@ class KeyFormat:
 
 
 def name_bytes(what: str, name: object) -> bytes:
-    """A name that a user gave, as bytes; `what` is what the errors call it.
+    """Return a user's name as bytes; errors call it `what`.
 
     Raises:
-        ConfigurationError: Not str or bytes, empty, or not encodable as UTF-8.
+        ConfigurationError: The name is not str or bytes, is empty, or cannot be encoded as UTF-8.
     """
     if isinstance(name, str):
         try:
@@ -123,12 +126,12 @@ def _plain(text: bytes) -> bytes:
 
 
 def as_text(raw: bytes) -> str:
-    """A name or a token for people; what other software wrote may be no text."""
+    """Return a name or a token for people. Bytes of other software that are no UTF-8 are escaped."""
     return raw.decode("utf-8", "backslashreplace")
 
 
 def resource_name(names: tuple[str | bytes, ...]) -> str:
-    """The names as one readable str, for messages and `.resource`."""
+    """Return the names as one readable str, for messages and `.resource`."""
     if len(names) == 1 and isinstance(names[0], str):
         return names[0]
     return ", ".join(n if isinstance(n, str) else as_text(bytes(n)) for n in names)

@@ -1,4 +1,4 @@
-"""Who holds a lock, in words for people: a label beside the lock's key, never in its value; it never sends anything."""
+"""Labels that name a lock's holder for people. A label has a key of its own beside the lock's key."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ __all__ = [
 ]
 
 MAX_LABEL = 200
-"""Bytes of a label in UTF-8: it is written beside every lock that lives long enough."""
+"""Bytes of a label in UTF-8. A label is written for every lock that is held long enough."""
 
 _PREFIX = 16
-"""Characters of the token by which a label is known to belong to the lock's present holder."""
+"""Characters of the token in a label. They show that the label belongs to the present holder."""
 
 _OWNER_KEYS = OWN_KEYS + b"owner:"
 
 
 def owner_key(key: bytes) -> bytes:
-    """Where the label of a lock's key is."""
+    """Return the key of the label of a lock's key."""
     return _OWNER_KEYS + key
 
 
 def label_life(ttl: float) -> float:
-    """Seconds that a label lives unless it is written again, which happens at half of that. It is deleted with the lock.
+    """Return the ttl of a label in seconds. The label is written again at half of it.
 
-    So long that it need not be renewed with the lock. What a killed holder leaves is no longer its lock's: readers compare.
+    The ttl is so long that a label need not be renewed with its lock. A release deletes the label,
+    too. The label of a killed holder may outlive its lock, but its token no longer matches.
     """
     return 60.0 + 2 * ttl
 
 
 def pack_owner(token: bytes, fence: int | None, since_ms: int, label: str) -> bytes:
-    """What is written."""
+    """Return the value of a label's key."""
     return b"%b %d %d %b" % (
         token[:_PREFIX],
         fence or 0,
@@ -50,7 +51,7 @@ def pack_owner(token: bytes, fence: int | None, since_ms: int, label: str) -> by
 
 
 def read_owner(value: bytes, token: str) -> Owner | None:
-    """What was written, if it was by who holds the lock with this token."""
+    """Return the owner in the value of a label's key; None if the label belongs to another token."""
     prefix, _, rest = value.partition(b" ")
     fence, _, rest = rest.partition(b" ")
     since, _, label = rest.partition(b" ")
@@ -62,22 +63,22 @@ def read_owner(value: bytes, token: str) -> Owner | None:
 
 
 def printable_label(text: str) -> str:
-    """Text that others chose, as a label may be: one printable line of bounded length."""
+    """Return a text that others chose, such as a label, as one printable line of bounded length."""
     return "".join(
         char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[:MAX_LABEL]
     )
 
 
 def _is_number(word: bytes) -> bool:
-    """Of those that we write: others may be too long to be read."""
+    """True for a number as `pack_owner` writes it. Python refuses to convert thousands of digits."""
     return word.isdigit() and len(word) <= 16
 
 
 def checked_owner(owner: object) -> str | bool:
-    """The option `owner`.
+    """Return the option `owner` after a check.
 
     Raises:
-        ConfigurationError: Neither bool nor a str that fits on one line.
+        ConfigurationError: It is neither bool nor a str that fits on one line.
     """
     if isinstance(owner, bool):
         return owner
@@ -87,10 +88,10 @@ def checked_owner(owner: object) -> str | bool:
 
 
 def checked_label(owner: object) -> str:
-    """The argument `owner` of one lock.
+    """Return the argument `owner` of one lock after a check.
 
     Raises:
-        ConfigurationError: No str that fits on one line.
+        ConfigurationError: It is no str that fits on one line.
     """
     if not isinstance(owner, str):
         raise ConfigurationError(f"owner must be a str or None, not {type(owner).__name__}")

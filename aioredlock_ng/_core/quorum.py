@@ -1,4 +1,4 @@
-"""Majority arithmetic; it never looks at who voted or why."""
+"""Majority arithmetic on the number of votes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Verdict", "is_decided", "quorum_back_in", "quorum_of", "verdict"]
 
 
 class Verdict(Enum):
-    """What is already certain about a round."""
+    """The result of a round, as far as it is certain."""
 
     OPEN = "open"
     WON = "won"
@@ -20,21 +20,22 @@ class Verdict(Enum):
 
 
 def quorum_of(n: int) -> int:
-    """The smallest number of `n` nodes that is more than half (Redlock: N/2 + 1)."""
+    """Return the smallest number of `n` nodes that is more than half (Redlock: N/2 + 1)."""
     return n // 2 + 1
 
 
 def verdict(n: int, quorum: int, yes: int, no: int) -> Verdict:
-    """Decide as early as arithmetic allows.
+    """Decide a round as early as arithmetic allows.
 
     Args:
         n: Nodes in the set.
-        quorum: How many must say yes, `quorum_of(n)`.
-        yes: How many said yes.
-        no: How many said no or can no longer say yes in this round.
+        quorum: Nodes that must say yes, `quorum_of(n)`.
+        yes: Nodes that said yes.
+        no: Nodes that said no, or can no longer say yes in this round.
 
     Returns:
-        WON once a quorum said yes, LOST once no quorum can any more (a tie on an even `n` included), else OPEN.
+        WON once a quorum said yes. LOST once no quorum can say yes any more, which includes a tie
+        on an even `n`. Else OPEN.
     """
     if not is_decided(n, quorum, yes, no):
         return Verdict.OPEN
@@ -42,16 +43,16 @@ def verdict(n: int, quorum: int, yes: int, no: int) -> Verdict:
 
 
 def is_decided(n: int, quorum: int, yes: int, no: int) -> bool:
-    """True when `verdict` is no longer OPEN; the question that is asked for every answer of every node."""
+    """True if `verdict` is no longer OPEN. A round asks this at each answer of each node."""
     return yes >= quorum or n - no < quorum
 
 
 def quorum_back_in(waits: Iterable[float | None], quorum: int) -> float | None:
-    """Return the seconds until a quorum of nodes may grant, as far as known; None where it is not.
+    """Return the seconds until a quorum of nodes may grant; None if that is not known.
 
     Args:
-        waits: Per node: seconds until it may grant, 0.0 for now, None for unknown.
-        quorum: How many are needed.
+        waits: Seconds until each node may grant; 0.0 means now, None means unknown.
+        quorum: Nodes needed.
     """
     known = sorted(wait for wait in waits if wait is not None)
     return known[quorum - 1] if len(known) >= quorum else None

@@ -1,4 +1,4 @@
-"""Takes secrets out of texts that a server or a parser made; it never logs and never raises."""
+"""Removal of secrets from texts that a server or a parser made."""
 
 from __future__ import annotations
 
@@ -16,29 +16,34 @@ if TYPE_CHECKING:
 __all__ = ["HIDDEN", "Redaction"]
 
 HIDDEN: Final = "***"
-"""Stands where a secret was."""
+"""The replacement of a secret."""
 
 _SEED = 8
-"""Characters by which the beginning of a secret is recognised: servers cut long arguments when they quote them."""
+"""Characters by which the beginning of a secret is recognised. Servers cut the long arguments that
+they quote."""
 
 _WORD = 4
-"""Characters below which a secret is replaced only as a word of its own. The letter "a" would be taken out of every word."""
+"""Characters below which a secret is replaced only as a separate word.
+
+The letter "a" would otherwise disappear from every word."""
 
 _ALONE = r"(?<!\w)|(?<=\\[abfnrtv])|(?<=\\x[0-9a-fA-F]{2})|(?<=%[0-9a-fA-F]{2})"
-"""Where a word of its own begins. The end of an escape is no part of it: proxies quote the bytes "\\r\\nsecret\\r\\n"."""
+"""The beginning of a separate word.
+
+An escape before it is no part of the word. Proxies quote the bytes "\\r\\nsecret\\r\\n"."""
 
 _REMEMBERED = 8
-"""Secrets learned at run time that are kept: tokens of a credential provider change by the hour."""
+"""Secrets learned at run time that are kept. Tokens of a credential provider change by the hour."""
 
 
 class Redaction:
-    """Replace every form of some secrets in a text: as they are, percent-encoded, escaped, and cut short.
+    """Replace some secrets in a text: in plain, percent-encoded, escaped and shortened form.
 
-    A word of letters is replaced only as a word of its own, and never in the words by which refusals are told apart. A
-    password "script" must not turn NOSCRIPT into something else.
+    A secret of letters is replaced only as a separate word. The words that distinguish refusals
+    stay. A password "script" must not change NOSCRIPT.
 
     Args:
-        secrets: Passwords; what is neither text nor bytes, and what is empty, is left out.
+        secrets: Passwords. Empty ones, and objects that are neither text nor bytes, are ignored.
     """
 
     def __init__(self, secrets: Iterable[object] = ()) -> None:
@@ -47,7 +52,7 @@ class Redaction:
         self._prepare()
 
     def learn(self, secret: object) -> None:
-        """Know one more secret from now on."""
+        """Add a secret."""
         if isinstance(secret, (str, bytes)) and (text := _text(secret)) not in self._learned:
             self._learned.append(text)
             self._prepare()
@@ -73,7 +78,7 @@ def _text(secret: str | bytes) -> str:
 
 
 def _forms_of(secrets: Iterable[object]) -> list[str]:
-    """All spellings, longest first: the shorter may be part of the longer."""
+    """Return all spellings, longest first. A shorter one may be part of a longer one."""
     texts = {_text(secret) for secret in secrets if isinstance(secret, (str, bytes)) and secret}
     forms = set(texts)
     for text in texts:
@@ -85,7 +90,7 @@ def _forms_of(secrets: Iterable[object]) -> list[str]:
 
 
 def _begin_of(form: str) -> str:
-    """The pattern that finds it."""
+    """Return the pattern of the beginning of a form."""
     begin = re.escape(form[:_SEED])
     if len(form) >= _WORD and not form.isalpha():
         return begin
@@ -93,7 +98,10 @@ def _begin_of(form: str) -> str:
 
 
 def _end_of(form: str, text: str, start: int) -> int:
-    """Where the text ceases to be that form, or ends, or is what somebody has cut short."""
+    """Return the end of the longest part of a form that the text has at `start`.
+
+    The form may be cut short there.
+    """
     end = start
     for char in form:
         if text[end : end + 1] != char:

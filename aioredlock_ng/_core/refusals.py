@@ -1,4 +1,4 @@
-"""Reads why a server refused from its own words, which differ between versions; it never asks a server."""
+"""The reason of a refusal, read from the server's words. They differ between versions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = [
 ]
 
 KEYS: Final = "keys"
-"""What `missing_right` says where the user may not touch the key."""
+"""The result of `missing_right` if the user may not access the key."""
 
 CHANNELS: Final = "channels"
-"""What `missing_right` says where the user may not use the channel."""
+"""The result of `missing_right` if the user may not use the channel."""
 
 DISTINCTIVE: Final = (
     r"\b(?:ACL|ASK|BUSY|CLUSTERDOWN|ERR|EXECABORT|LOADING|MASTERDOWN|MISCONF|MOVED|NOAUTH|NOPERM|NOREPLICAS|NOSCRIPT|NOTALOCK|OOM"
@@ -29,7 +29,9 @@ DISTINCTIVE: Final = (
     r"|access (?:a channel|one of the channels)|publish to the channel mentioned"
     r"|can't run this command or subcommand|ACL failure in script|Error running script|@user_script"
 )
-"""Pattern of the words by which refusals are told apart, here and in `votes`; they are no secrets, whatever a password is."""
+"""Pattern of the words that distinguish refusals, here and in `votes`.
+
+They are never redacted, even if a password is one of them."""
 
 _NAMED = re.compile(r"permissions? to run the '([^']+)' command")
 _KEYS = re.compile(r"access (?:a key|one of the keys|at least one of the keys)")
@@ -38,18 +40,18 @@ _PLACE = re.compile(
     r"^(?:ERR Error running script \(call to f_\w+\): @user_script:\d+: )?@user_script: ?\d+: "
     r"|\s*script: (\w+, )?on @user_script:\d+\.$"
 )
-"""How a script's refusal is wrapped: by Redis 6.2, and by later versions and Valkey."""
+"""The words around a script's refusal: those of Redis 6.2, and those of later versions and Valkey."""
 
 _QUOTED = ", with args beginning with"
-"""What servers put before the arguments of a command that they do not know."""
+"""The words of servers before the arguments of a command that they do not know."""
 
 _TOKEN = re.compile(r"\b([0-9a-f]{6})[0-9a-f]{26}\b")
-"""A token of this library, or one that looks alike."""
+"""A token of this library, or a word that looks like a token."""
 
 _UNNAMED = ("NOPERM", "ACL failure in script", "can't run this command or subcommand")
 
 _WHOLE = {"client": "client|tracking", "config": "config|get", "script": "script|load"}
-"""Redis 6.2 names the command alone; this is the subcommand that the library uses."""
+"""The subcommands that the library uses. Redis 6.2 names only the command."""
 
 _CURES: Final = (
     (
@@ -72,11 +74,12 @@ _CURES: Final = (
 
 
 def missing_right(words: str) -> str | None:
-    """Which ACL right the words of a refusal say is missing.
+    """Return the ACL right that is missing according to the words of a refusal.
 
     Returns:
-        The command's name as in `ACL SETUSER … +name`; `KEYS`; `CHANNELS`; "" for a missing right that is not named (a
-        script's inner command before Redis 7.2); None when rights are not what it is about.
+        The command's name as in `ACL SETUSER … +name`, or `KEYS`, or `CHANNELS`. "" for a missing
+        right without a name, as for a command inside a script before Redis 7.2. None if the refusal
+        has another reason.
     """
     if named := _NAMED.search(words):
         return _WHOLE.get(named[1], named[1])
@@ -88,21 +91,21 @@ def missing_right(words: str) -> str | None:
 
 
 def is_unknown_command(words: str) -> bool:
-    """True where the server does not know the command that it was sent."""
+    """True if the server does not know the command that it was sent."""
     return "unknown command" in words.lower()
 
 
 def cure_of(words: str) -> str | None:
-    """What to do about a refusal that is not about rights; None when its words are not known."""
+    """Return a remedy for a refusal that does not concern rights; None for unknown words."""
     return next((cure for mark, cure in _CURES if mark in words), None)
 
 
 def unquoted(words: str) -> str:
-    """The words without the arguments that servers quote: the password of AUTH, the token of EVALSHA."""
+    """Return the words without quoted arguments, such as the password of AUTH or the token of EVALSHA."""
     return _TOKEN.sub(r"\1…", words.partition(_QUOTED)[0])
 
 
 def harmless(words: str) -> str:
-    """The words for people: one short line, without places in scripts and quoted arguments."""
+    """Return the words as one short line, without places in scripts and without quoted arguments."""
     told = _PLACE.sub("", unquoted(words))
     return "".join(char if char.isprintable() else " " for char in told).strip()[:300]

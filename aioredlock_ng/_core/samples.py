@@ -1,4 +1,4 @@
-"""From measured instants to percentiles and a node's clock; it reads no clock: instants are arguments."""
+"""Percentiles of round trips and the reading of a node's clock, computed from measured instants."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class TimeSample:
     """One answer to TIME.
 
     Attributes:
-        sent: When it was asked, by this machine's steady clock.
-        received: When the answer came, by the same.
-        told: What the node said, seconds since 1970.
-        wall: What this machine's wall clock said when the answer came.
+        sent: Instant of the request, by this machine's steady clock.
+        received: Instant of the answer, by the same clock.
+        told: The node's time, in seconds since 1970.
+        wall: This machine's wall clock when the answer came.
     """
 
     sent: float
@@ -32,12 +32,18 @@ class TimeSample:
 
     @property
     def error(self) -> float:
-        """The node read its clock at some instant of the round trip: half of it either way from the middle."""
+        """Seconds by which the middle of the round trip may miss the instant of the node's reading.
+
+        The node read its clock at any instant of the round trip, so the error is half of it.
+        """
         return (self.received - self.sent) / 2
 
 
 def clock_reading(first: TimeSample, last: TimeSample) -> ClockReading:
-    """Offset by the last sample, rate from the one to the other (as NTP does it, with the error as a hard bound)."""
+    """Return the offset of a node's clock by the last sample, and its rate between both samples.
+
+    NTP does the same. The errors here are hard bounds.
+    """
     between = (last.sent + last.received - first.sent - first.received) / 2
     return ClockReading(
         offset=last.told - (last.wall - last.error),
@@ -48,7 +54,7 @@ def clock_reading(first: TimeSample, last: TimeSample) -> ClockReading:
 
 
 def round_trips(seconds: Sequence[float]) -> RoundTrips | None:
-    """Percentiles by nearest rank; None of nothing."""
+    """Return the percentiles by nearest rank; None if there are no seconds."""
     if not seconds:
         return None
     ordered = sorted(seconds)

@@ -1,4 +1,4 @@
-"""Reads a server's INFO, whose names differ between Redis and Valkey; it never asks for it."""
+"""Read a server's INFO, whose names differ between Redis and Valkey."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ if TYPE_CHECKING:
 __all__ = ["OLDEST", "facts_of", "info_fields", "is_too_old", "server_name", "version_of"]
 
 OLDEST: Final = (6, 2)
-"""The first Redis with ZADD's GT, without which no lock is fenced."""
+"""The first Redis whose ZADD has GT. Fences need it."""
 
 _USUAL = re.compile(
     r"[0-9.]*|[0-9a-f]{40}|redis|valkey|master|slave|standalone|sentinel|cluster|ok|err|noeviction|(?:allkeys|volatile)-\w{3,6}"
 )
-"""Values by which decisions are made. They are no secrets, though somebody may have chosen one as a password."""
+"""Values that the library decides by. They are not redacted, even if a password is one of them."""
 
 _SAVING = ("aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status")
 
 
 def info_fields(reply: bytes, redact: Callable[[str], str] = str) -> dict[str, str]:
-    """The `name:value` lines of INFO; `redact` takes the node's credentials out of values that are no usual ones."""
+    """Return the `name:value` lines of INFO.
+
+    `redact` takes the node's credentials out of all values but the usual ones.
+    """
     lines = (line.partition(":") for line in reply.decode("utf-8", "replace").splitlines())
     return {
         name: value if _USUAL.fullmatch(value) else redact(value)
@@ -32,9 +35,9 @@ def info_fields(reply: bytes, redact: Callable[[str], str] = str) -> dict[str, s
 
 
 def server_name(info: Mapping[str, str]) -> str:
-    """Name and version, such as "redis 7.0.15" or "valkey 9.1.2"; "" where it does not say.
+    """Return name and version, such as "redis 7.0.15" or "valkey 9.1.2"; "" if INFO has no version.
 
-    Valkey's `redis_version` is the one it is compatible with, so its own counts.
+    Valkey's `redis_version` names the Redis that it is compatible with. So `valkey_version` counts.
     """
     name = info.get("server_name", "redis")
     version = info.get(f"{name}_version") or info.get("redis_version", "")
@@ -42,18 +45,21 @@ def server_name(info: Mapping[str, str]) -> str:
 
 
 def version_of(server: str) -> tuple[int, ...]:
-    """The numbers of `server_name`'s version; empty where there are none."""
+    """Return the numbers in the version of `server_name`; empty if there are none."""
     return tuple(int(part) for part in server.rpartition(" ")[2].split(".") if part.isdecimal())
 
 
 def is_too_old(server: str) -> bool:
-    """True for what `server_name` says of a Redis before 6.2; the numbers of any other server mean something else."""
+    """True for the `server_name` of a Redis before 6.2.
+
+    Other servers count their versions differently, so none of them is too old.
+    """
     version = version_of(server)
     return server.startswith("redis ") and version != () and version < OLDEST
 
 
 def facts_of(info: Mapping[str, str]) -> dict[str, Any]:
-    """What INFO says of a server, as fields of `NodeFacts`."""
+    """Return the contents of INFO as fields of `NodeFacts`."""
     replica = info.get("role") == "slave"
     return {
         "server": server_name(info),
@@ -62,7 +68,7 @@ def facts_of(info: Mapping[str, str]) -> dict[str, Any]:
         "primary": f"{info.get('master_host', '?')}:{info.get('master_port', '?')}"
         if replica
         else "",
-        # Valkey has no redis_mode; cluster_enabled they all have.
+        # Valkey has no redis_mode. All servers have cluster_enabled.
         "cluster": "cluster" in (info.get("redis_mode"), info.get("server_mode"))
         or info.get("cluster_enabled") == "1",
         "uptime": _number(info, "uptime_in_seconds"),

@@ -1,4 +1,4 @@
-"""What the answers to an acquire that did not win say about why; it decides nothing about what to do."""
+"""The answers to an acquire that did not win, counted by the reason."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ class Tally:
     """The answers, counted.
 
     Attributes:
-        held: For each node that said held, the holder's remaining seconds; None for endless.
-        granted: Nodes that granted it, and take it back now.
-        failed: Nodes that could not be asked, or would not vote.
-        reachable: A quorum could be asked.
-        hopeless: So many refuse for reasons that waiting does not cure that no quorum is left.
+        held: The holder's remaining seconds on each node that refused; None for endless.
+        granted: Nodes that granted the attempt, and undo that now.
+        failed: Nodes that could not be asked, or did not vote.
+        reachable: True if a quorum could be asked.
+        hopeless: True if too few nodes for a quorum are left once those are excluded whose refusal
+            does not end by waiting.
     """
 
     held: list[float | None]
@@ -35,34 +36,37 @@ class Tally:
     hopeless: bool
 
     def contested(self, quorum: int, ttl: float, age: float) -> bool:
-        """True if without rivals that asked in the same moment a quorum would have granted.
+        """True if a quorum would have granted without rivals that asked at the same moment.
 
-        A refusal names no token. The key of a rival's attempt is recognised by its life, which has just begun.
+        A refusal names no token. The key of a rival's attempt is recognised by its remaining life,
+        which is nearly the whole ttl.
 
         Args:
             quorum: Nodes needed.
-            ttl: Seconds that a key of this attempt would have lived; rivals mostly ask for the same.
-            age: Seconds that a key of a rival's attempt may be old at most.
+            ttl: Seconds that a key of this attempt would have lived. Rivals mostly ask for the same.
+            age: The greatest age in seconds of the key of a rival's attempt.
         """
         young = sum(left is not None and ttl - age <= left <= ttl for left in self.held)
         return self.granted > 0 and self.granted + young >= quorum
 
 
 def tally(replies: Sequence[Reply], quorum: int, quarantine: Callable[[int], str]) -> Tally:
-    """Count.
+    """Count the answers to an acquire.
 
     Args:
-        replies: Per node; None where there is no answer.
+        replies: The answer of each node; None if there is none.
         quorum: Nodes needed.
-        quarantine: Why a node cannot leave quarantine, in the server's words; "" where it only has to wait.
+        quarantine: Returns why a node cannot leave quarantine, in the server's words. Returns "" if
+            the node only has to wait.
     """
     n, silent = len(replies), sum(reply is None for reply in replies)
     held = [reply.left for reply in replies if is_held(reply)]
     granted = sum(map(is_granted, replies))
     failed = n - len(held) - granted - silent
     if len(held) + failed <= n - quorum:
-        failed += silent  # time ran out; else it was decided before they had to answer
-    # A server that never lets its marker be kept is not cured by waiting either.
+        # The node timeout ended the round. Otherwise the silent nodes had no need to answer.
+        failed += silent
+    # A server that refuses every marker stays in quarantine, however long a caller waits.
     words = (
         Refusal(quarantine(index))
         for index, reply in enumerate(replies)
@@ -83,14 +87,15 @@ def with_second_round(
 ) -> list[Reply]:
     """Return the latest answer of each node after a second fence round without a quorum.
 
-    A node that granted and then did not answer is as unreachable as one that never answered. Counted as granted, it would
-    turn "another holds it" into "no quorum could be asked".
+    A node that granted and then did not answer is as unreachable as a node that never answered.
+    If it counted as granted, "another holds it" would become "no quorum could be asked".
 
     Args:
         replies: The answers to the acquire.
-        answers: The answers to the second round; None where a node was not asked or has not answered.
-        fence: What the second round proposed.
-        expired: True if the node timeout decided the second round. Else a silent node had no need to answer.
+        answers: The answers to the second round; None if a node was not asked or has not answered.
+        fence: The fence that the second round proposed.
+        expired: True if the node timeout ended the second round. Otherwise a silent node had no need
+            to answer.
     """
     latest: list[Reply] = []
     for reply, answer in zip(replies, answers, strict=True):

@@ -1,4 +1,4 @@
-"""Names with placeholders, of which different values never make the same; it knows no lock, no call and no request."""
+"""Names with placeholders. Different values never make the same name."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["Placeholder", "SeparatorInText", "Template"]
 
 
 class SeparatorInText(ValueError):
-    """A text contains what is to end it, so that other texts could make the same name.
+    """A text contains the separator that ends it. So other texts could make the same name.
 
     Args:
-        placeholder: Whose text it is.
+        placeholder: The placeholder of the text.
         text: The text.
-        separator: What follows it in the template.
+        separator: The characters behind the placeholder in the template.
     """
 
     def __init__(self, placeholder: Placeholder, text: str, separator: str) -> None:
@@ -32,7 +32,7 @@ class SeparatorInText(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
-    """A value, the attributes to go along from there, and how its text is made: `!r`, `:04d`, both, or nothing."""
+    """A value, a path of attributes from there, and a format: `!r`, `:04d`, both, or nothing."""
 
     name: str
     attributes: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class Placeholder:
         return f"{{{'.'.join((self.name, *self.attributes))}{self.format}}}"
 
     def value(self, values: Mapping[str, object]) -> object:
-        """What it stands for.
+        """Return the object that the placeholder stands for.
 
         Raises:
             AttributeError: The value lacks an attribute.
@@ -54,13 +54,14 @@ class Placeholder:
 
 
 class Template:
-    """`order:{order_id}`, `cart:{user.id}`: text and placeholders.
+    """A text with placeholders, such as `order:{order_id}` or `cart:{user.id}`.
 
     Args:
-        text: As for `str.format`, with names and attributes; no positions, no indexing, no placeholders in formats.
+        text: A text as for `str.format`, with names and attributes. Positions, indexing, and
+            placeholders in formats are not allowed.
 
     Raises:
-        ConfigurationError: It cannot be read, or two placeholders stand side by side.
+        ConfigurationError: The text cannot be read, or has two placeholders side by side.
     """
 
     def __init__(self, text: str) -> None:
@@ -90,15 +91,15 @@ class Template:
             self._literals.append("")
 
     def fill(self, texts: Sequence[str]) -> str:
-        """The name that these texts make, one for each placeholder, in order.
+        """Return the name that these texts make, one text for each placeholder in order.
 
         Raises:
-            SeparatorInText: One of them, but the last, contains the separator behind it.
+            SeparatorInText: A text other than the last contains the separator behind it.
         """
         name, last = self._literals[0], len(texts) - 1
         for index, (placeholder, text) in enumerate(zip(self.placeholders, texts, strict=True)):
             separator = self._literals[index + 1]
-            # In the text, or half in it and half in the separator: where it ends would be a guess.
+            # The separator may also begin in the text. Then the end of the text would be a guess.
             if index < last and (text + separator).find(separator) < len(text):
                 raise SeparatorInText(placeholder, text, separator)
             name += text + separator

@@ -1,4 +1,4 @@
-"""How long a grant may be relied on, in seconds; it reads no clock: instants are arguments."""
+"""The time for which a grant may be relied on, in seconds. Instants are arguments."""
 
 from __future__ import annotations
 
@@ -21,74 +21,91 @@ __all__ = [
 ]
 
 DRIFT_FLOOR = 0.002
-"""Two milliseconds for the granularity of Redis expiry (Redlock text): keys may go 1 ms early, clocks round."""
+"""Seconds for the granularity of expiry, as in the Redlock text.
+
+A key may expire 1 ms early, and clocks round to a millisecond."""
 
 
 def drift_of(ttl: float, drift_factor: float) -> float:
-    """What clocks running at different rates may cost: `ttl * drift_factor + 2 ms` (Redlock text)."""
+    """Return the seconds that clocks of different rates may cost: `ttl * drift_factor + 2 ms`."""
     return ttl * drift_factor + DRIFT_FLOOR
 
 
 def ttl_ms(ttl: float) -> int:
-    """The ttl as sent to the servers: whole milliseconds, rounded up, so that a key never dies before we think."""
+    """Return the ttl for the servers in whole milliseconds.
+
+    It is rounded up, so that a key does not expire before the deadline.
+    """
     return ceil(ttl * 1000 - 1e-9)
 
 
 def deadline_of(started: float, ttl: float, drift: float) -> float:
-    """The instant up to which a grant is valid, counted from before its first byte was written."""
+    """Return the instant at which a grant ends, counted from before its first byte was written."""
     return started + ttl - drift
 
 
 def least_ttl(node_timeout: float, drift_factor: float, min_validity: float | None) -> float:
-    """The smallest ttl for which a round that takes the whole `node_timeout` leaves something worth having."""
+    """Return the smallest ttl that leaves `min_validity` after a round as long as `node_timeout`.
+
+    Without `min_validity` it leaves `MIN_VALIDITY_SHARE` of the ttl.
+    """
     if min_validity is None:
         return (node_timeout + DRIFT_FLOOR) / (1 - drift_factor - MIN_VALIDITY_SHARE)
     return (node_timeout + DRIFT_FLOOR + min_validity) / (1 - drift_factor)
 
 
 MIN_VALIDITY_SHARE = 0.05
-"""Share of the ttl that must be left for a grant to count when the user names no `min_validity`."""
+"""Share of the ttl that must be left of a grant, if the user names no `min_validity`."""
 
 RENEW_SHARE = 1 / 3
-"""Renewing at a third leaves two more chances before the deadline."""
+"""Share of the ttl after which a lease is renewed. At a third, two more tries fit before the deadline."""
 
 RENEW_JITTER = 0.05
-"""Renewals come up to this share early, so that leases taken together do not stay together for ever."""
+"""Share of its time by which a renewal may come early.
+
+Without it, leases that were taken together would be renewed together for ever."""
 
 GATHER_SHARE = 0.01
-"""Renewals come up to this share of the ttl earlier still, at its multiples: those due at about the same time go together."""
+"""Share of the ttl to whose multiples the time of a renewal is rounded down.
+
+So renewals that are due at about the same time leave in one batch."""
 
 RETRY_SHARE = 0.05
-"""A renewal that no quorum can confirm is tried again after this share of the ttl."""
+"""Share of the ttl after which a renewal without a quorum is retried."""
 
 SILENT_SHARE = 0.1
-"""One that no quorum has answered in time, after this: its answers still count when they come."""
+"""Share of the ttl after which a renewal is retried if no quorum answered in time.
 
+The answers to the first try still count when they come."""
 
 STALL_SHARE = 0.1
-"""Share of the ttl from which a standstill of the event loop is named as a reason why a lease was not renewed."""
-
+"""Share of the ttl. An event loop that stood still for longer is named as the reason of a late renewal."""
 
 WATCH_AFTER = 0.1
-"""Seconds after which a lease is watched. Most locks are released sooner and are spared the extra read; one that is taken
-away before is told by that first read."""
+"""Seconds after which a lease is watched.
+
+Most locks are released sooner, and do without the extra read. A lease that was taken away before is
+noticed by that read."""
 
 WATCH_SHARE = 0.25
-"""Share of a short ttl after which it is watched: before its first renewal."""
+"""Share of the ttl after which a short lease is watched. That is before its first renewal."""
 
 
 def watch_after(ttl: float) -> float:
-    """Seconds from the beginning of a grant until its keys are watched."""
+    """Return the seconds from the beginning of a grant until its keys are watched."""
     return min(WATCH_AFTER, ttl * WATCH_SHARE)
 
 
 COVERED_FOR = 0.05
-"""Seconds from the beginning of a grant during which it is passed on at most to those who were in line then. As long as several
-round trips or holds of milliseconds, so that asking no longer counts; where servers cannot tell of what they have lost, it is
-noticed by asking them again."""
+"""Seconds from the beginning of a grant during which it is passed on.
+
+Long enough to spread the cost of a round over several short holds. Short enough that a lost key is
+noticed soon, even if the servers do not report changes."""
 
 COVERED_SHARE = 0.1
-"""Share of a short ttl for which it is: what is left for the last of them is nearly all of it."""
+"""Share of a short ttl during which its grant is passed on.
+
+The last lease still has nearly the whole ttl."""
 
 
 def covers(started: float, now: float, ttl: float) -> bool:
@@ -97,6 +114,9 @@ def covers(started: float, now: float, ttl: float) -> bool:
 
 
 def renew_at(started: float, ttl: float, draw: float) -> float:
-    """When to renew a grant whose round began at `started`; `draw` is uniform in [0, 1)."""
+    """Return the instant at which to renew a grant whose round began at `started`.
+
+    `draw` is uniform in [0, 1).
+    """
     at = started + ttl * RENEW_SHARE * (1 - RENEW_JITTER * draw)
     return at - at % (ttl * GATHER_SHARE)

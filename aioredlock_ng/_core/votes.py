@@ -1,13 +1,13 @@
-"""What one node's answer means for the lock; it never decides a round and never talks to a node.
+"""The meaning of one node's answer for the lock. Rounds are decided elsewhere.
 
-A reply is the record of what a script returned (see `replies.py`), or one of these marks:
+A reply is the record of a script's result (see `replies`), or one of these marks:
 
 * `Refusal`: the server answered with an error. Scripts raise before they write, so nothing was set.
 * `Unsent`: the request never left this process. Nothing was set.
 * `Dropped`: the connection was lost after the request was queued. It may have been executed.
 * `Garbled`: a `Dropped` whose answer came, but does not fit the script.
 
-`None` is "no answer yet". The scripts never return nil, so the two cannot be confused.
+`None` means no answer yet. The scripts never return nil, so the two cannot be confused.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
 
 
 class Refusal(Exception):
-    """An error reply, with the server's own words, but without what they quote of a command."""
+    """An error reply, with the server's own words. Quoted parts of a command are left out."""
 
     def __init__(self, words: str) -> None:
         # A server that lacks EVALSHA answers with its arguments, and one of them is the token.
@@ -60,7 +60,11 @@ class Refusal(Exception):
 
 
 class Unsent(Exception):
-    """The node was not asked; the text says why."""
+    """The node was not asked. The text names the reason.
+
+    Attributes:
+        permanent: True if a retry does not help until somebody changes settings.
+    """
 
     def __init__(self, reason: str, *, permanent: bool = False) -> None:
         super().__init__(reason)
@@ -68,7 +72,7 @@ class Unsent(Exception):
 
 
 class Dropped(Exception):
-    """The connection went away before the answer came; the text says how."""
+    """The connection was lost before the answer came. The text names the reason."""
 
 
 class Garbled(Dropped):
@@ -76,7 +80,7 @@ class Garbled(Dropped):
 
 
 Mark = Refusal | Unsent | Dropped
-"""What stands for a reply that no script gave."""
+"""The outcome of a request without a script's reply."""
 
 Raw: TypeAlias = (
     bool
@@ -89,14 +93,14 @@ Raw: TypeAlias = (
     | AbstractSet["Raw"]
     | None
 )
-"""A reply as the parser has it. Only plain commands, such as INFO, deliver one."""
+"""A reply as the parser delivers it. Only plain commands, such as INFO, have such a reply."""
 
 Reply = Record | Mark | Raw
-"""What a node answered; None while there is no answer."""
+"""A node's answer; None while there is no answer."""
 
 
 class Outcome(StrEnum):
-    """What a node said to an acquire, or to a look at the lock's key (`free`, `not a lock`)."""
+    """A node's answer to an acquire, or to an inspection of the lock's key (`free`, `not a lock`)."""
 
     GRANTED = "granted"
     HELD = "held"
@@ -113,10 +117,10 @@ class Vote:
 
     Attributes:
         node: The node's address, without credentials.
-        outcome: What it said; see `Outcome`.
-        remaining: For `held`, seconds of life that the holder's key had left; None where unknown or endless.
-        detail: For `failed` and `unknown`, the server's own words or what happened to the request;
-            for `not a lock`, what the key is. Never a reply, a token or a stored value.
+        outcome: The kind of the answer.
+        remaining: For `held`, the seconds that the holder's key had left; None if unknown or endless.
+        detail: For `failed` and `unknown`, the server's own words or the fate of the request. For
+            `not a lock`, the type of the key. Never a reply, a token or a stored value.
     """
 
     node: str
@@ -125,7 +129,7 @@ class Vote:
     detail: str = ""
 
     def __str__(self) -> str:
-        """`address: outcome (detail)`, for messages."""
+        """Return `address: outcome (detail)`, for messages."""
         extra = self.detail
         if self.remaining is not None:
             extra = f"{self.remaining:.3g} s left"
@@ -136,25 +140,26 @@ BEYOND_CLOCKS: Final = (
     "a fence counter of it is beyond any clock, so it cannot confirm fences: delete its key aioredlock_ng:fences"
     " once it has refused for max_ttl and a second"
 )
-"""The detail of a vote whose counter is above any clock, and the reason in the log."""
+"""The detail of a vote whose counter is above any clock. The log names it as the reason."""
 
 _PERMANENT: Final = ("WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "ERR unknown command")
-"""Refusals that waiting does not cure: a person has to change something."""
+"""Refusals that last until a person changes something."""
 
 _PERMANENT_IN_SCRIPT: Final = (
     " WRONGTYPE ",
     "can't run this command or subcommand",
     "ACL failure in script",
 )
-"""The same where a command inside a script was refused: Redis 6.2 wraps them all, every version those by ACL."""
+"""Such refusals of a command inside a script.
 
+Redis 6.2 wraps all refusals there. Every version wraps those by ACL."""
 
 _WRAPPED: Final = ("ERR ", "@user_script")
-"""How such a refusal begins; the latter where the script itself returned it, in Redis 6.2."""
+"""The beginnings of such a refusal. Redis 6.2 has the second if the script itself returned it."""
 
 
 def acquire_vote(node: str, reply: Reply, silence: str = "no answer in time") -> Vote:
-    """Name what a reply to the acquire script means; `silence` is what to say where there is none."""
+    """Return the vote that a reply to an acquire script is; `silence` describes a missing reply."""
     match reply:
         case Granted():
             return Vote(node, Outcome.GRANTED)
@@ -169,7 +174,7 @@ def acquire_vote(node: str, reply: Reply, silence: str = "no answer in time") ->
 
 
 def no_vote(node: str, reply: Reply, silence: str = "no answer in time") -> Vote:
-    """Name why a node has no vote: silence, a refusal, a lost connection, or an unusable answer.
+    """Return why a node has no vote: silence, a refusal, a lost connection, or an unusable answer.
 
     An unusable answer is never shown: a broken server may put a token or a stored value there.
     """
@@ -183,33 +188,33 @@ def no_vote(node: str, reply: Reply, silence: str = "no answer in time") -> Vote
 
 
 def is_granted(reply: Reply) -> TypeGuard[Granted]:
-    """Return True if the node granted an acquire, whether it acknowledged the fence or not."""
+    """True if the node granted an acquire, whether it acknowledged the fence or not."""
     return type(reply) is Granted
 
 
 def is_held(reply: Reply) -> TypeGuard[Refused]:
-    """Return True if the node refused an acquire because of another holder or a waiter."""
+    """True if the node refused an acquire because of another holder or a waiter."""
     return type(reply) is Refused
 
 
 def counter_of(reply: Reply) -> int:
-    """Return the counter that kept a node from acknowledging a fence; 0 where there was none."""
+    """Return the counter that kept a node from acknowledging a fence; 0 if there was none."""
     return reply.counter if isinstance(reply, (Granted, Unacknowledged)) else 0
 
 
 def blocking_key(replies: Sequence[Reply], keys: tuple[bytes, ...]) -> bytes:
-    """Return the key that most refusals are about; the first one where none says."""
+    """Return the key that most refusals name; the first key if none is named."""
     places = Counter(reply.place for reply in replies if is_held(reply))
     return keys[places.most_common(1)[0][0] - 1] if places else keys[0]
 
 
 def may_have_set(reply: Reply) -> bool:
-    """True unless it is certain that this node set nothing for the attempt: those nodes are owed a release."""
+    """True unless the node certainly set nothing for the attempt. If True, it needs a release."""
     return not isinstance(reply, (Refusal, Unsent, Refused, Quarantined))
 
 
 def is_permanent(reply: Reply) -> bool:
-    """True when asking this node again cannot help until somebody changes its settings or data."""
+    """True if a retry does not help until somebody changes the node's settings or data."""
     if isinstance(reply, Unsent):
         return reply.permanent
     if isinstance(reply, BrokenCounter):

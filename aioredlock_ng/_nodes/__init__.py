@@ -1,1 +1,1 @@
-"""Floor 2: the only I/O of the library: one connection per node, its health, and the in-memory stand-in."""
+"""Floor 2: the only I/O of the library. One connection per node, its health, and a node in memory."""

@@ -1,4 +1,4 @@
-"""Background tasks of a manager: one failure ends none of them for good."""
+"""Background tasks of a manager, which are restarted after a failure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["supervised"]
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
-"""Seconds until failed work begins again; each time twice as long, so that a lasting cause costs no CPU."""
+"""Seconds until failed work begins again.
+
+The pause doubles each time, so that a lasting cause costs no CPU."""
 
 
 def supervised(
@@ -26,12 +28,12 @@ def supervised(
     emit: EventSink,
     failed: Callable[[str], None] | None = None,
 ) -> asyncio.Task[None]:
-    """Run `work` in a task that begins it again after an exception, until it returns or is cancelled.
+    """Run `work` in a task that restarts it after an exception, until it returns or is cancelled.
 
     Args:
-        work: What to do; called anew each time.
-        name: The task's, for people.
-        emit: Given a `TaskFailed` for each exception.
+        work: Called anew each time.
+        name: The task's name, for people.
+        emit: Called with a `TaskFailed` for each exception.
         failed: Called with the same words, for the owner of the task.
 
     Safety: a cancellation of the task ends it at once.

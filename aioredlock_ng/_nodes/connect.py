@@ -1,8 +1,8 @@
-"""Makes connections by redis-py's own `Connection` and hands their transports over; the one place that touches its internals.
+"""Connections made by redis-py, whose transports are taken over. Only this module uses its internals.
 
-redis-py does URL parsing, DNS, TLS, AUTH, HELLO, SELECT and the Sentinel lookup. Nothing of a user's client is altered:
-connections are made from its pool's settings, with everything switched off that would send a command twice, time out
-on its own or close behind our back.
+redis-py does URL parsing, DNS, TLS, AUTH, HELLO, SELECT and the Sentinel lookup. A user's client is
+not altered: connections are made from the settings of its pool. Every setting is switched off that
+would send a command twice, time out by itself, or close a connection unnoticed.
 """
 
 from __future__ import annotations
@@ -38,18 +38,20 @@ __all__ = ["ConnectFailed", "Connector", "Wire"]
 _PARAMETERS = frozenset(inspect.signature(AbstractConnection.__init__).parameters)
 
 _UNWANTED = ("maint_notifications_pool_handler", "event_dispatcher", "himport_registry")
-"""Settings by which connections talk back to their pool; ours belong to no pool."""
+"""Settings by which connections report to their pool. Our connections belong to no pool."""
 
 _UNACKED_LIMIT = 10.0
-"""Seconds after which the kernel gives up a connection whose bytes nobody takes: a partition, or a hung server that was sent
-more than its kernel takes for it (which, when it wakes, executes what it had)."""
+"""Seconds after which the kernel gives up a connection whose bytes are not acknowledged.
+
+The cause is a partition, or a hung server that was sent more than its kernel buffers. When such a
+server wakes, it executes the buffered commands."""
 
 
 class ConnectFailed(Exception):
-    """No connection; the text says why in the server's or the system's words.
+    """There is no connection. The text gives the reason in the server's or the system's words.
 
     Attributes:
-        permanent: True when trying again cannot help until somebody changes settings.
+        permanent: True if a retry does not help until somebody changes settings.
     """
 
     def __init__(self, reason: str, *, permanent: bool = False) -> None:
@@ -58,14 +60,18 @@ class ConnectFailed(Exception):
 
 
 class _NoTransport(Exception):
-    """A connection says that it is open and has no asyncio transport, which the channel would take over."""
+    """An open connection has no asyncio transport that a channel could take over."""
 
 
 class Wire:
-    """An authenticated connection whose transport nobody else uses any more.
+    """An authenticated connection, whose transport is free for a channel.
 
     Attributes:
-        redact: Takes the node's credentials out of a text. Every text of the server goes through it.
+        transport: The transport.
+        received: Bytes that were already read from it.
+        resp3: True if the connection speaks RESP3.
+        redact: Takes the node's credentials out of a text. Every text of the server passes through
+            it.
     """
 
     __slots__ = ("_keep", "received", "redact", "resp3", "transport")
@@ -76,18 +82,18 @@ class Wire:
         self.transport: asyncio.Transport = writer.transport
         self.received = bytes(reader._buffer)
         self.resp3 = resp3
-        # A StreamWriter closes its transport when collected; a Connection that has one does, too.
+        # A StreamWriter closes its transport when it is collected. A Connection with a writer does, too.
         self._keep = (writer, reader)
         connection._writer = connection._reader = None
 
 
 class Connector:
-    """How to reach one node, from whatever the user gave.
+    """The way to reach one node, made from a user's URL or client.
 
     Attributes:
         address: For people: `host:port`, `host:port/db`, a socket's path, or `service@sentinel`.
         identity: Equal for two nodes that are certainly the same server.
-        by_sentinel: True where a Sentinel names the primary, and may be late to notice that it is another one.
+        by_sentinel: True if a Sentinel names the primary. It may notice a new primary late.
 
     Raises:
         ConfigurationError: The argument is no usable node.
@@ -99,7 +105,8 @@ class Connector:
             raise ConfigurationError(problem)
         self._redact = Redaction([*secrets_in(node), *secrets_of(pool)])
         self._hides_words = has_unknown_secrets(pool)
-        self._node = node  # keeps a Sentinel pool alive: its connections only hold a weak reference
+        # Connections of a Sentinel pool hold only a weak reference to it.
+        self._node = node
         self._make: Callable[..., Any] = pool.connection_class
         kwargs = dict(pool.connection_kwargs)
         kwargs["retry"] = Retry(NoBackoff(), 0)
@@ -125,17 +132,17 @@ class Connector:
         except (TypeError, ValueError, redis_errors.RedisError) as error:
             secret = isinstance(node, str) and "password" in node
             problem = f"node {self.address}: {self._redact(plain(error, secret))}; remove or correct that option"
-        # Raised outside of the handlers, errors have no context: the words of a parser may quote a password.
+        # Raised outside of the handlers, an error has no context. A parser's words may quote a password.
         if problem:
             raise ConfigurationError(problem)
 
     async def connect(self, within: float) -> Wire:
-        """Connect, authenticate, select the database; by RESP3 where the server has it.
+        """Connect, authenticate and select the database, by RESP3 if the server has it.
 
         Raises:
-            ConnectFailed: With the server's or the system's words, without the node's credentials.
+            ConnectFailed: There is no connection. The text contains none of the node's credentials.
 
-        Safety: cancelled at any await, the half-made connection is closed; the loop may end at once.
+        Safety: a cancellation at any await closes the half-made connection. The loop may end at once.
         """
         try:
             async with asyncio.timeout(within):
@@ -144,16 +151,16 @@ class Connector:
                 except redis_errors.AuthenticationError:
                     raise
                 except redis_errors.ResponseError:
-                    # HELLO is unknown before Redis 6, to some proxies, and to users without the right for it.
+                    # HELLO is unknown to Redis before 6 and to some proxies. A user may lack the right to it.
                     return await self._connect(2)
-        # redis-py may leak anything here (AttributeError from a reset connection: its issue 4287).
+        # redis-py may raise anything here, such as AttributeError for a reset connection (its issue 4287).
         except Exception as error:
             reason, permanent = self._reason(error, within)
-        # Raised here, it has no context: redis-py's error may quote the password.
+        # Raised here, the error has no context. The error of redis-py may quote the password.
         raise ConnectFailed(reason, permanent=permanent)
 
     def _reason(self, error: Exception, within: float) -> tuple[str, bool]:
-        """Say why there is no connection, without credentials; and whether trying again is in vain."""
+        """Return why there is no connection, without credentials, and whether a retry is useless."""
         if isinstance(error, TimeoutError):
             return f"no connection within {within:g} s", False
         if isinstance(error, _NoTransport):
@@ -162,7 +169,7 @@ class Connector:
                 f"its {kind} offers no transport; give a URL or a client whose connections are redis-py's own",
                 True,
             )
-        # A server that does not know AUTH quotes its arguments.
+        # A server that does not know AUTH quotes the arguments.
         words = harmless(self._redact(str(error)))
         if self._hides_words:
             words = f"{type(error).__name__}; its words may quote the credentials of a Sentinel, and are not shown"
@@ -186,7 +193,7 @@ class Connector:
         send = connection.send_command
 
         async def learn_and_send(*words: Any, **settings: Any) -> None:
-            # A credential provider's password is known only here: it leaves by AUTH, or by HELLO with AUTH.
+            # The password of a credential provider is known only here. It is sent by AUTH or HELLO.
             if "AUTH" in words[:3]:
                 self._redact.learn(words[-1])
             await send(*words, **settings)
@@ -199,7 +206,7 @@ class Connector:
             _watch_for_partitions(connection._writer.get_extra_info("socket"))
             wire = Wire(connection, protocol == 3, self._redact)
         except BaseException:
-            # redis-py has closed it or will not; TLS would say goodbye, and nobody waits until the server has said its own.
+            # redis-py may leave the transport open. A regular close of TLS would wait for the server.
             for transport in filter(None, opened):
                 transport.abort()
             connection._writer = connection._reader = None
@@ -212,10 +219,11 @@ class Connector:
 
 
 async def _cancellable(connecting: Awaitable[None]) -> None:
-    """Await what may swallow a cancellation, and be cancelled all the same; a task that is not would reconnect for ever.
+    """Await a call that may swallow a cancellation, and raise the cancellation afterwards.
 
-    On Python 3.11 redis-py's `wait_for` around a command to a Sentinel swallows one that comes when the command has just
-    been sent; a user's own connection class may do anything.
+    A task that is not cancelled would reconnect for ever. On Python 3.11 redis-py uses `wait_for`
+    around a command to a Sentinel. It swallows a cancellation that comes when the command has just
+    been sent. A user's own connection class may do anything.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -235,7 +243,7 @@ def _transport_of(connection: Any) -> asyncio.Transport | None:
 
 
 def _watch_for_partitions(sock: Any) -> None:
-    """Let the kernel notice a peer that is gone without a word; a hung server's takes what its buffer holds."""
+    """Let the kernel notice a peer that vanished. The kernel of a hung server still acknowledges bytes."""
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -1,4 +1,4 @@
-"""All nodes of a manager as one: what goes to every node is queued once, not node by node. It decides nothing."""
+"""All nodes of a manager. A command for every node is queued once, not node by node."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Fleet:
 
     Args:
         nodes: Any kind of node.
-        outbox: Through which those nodes that have a live channel are asked all at once; None: each by itself.
+        outbox: Asks all nodes with a live channel at once. None: each node is asked by itself.
 
     Attributes:
         absent: Indexes of the nodes that must be asked by themselves now.
-        ask_present: Asks all others; no answer comes before it returns.
-        hurry: What they were asked leaves now and not at the end of the tick.
+        ask_present: Asks all other nodes. No reply comes before it returns.
+        hurry: Sends the queued commands now and not at the end of the tick.
     """
 
     __slots__ = ("_present", "absent", "ask_present", "hurry", "nodes")
@@ -36,14 +36,14 @@ class Fleet:
         self._present: list[int] = []
 
     def ask(self, sink: Sink) -> None:
-        """Ask every node; see `Node.ask`."""
+        """Ask every node, as `Node.ask` does."""
         self.ask_present(sink)
         for index in self.absent:
             self.nodes[index].ask(sink, index)
 
     def ask_some(self, sink: Sink, indexes: Sequence[int]) -> None:
-        """Ask the nodes at `indexes`, which are in their order; see `Node.ask`."""
-        # What a node that is down has not granted is released on the others: all who are there, and nobody else.
+        """Ask the nodes at `indexes`, which are sorted, as `Node.ask` does."""
+        # A node that is down granted nothing, so a release often goes to exactly the present nodes.
         if indexes == self._present:
             self.ask_present(sink)
         else:
@@ -51,7 +51,7 @@ class Fleet:
                 self.nodes[index].ask(sink, index)
 
     def present(self, index: int, is_present: bool) -> None:
-        """Node `index` has joined or left the outbox."""
+        """Record that node `index` has joined or left the outbox."""
         if is_present != (index in self.absent):
             return
         if is_present:
@@ -62,8 +62,8 @@ class Fleet:
 
 
 def _nobody(_sink: Sink) -> None:
-    """Every node is asked by itself."""
+    """Ask no node, because each is asked by itself."""
 
 
 def _nothing() -> None:
-    """Nothing was collected."""
+    """Send nothing, because nothing was queued."""

@@ -1,4 +1,4 @@
-"""Reads what a user gave as a node: a URL or a client, the settings in it, and its credentials. It connects to nothing."""
+"""A node as the user gave it: the settings and the credentials in a URL or a client."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _FAKEREDIS = (
 )
 
 _SECRETS = ("password", "ssl_password")
-"""Settings of a connection that must appear in no text."""
+"""Settings of a connection that no text may contain."""
 
 
 def pool_of(node: object) -> tuple[Any, str]:
-    """Return the pool with the settings, or None and what is wrong."""
+    """Return the pool that has the settings, and ""; or None and the mistake."""
     if isinstance(node, str):
         shown = repr(_without_secrets(node))
         if not node.startswith(_SCHEMES):
@@ -37,7 +37,8 @@ def pool_of(node: object) -> tuple[Any, str]:
             )
         try:
             parts = _split(node)
-            # A "/", "?" or "#" in a password ends it, and what follows would be shown as a path, an option or a host.
+            # A "/", "?" or "#" in a password ends it. The rest would be shown as a path, an option or
+            # a host.
             if "@" in (parts.path if parts.scheme == "unix" else "") + parts.query + parts.fragment:
                 raise ValueError(
                     "it has an '@' behind a '/', '?' or '#'; percent-encode those that part nothing"
@@ -46,7 +47,7 @@ def pool_of(node: object) -> tuple[Any, str]:
                 raise ValueError(
                     "its host has a ','; a node is one server, and options follow a '?'"
                 )
-            # redis-py takes the one for localhost and the other for database 0.
+            # redis-py would use localhost in the first case, and database 0 in the second.
             if parts.scheme == "unix" and not parts.path:
                 raise ValueError("it names no socket; write unix:///path/of/the/socket")
             if (
@@ -71,7 +72,7 @@ def pool_of(node: object) -> tuple[Any, str]:
 
 
 def _split(url: str) -> SplitResult:
-    """Split a URL, in words that quote nothing of it: what Python's own show may be of a password."""
+    """Split a URL. Python's own error may quote a part of a password, so it is replaced."""
     try:
         return urlsplit(url)
     except ValueError:
@@ -81,7 +82,10 @@ def _split(url: str) -> SplitResult:
 
 
 def _is_of_fakeredis(node: object) -> bool:
-    """True for a client, pool or connection class of fakeredis, or derived from one. Nothing is imported for it."""
+    """True for a client, pool or connection class of fakeredis or derived from it.
+
+    The test imports nothing.
+    """
     pool = getattr(node, "connection_pool", None)
     kinds = (type(node), type(pool), getattr(pool, "connection_class", object))
     classes = (cls for kind in kinds for cls in getattr(kind, "__mro__", ()))
@@ -89,7 +93,10 @@ def _is_of_fakeredis(node: object) -> bool:
 
 
 def secrets_in(node: object) -> list[str]:
-    """Find all that may be a password in the text of a URL, usable or not, as written and decoded."""
+    """Return every part of a URL that may be a password, as written and decoded.
+
+    The URL need not be valid.
+    """
     if not isinstance(node, str):
         return []
     user, at, _ = node.partition("://")[2].rpartition("@")
@@ -99,7 +106,7 @@ def secrets_in(node: object) -> list[str]:
 
 
 def secrets_of(pool: Any) -> list[object]:
-    """The secrets among the settings of a pool, and of the Sentinels that it asks."""
+    """Return the secrets in the settings of a pool and of its Sentinels."""
     found: list[object] = []
     for kwargs in _settings_of(pool):
         found += [kwargs.get(name) for name in _SECRETS]
@@ -111,7 +118,7 @@ def secrets_of(pool: Any) -> list[object]:
 
 
 def has_unknown_secrets(pool: Any) -> bool:
-    """True where a Sentinel's credentials are known to its own client alone."""
+    """True if only a Sentinel's own client knows the credentials of the Sentinel."""
     providers = (kwargs.get("credential_provider") for kwargs in _settings_of(pool)[1:])
     return any(
         provider is not None and type(provider) is not UsernamePasswordCredentialProvider
@@ -149,17 +156,23 @@ def address_of(pool: Any) -> tuple[str, object]:
 
 
 def _without_secrets(url: str) -> str:
-    """Scheme and place; not even the place where an "@" behind a "?" or a "," leaves open what is part of a password."""
+    """Return scheme and place of a URL.
+
+    An "@" behind a "?" or a "," may be part of a password. Then the place is left out, too.
+    """
     scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
     place, _, query = rest.partition("?")
-    # What follows a comma is another product's way to give settings, a password among them.
+    # Another product has settings behind a comma, a password among them.
     place, _, settings = place.partition(",")
     shown = "…" if "@" in settings + query else place.rpartition("@")[2]
     return f"{scheme}{separator}{shown}"[:80]
 
 
 def plain(error: Exception, secret: bool = False) -> str:
-    """What is wrong in our words or redis-py's; `secret`: an option's name may be what follows a "&" in a password."""
+    """Return a mistake in our words or redis-py's.
+
+    With `secret` the name of an option is left out. It may be the part of a password behind a "&".
+    """
     text = str(error)
     if text.startswith(
         "Port could not be cast"

@@ -29,22 +29,21 @@ if TYPE_CHECKING:
 __all__ = ["TRIES", "Greeting", "greet", "unknown_commands"]
 
 TRIES = (COMMANDS.packed_in_full(), COMMANDS.packed)
-"""Requests whose answers tell which commands the server does not know; see `unknown_commands`."""
-
+"""Requests whose replies show which commands the server does not know; see `unknown_commands`."""
 
 _USABLE = "Redis 6.2 or newer, or Valkey"
 
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """What a server told about itself.
+    """The facts that a server reported about itself.
 
     Attributes:
-        run_id: Id of the server process, "" where it does not say.
-        server: Name and version, "" where it does not say.
-        tracking: True when it will tell about changed keys.
-        messages: True if it will deliver messages from other processes.
-        lacks: What it refused that the library can do without, in words.
+        run_id: Id of the server process, "" if unknown.
+        server: Name and version, "" if unknown.
+        tracking: True if it reports changes of tracked keys.
+        messages: True if it delivers messages of other processes.
+        lacks: Descriptions of missing features that the library can do without.
     """
 
     run_id: str
@@ -55,10 +54,10 @@ class Greeting:
 
 
 class _Answers:
-    """Collects all answers of the handshake; one connection answers in the order of the questions."""
+    """The sink of all requests of the handshake. Replies come in the order of the requests."""
 
     def __init__(self, count: int, started: float) -> None:
-        # Each question is sent by itself, and none ever again.
+        # Each request is sent as bytes, and none of them again.
         self.command = Request(b"")
         self.started = started
         self.replies: list[Any] = []
@@ -66,10 +65,11 @@ class _Answers:
         self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def stands(self) -> bool:
-        """See `Sink.stands`."""
+        """Return False: no request is sent again."""
         return False
 
     def deliver(self, index: int, reply: Reply) -> None:
+        """Keep a reply."""
         self.replies.append(reply)
         if len(self.replies) == self._count and not self.complete.done():
             self.complete.set_result(None)
@@ -84,29 +84,30 @@ async def greet(
     needed: Sequence[str],
     manager_id: bytes,
 ) -> Greeting:
-    """Run the handshake in one write and judge the answers.
+    """Run the handshake in one write, and judge the replies.
 
     Args:
         channel: The connection.
-        wire: What it was made of.
+        wire: The wire of the channel.
         started: Instant at which connecting began.
-        within: Seconds for all answers together.
-        by_sentinel: See `Connector`.
-        needed: See `kinds.needed`.
+        within: Seconds for all replies together.
+        by_sentinel: True if a Sentinel named the server; see `Connector`.
+        needed: Commands that the server must know; see `kinds.needed`.
         manager_id: Names the channel of the messages for this manager. Without RESP3 it is not
             subscribed to, because such a connection could send no other commands.
 
     Raises:
-        ConnectFailed: The server must not vote: it cannot be asked, is a replica, part of a cluster, or too old.
+        ConnectFailed: The server must not vote. It cannot be asked, is a replica, is part of a
+            cluster, or is too old.
 
-    Safety: cancelled, it leaves the channel open; the caller closes it.
+    Safety: a cancellation leaves the channel open. The caller closes it.
     """
     requests: list[tuple[Any, ...]] = [
         ("INFO",),
         ("CLIENT", "SETINFO", "LIB-NAME", "aioredlock_ng"),
     ]
     if wire.resp3:
-        # CACHING is a right of its own; INFO, SCRIPT LOAD and the like leave nothing tracked.
+        # CACHING is a right of its own, so it is tried here. The request behind it reads no key.
         requests += [("CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP"), ("CLIENT", "CACHING", "YES")]
     loads: list[tuple[Any, ...]] = [("SCRIPT", "LOAD", script.source) for script in SCRIPTS]
     answers = _Answers(len(requests) + wire.resp3 + len(loads) + len(TRIES), started)
@@ -127,7 +128,7 @@ async def greet(
             raise ConnectFailed(str(reply))
         if isinstance(reply, Refusal) and str(reply).startswith(("NOAUTH", "WRONGPASS")):
             raise ConnectFailed(f"authentication failed: {reply}", permanent=True)
-        # Accepted now, it would stay without identity and tracking, and refuse the releases that it is owed.
+        # An accepted server would stay without identity and tracking, and refuse the owed releases.
         if isinstance(reply, Refusal) and str(reply).startswith(("BUSY ", "LOADING ")):
             raise ConnectFailed(str(reply))
     about = answers.replies[0]
@@ -175,13 +176,13 @@ async def greet(
 
 
 def unknown_commands(replies: Sequence[Reply], needed: Sequence[str]) -> list[str]:
-    """Name the commands that the server does not know, of those that its scripts need, and EVAL and EVALSHA.
+    """Return the needed commands, EVAL and EVALSHA included, that the server does not know.
 
-    A refusal for any other reason, such as a missing right, names none.
+    A refusal for any other reason, such as a missing right, shows no unknown command.
 
     Args:
-        replies: The answers to `TRIES`.
-        needed: See `kinds.needed`.
+        replies: The replies to `TRIES`.
+        needed: Commands that the scripts need; see `kinds.needed`.
     """
     by_source, by_name = replies
     tries = {"EVAL": by_source, "EVALSHA": by_name}
@@ -192,13 +193,13 @@ def unknown_commands(replies: Sequence[Reply], needed: Sequence[str]) -> list[st
     ]
     told = COMMANDS.read(by_source)
     if isinstance(told, UnknownCommands):
-        # By our own names: the server's words are not repeated.
+        # The names are our own, so no words of the server are repeated.
         unknown += [name for name in needed if name.encode() in told.names]
     return unknown
 
 
 def _said(reply: Reply) -> str:
-    """Quote a refusal; of any other reply name the kind, because its contents may be anything."""
+    """Quote a refusal. Name only the kind of any other reply, whose contents may be anything."""
     return (
         f"refused: {reply}" if isinstance(reply, Refusal) else f"was answered with {kind_of(reply)}"
     )

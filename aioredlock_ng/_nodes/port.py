@@ -1,4 +1,4 @@
-"""What the engine needs of a node, and nothing else: the one small protocol that real, in-memory and simulated nodes share."""
+"""The interface of a node, which real, in-memory and simulated nodes implement."""
 
 from __future__ import annotations
 
@@ -19,25 +19,28 @@ State = Literal["connecting", "up", "suspect", "quarantined", "down", "refused"]
 
 
 class Sink(Protocol):
-    """Who asks one command, of one or more nodes, and gets the answers."""
+    """The asker of one command. It gets the answers of one or more nodes."""
 
     @property
     def command(self) -> Request:
-        """What it asks."""
+        """The command."""
 
     @property
     def started(self) -> float:
-        """Instant at which it began asking, by the engine's clock."""
+        """Instant of the question, by the engine's clock."""
 
     def stands(self) -> bool:
-        """True while the asker wants its request executed, even if that happens after what it asked later."""
+        """True while the asker wants its request executed, even behind requests that it sent later."""
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Take the answer of node `index`. Called exactly once per `ask`; must not raise and must not block."""
+        """Take the answer of node `index`.
+
+        It is called exactly once per `ask`. It must not raise and must not block.
+        """
 
 
 class NodeListener(Protocol):
-    """Whom a node tells what nobody asked for.
+    """The receiver of a node's unrequested messages.
 
     Attributes:
         manager_id: 16 hexadecimal digits that name this manager to other processes.
@@ -46,19 +49,32 @@ class NodeListener(Protocol):
     manager_id: bytes
 
     def invalidated(self, index: int, keys: list[bytes] | None) -> None:
-        """Node `index` says that tracked keys changed; None: any key may have, or tracking was lost."""
+        """Take a notice of node `index` that tracked keys changed.
+
+        None means that any key may have changed, or that tracking was lost.
+        """
 
     def notified(self, index: int, message: bytes) -> None:
-        """Take a message that another process has published for this manager on node `index`; must not raise."""
+        """Take a message that another process published for this manager on node `index`.
+
+        It must not raise.
+        """
 
     def identify(self, index: int, run_id: str) -> str:
-        """Node `index` is now server process `run_id`; returns the address of another node that is the same, or ""."""
+        """Record that node `index` is now the server process `run_id`.
+
+        Returns:
+            The address of another node that is the same process, or "".
+        """
 
     def present(self, index: int, is_present: bool) -> None:
-        """Node `index` is (or is no longer) asked through the shared outbox; without one it is never told."""
+        """Record whether node `index` is asked through the shared outbox.
+
+        A node without an outbox never calls this.
+        """
 
     def emit(self, event: Event) -> None:
-        """Something happened."""
+        """Take an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +82,16 @@ class NodeState:
     """Health of one node, for people.
 
     Attributes:
-        address: Where it is, without credentials.
+        address: Host and port, or another name of its place, without credentials.
         state: "connecting", "up", "suspect", "quarantined", "down" or "refused".
-        reason: For all but "up": why.
-        server: Name and version as the server tells, "" before the first connection.
-        run_id: The server process's own id, "" where unknown.
-        tracking: True when the server tells us about changed keys (client tracking).
+        reason: The reason for any state but "up", where it is "".
+        server: Name and version of the server, "" before the first connection.
+        run_id: The id of the server process, "" if unknown.
+        tracking: True if the server notifies us of changed keys (client tracking).
         messages: True if the server delivers messages from other processes (pub/sub).
         pending: Requests sent and not yet answered.
-        owed: Releases to be delivered once it is back.
-        connections: How many times it was connected.
+        owed: Releases to be sent once the node is back.
+        connections: Number of connections so far.
     """
 
     address: str
@@ -93,43 +109,50 @@ class NodeState:
 class Node(Protocol):
     """One independent lock server.
 
-    Requests are executed in the order in which they were asked. `ask` never blocks, never raises for what the server
-    or the network does, and answers through `Sink.deliver`: the record of a script's reply, or a mark (`votes.py`).
+    Requests are executed in the order in which they were asked. `ask` never blocks. It never raises
+    because of the server or the network. `Sink.deliver` gets the reply: the record of a script's
+    result, or a mark (`votes.py`).
 
     Attributes:
-        address: Where the server is, without credentials.
+        address: The place of the server for people, without credentials.
     """
 
     address: str
 
     @property
     def ready(self) -> bool:
-        """True while it is connected and answering."""
+        """True while the server is connected and answers."""
 
     @property
     def tracking(self) -> bool:
-        """True while it tells about changed keys."""
+        """True while the server reports changes of tracked keys."""
 
     @property
     def messages(self) -> bool:
-        """True while it delivers messages from other processes."""
+        """True while the server delivers messages of other processes."""
 
     def ask(self, sink: Sink, index: int) -> None:
-        """Send `sink.command`; the answer goes to `sink.deliver(index, reply)`, possibly before this returns."""
+        """Send `sink.command`.
+
+        The reply goes to `sink.deliver(index, reply)`, possibly before this returns.
+        """
 
     def refuse(self, reason: str) -> None:
-        """Disconnect for good: it must not vote in this set."""
+        """Disconnect for good, because the node must not vote in this set."""
 
     async def open(
         self, index: int, listener: NodeListener, clock: Callable[[], float], node_timeout: float
     ) -> None:
-        """Begin connecting; returns after the first attempt has ended, well or not."""
+        """Begin connecting. Return after the first attempt, whether it succeeded or not."""
 
     async def aclose(self, within: float) -> None:
-        """Wait for the answers under way, `within` seconds at most and not for a silent server, and disconnect."""
+        """Wait for the replies under way, for `within` seconds at most, and disconnect.
+
+        A silent server is not waited for.
+        """
 
     def disown(self) -> None:
-        """In a forked child: let go of everything without a word to the server; the connection is the parent's."""
+        """In a forked child, drop everything without sending anything. The connection is the parent's."""
 
     def state(self) -> NodeState:
-        """Health now."""
+        """Return the present health."""

@@ -1,4 +1,4 @@
-"""One thing asked of one node, for whoever waits for its answer; the engine's rounds ask many and never wait like that."""
+"""A request to one node whose reply can be awaited. The rounds of the engine do not wait like that."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["Question"]
 
 
 class Question:
-    """See `Sink`.
+    """A sink with one reply.
 
     Attributes:
-        reply: The answer.
+        reply: The future of the reply.
     """
 
     def __init__(self, command: Request, started: float) -> None:
@@ -25,10 +25,10 @@ class Question:
         self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
     def stands(self) -> bool:
-        """See `Sink.stands`: a script that the server does not know is sent in full."""
+        """Return True, so that a script that the server does not know is sent in full."""
         return True
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """See `Sink.deliver`."""
+        """Take the reply. Its caller may have been cancelled."""
         if not self.reply.done():
             self.reply.set_result(reply)

@@ -1,4 +1,4 @@
-"""What a script's reply says, as small frozen records. The wire's format is unknown here.
+"""The replies of scripts as small frozen records.
 
 `_scripts/replies.py` decodes each reply once, right after the parser. Code above it compares
 records and reads their attributes. It never looks into a list of a server.
@@ -99,4 +99,4 @@ Record = (
     | UnknownCommands
     | Whole
 )
-"""What a script answered."""
+"""A script's reply."""

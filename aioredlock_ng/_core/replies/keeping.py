@@ -1,4 +1,4 @@
-"""What a node answers to a renewal, a watch, a repair and a release."""
+"""The answers of a node to a renewal, a watch, a repair and a release."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
 
 
 class KeyState(Enum):
-    """Whose a key is. A watch calls a key of another type missing, a renewal calls it another's."""
+    """The holder of a key. For a key of another type a watch answers missing, a renewal foreign."""
 
     OURS = auto()
     MISSING = auto()
@@ -26,10 +26,10 @@ class KeyState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KeyStates:
-    """The answer to a renewal or a watch of which not every key is ours.
+    """The answer to a renewal or a watch if not every key is ours.
 
     Attributes:
-        states: Of the keys, in the order of the command.
+        states: The state of each key, in the order of the command.
     """
 
     states: tuple[KeyState, ...]
@@ -44,15 +44,16 @@ class KeyStates:
         return self.states[first : first + count].count(KeyState.OURS) == count
 
     def are_missing(self, first: int, count: int) -> bool:
-        """True if one of these keys is missing and none is another's."""
+        """True if at least one of these keys is missing and none is foreign."""
         states = self.states[first : first + count]
         return KeyState.MISSING in states and KeyState.FOREIGN not in states
 
 
 class Repaired(Enum):
-    """What became of a repair. The attempt of another holder may have outrun it.
+    """The result of a repair.
 
-    `OUTRUN` means that a key is another's, or that a counter is above the lease's fence.
+    `OUTRUN` means that another holder was faster: a key is foreign, or a counter is above the
+    lease's fence. `UNTRUSTED` means that the node may have forgotten locks.
     """
 
     DONE = auto()
@@ -75,7 +76,7 @@ _RELEASED: Final = tuple(map(Released, range(33)))
 
 
 def released(deleted: int) -> Released:
-    """Return the record of a release. One of few keys is not allocated anew."""
+    """Return the record of a release. Records of few keys are not allocated anew."""
     return _RELEASED[deleted] if deleted < len(_RELEASED) else Released(deleted)
 
 

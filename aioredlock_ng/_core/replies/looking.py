@@ -1,4 +1,4 @@
-"""What a node answers to questions that change nothing: its keys, its marker, its commands."""
+"""The answers of a node about its keys, its marker and its commands."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """There is no key, or an offer, which is held by nobody.
+    """There is no key, or only an offer, which nobody holds.
 
     Attributes:
-        offered: Seconds for which the key is kept for a waiter; None if there is no key.
-        waiting: How many wait for the key; None where the node was not asked, or does not know.
+        offered: Seconds for which the key is reserved for a waiter; None if there is no key.
+        waiting: Number of waiters; None if the node was not asked, or does not know.
     """
 
     offered: float | None = None
@@ -39,11 +39,11 @@ class Held:
     """A string is under the key.
 
     Attributes:
-        remaining: Seconds that it has left; infinite without an expiry, which every lock of this
+        remaining: Seconds that it has left. Infinite without an expiry, which every lock of this
             library has.
         token: Its value.
-        label: What its holder wrote beside it.
-        waiting: How many wait for the key; None where the node was not asked, or does not know.
+        label: The value of the label's key, b"" for none.
+        waiting: Number of waiters; None if the node was not asked, or does not know.
     """
 
     remaining: float
@@ -54,10 +54,10 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class NotALock:
-    """A key that can be no lock of this library.
+    """A key that cannot be a lock of this library.
 
     Attributes:
-        kind: Its type as the server names it, "string" for one without expiry; "other" where the
+        kind: Its type as the server names it. "string" for a string without expiry, "other" if the
             server does not say.
         remaining: Seconds that it has left; infinite without an expiry.
     """
@@ -66,7 +66,7 @@ class NotALock:
     remaining: float
 
     def __str__(self) -> str:
-        """What it is, for messages."""
+        """Describe the key for messages."""
         what = "a key of another type" if self.kind == "other" else f"a {self.kind}"
         if math.isinf(self.remaining):
             return f"{what} without expiry"
@@ -74,15 +74,15 @@ class NotALock:
 
 
 KeyLook = Free | Held | NotALock
-"""What a node has under one key."""
+"""The contents of one key of a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The answer to a look at some keys.
+    """The answer to an inspection of some keys.
 
     Attributes:
-        keys: Of each, in the order of the command.
+        keys: The contents of each, in the order of the command.
     """
 
     keys: tuple[KeyLook, ...]
@@ -90,12 +90,12 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class MarkerRead:
-    """The answer to a look at a node's marker, or to a write of it.
+    """The answer to a read or a write of a node's marker.
 
     Attributes:
-        marker: As it is now, b"" for none.
+        marker: The present marker, b"" for none.
         node_ms: The node's own time in milliseconds.
-        vouch: What the connection sent in place of the placeholder: run_id and guard time.
+        vouch: The run id and the guard time that the connection sent.
     """
 
     marker: bytes

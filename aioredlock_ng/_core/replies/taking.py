@@ -1,4 +1,4 @@
-"""What a node answers to an attempt to take a lock, and to a place in its queue."""
+"""The answers of a node to an attempt to take a lock, and to a waiter in its queue."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Fenced:
     """Every key of an acquire holds the attempt's token, and the node stored the attempt's fence.
 
     Attributes:
-        before: The node's highest counter until then. Where it had none, one less than the fence:
-            a lost counter says nothing of the fences below.
+        before: The node's highest counter until then. Without a counter, one less than the fence,
+            because a lost counter may have been any number below.
     """
 
     before: int
@@ -51,9 +51,9 @@ class Fenced:
 
 @dataclass(frozen=True, slots=True)
 class BrokenCounter:
-    """Every key holds the attempt's token, but the counter is none that this library has written.
+    """Every key holds the attempt's token, but the library cannot have written the counter.
 
-    The node counts as refusing: a fence above that counter would spread it to every node.
+    The node counts as refusing. A fence above that counter would spread it to every node.
     """
 
 
@@ -62,12 +62,12 @@ BROKEN_COUNTER: Final = BrokenCounter()
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The node set nothing, because of a key that another holds or that is kept for a waiter.
+    """The node set nothing, because a key is held by another holder or reserved for a waiter.
 
     Attributes:
         left: Seconds that the key has left; None without an expiry.
         place: The place of the key among those of the command, from 1.
-        ticket: The highest ticket of those that wait for any of the keys; 0 where nobody waits.
+        ticket: The highest ticket of the waiters for any of the keys; 0 if there are none.
     """
 
     left: float | None
@@ -80,7 +80,7 @@ class Quarantined:
     """The node set nothing, because it may have forgotten locks.
 
     Attributes:
-        left: Seconds until it grants; None where its marker does not say.
+        left: Seconds until it grants; None if its marker does not say.
     """
 
     left: float | None
@@ -95,8 +95,8 @@ class Unacknowledged:
     """The node did not acknowledge the second fence of an attempt.
 
     Attributes:
-        counter: Its highest counter; 0 where a key is no longer the attempt's. A damaged counter
-            may be any number.
+        counter: The node's highest counter. 0 if a key no longer holds the attempt's token. A
+            damaged counter may be any number.
     """
 
     counter: int
@@ -107,8 +107,8 @@ class Standing:
     """The place of a waiter in the queue of a node.
 
     Attributes:
-        left: Seconds until the node may grant; 0.0 now, None where it does not know.
-        rank: How many stand before it; -1 where it could not be put in the queue.
+        left: Seconds until the node may grant; 0.0 means now, None means unknown.
+        rank: Number of waiters before it; -1 if the node could not put it in the queue.
     """
 
     left: float | None
@@ -117,7 +117,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A waiter is in no queue of the node any more."""
+    """The waiter is in no queue of the node any more."""
 
 
 LEFT: Final = Left()

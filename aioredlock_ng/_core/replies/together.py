@@ -21,7 +21,7 @@ __all__ = [
 
 
 class Whole(Enum):
-    """A reply that says the same of all its parts. It is compared by identity: no allocation."""
+    """A reply in which all parts are the same. It is compared by identity, without an allocation."""
 
     ALL_OURS = auto()
     ALL_DONE = auto()
@@ -39,7 +39,7 @@ class ReleasedEach:
     """Several releases were executed as one.
 
     Attributes:
-        calls: One per call. Those behind a call that the server refused are not there.
+        calls: One record per call. The calls behind one that the server refused are missing.
     """
 
     calls: tuple[Released, ...]
@@ -50,7 +50,7 @@ class AcquiredEach:
     """Several acquires were executed as one.
 
     Attributes:
-        calls: One per call. Those behind a call that the server refused are not there.
+        calls: One record per call. The calls behind one that the server refused are missing.
     """
 
     calls: tuple[Acquired, ...]
@@ -61,7 +61,8 @@ class HandedOverEach:
     """Several releases, each with an acquire behind it, were executed as one.
 
     Attributes:
-        calls: Two per hand-over, by turns. Those behind a call that the server refused are not there.
+        calls: A record of the release and a record of the acquire for each hand-over. The calls
+            behind one that the server refused are missing.
     """
 
     calls: tuple[Released | Acquired, ...]

@@ -1,4 +1,7 @@
-"""Requests in a row that one script can do together: sent as one, answered as one. The order of what is asked stays."""
+"""Neighbouring requests that one script can do together, sent and answered as one.
+
+The order of the requests stays.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,15 @@ if TYPE_CHECKING:
 __all__ = ["Joint", "joined"]
 
 LEAST = 2
-"""Calls in one: a single one would be asked again wherever anything is out of the ordinary."""
+"""Fewest calls in a merged request.
+
+A single call would be asked again after any reply but success."""
 
 MOST = 32
-"""Calls in one: a server serves nobody else meanwhile, some 0.1 ms."""
+"""Most calls in a merged request. They block a server for some 0.1 ms."""
 
 _SUCCESS = 1
-"""What each of these scripts answers to a call about one key that succeeded."""
+"""The reply of each of these scripts to a successful call about one key."""
 
 _form = attrgetter("command.form")
 
@@ -34,7 +39,7 @@ _form = attrgetter("command.form")
 class _Together(Request):
     """Several calls sent as one. The reply is their number if each of them succeeded.
 
-    A list has a reply for each call, and each call decodes its own.
+    A list has a reply for each call. Each call decodes its own part.
     """
 
     __slots__ = ("_calls",)
@@ -44,23 +49,23 @@ class _Together(Request):
         self._calls = calls
 
     def read(self, reply: Any) -> Reply:
-        """Read the number of the calls."""
+        """Decode the number of the calls."""
         return ALL_DONE if type(reply) is int and reply == self._calls else garbled(self, reply)
 
     @property
     def step(self) -> str:
-        """Name what is asked, for messages."""
+        """Name the request, for messages."""
         return "a script for several calls"
 
 
 class Joint:
-    """Who asked what is sent as one; a `Sink`.
+    """The askers of calls that are sent as one; a `Sink`.
 
     Args:
-        sinks: In the order in which they asked; nobody: for an answer that nobody wants.
-        script: What does for all of them what their own commands would.
-        packed: The call of it.
-        started: See `Sink`.
+        sinks: The askers, in order. None of them for a reply that is ignored.
+        script: The script that does what their own commands would do.
+        packed: The call of that script.
+        started: Instant of the first question.
     """
 
     __slots__ = ("command", "script", "sinks", "started")
@@ -74,17 +79,18 @@ class Joint:
         self.command = _Together(packed, len(sinks))
 
     def stands(self) -> bool:
-        """See `Sink.stands`."""
+        """True while any of the askers wants its request executed."""
         return any(sink.stands() for sink in self.sinks)
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """See `Sink.deliver`. Each call gets the record of its own success, or the mark of all.
+        """Pass on to each call the record of its own success, or the mark of all.
 
-        The last call is answered first: of a hand-over, the attempt runs before the release.
+        The last call is answered first. So after a hand-over the attempt continues before the
+        release.
         """
         sinks = self.sinks
         if reply is ALL_DONE and sinks:
-            # All calls are of one script, or those of two scripts alternate.
+            # All calls are of one script, or the calls of two scripts alternate.
             first, last = sinks[0].command.read(_SUCCESS), sinks[-1].command.read(_SUCCESS)
             if first is last:
                 for sink in reversed(sinks):
@@ -98,11 +104,11 @@ class Joint:
 
 
 def joined(sinks: list[Sink]) -> list[Sink]:
-    """The same requests in the same order, as few as possible."""
+    """Merge requests into as few as possible. Their order stays."""
     if len(sinks) < LEAST:
         return sinks
     if len(sinks) == 2 and _hands_over(*sinks):
-        # All that there is to ask, where many want one lock.
+        # The usual case if many tasks want one lock: a release and the next acquire, nothing else.
         given, taking = sinks[0].command, sinks[1].command
         if taking.form is not None and taking.form.hand_over is not None:
             packed = taking.form.fill_hand_over(given.blanks, taking.blanks)
@@ -123,7 +129,7 @@ def joined(sinks: list[Sink]) -> list[Sink]:
 
 
 def _rows(sinks: list[Sink]) -> Iterator[tuple[Form | None, Script | None, list[Sink]]]:
-    """The requests in rows that can be sent as one, and how; None: they cannot."""
+    """Yield rows of requests, each with the form and the script that merge it, or None."""
     rows = [(form, list(group)) for form, group in groupby(sinks, _form)]
     rows.append((None, []))
     handed: list[Sink] = []
@@ -132,7 +138,7 @@ def _rows(sinks: list[Sink]) -> Iterator[tuple[Form | None, Script | None, list[
         over = (
             [row.pop(), behind.pop(0)] if row and behind and _hands_over(row[-1], behind[0]) else []
         )
-        # What stands before this hand-over, or one of another kind of lock, ends those before it.
+        # A request before this hand-over, or a hand-over of another kind of lock, ends the row.
         if taking is not None and (row or (over and following is not taking)):
             yield taking, taking.hand_over, handed
             handed, taking = [], None
@@ -146,7 +152,7 @@ def _rows(sinks: list[Sink]) -> Iterator[tuple[Form | None, Script | None, list[
 
 
 def _hands_over(release: Sink, acquire: Sink) -> bool:
-    """True when one script can do both: the key that the one gives up is all that the other takes."""
+    """True if one script can do both: the acquire takes exactly the key that the release frees."""
     first, then = release.command, acquire.command
     return (
         first.owed_until is not None

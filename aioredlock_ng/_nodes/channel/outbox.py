@@ -1,4 +1,7 @@
-"""What leaves in one tick leaves in one write per connection (the first hand-over in its own), packed once for all nodes."""
+"""The requests of one tick, packed once for all nodes, and written once per connection.
+
+The first hand-over of a tick may leave in a write of its own.
+"""
 
 from __future__ import annotations
 
@@ -17,27 +20,32 @@ __all__ = ["Outbox", "Outlet"]
 
 
 class Outlet(Protocol):
-    """A channel, as far as the outbox needs one."""
+    """The methods of a channel that the outbox uses."""
 
     def ask(self, sink: Sink) -> None:
         """Queue a command."""
 
     def take(self, packed: list[bytes], sinks: list[Sink]) -> bool:
-        """Queue several; True when they are the first in this tick."""
+        """Queue several commands. Return True if they are the first of this tick."""
 
     def write(self, pieces: list[bytes], sinks: Iterable[Sink], now: float) -> None:
-        """Write commands at once; its own run_id belongs between the pieces."""
+        """Write commands at once, with the channel's run_id between the pieces."""
 
     def flush(self, now: float) -> None:
-        """Write what was queued for it alone."""
+        """Write the commands that were queued for this channel alone."""
 
 
 class Outbox:
-    """Shared by the channels of one manager.
+    """The commands for all live channels of one manager, until the end of the tick.
 
-    Commands for all live channels are collected here; commands for one channel are collected there. Each channel sees
-    both kinds in the order in which they were asked: before a channel takes one of its own, what was collected for all
-    is handed to all.
+    A command for one channel waits in that channel. Each channel sends both kinds in the order in
+    which they were asked. For that, the commands for all are handed to the channels before a
+    channel takes a command of its own.
+
+    Args:
+        loop: The event loop.
+        clock: The engine's clock.
+        run_id: A placeholder in commands that each channel replaces by its server's run id.
     """
 
     __slots__ = ("_hurried", "_live", "_scheduled", "_single", "_sinks", "clock", "loop", "run_id")
@@ -55,12 +63,12 @@ class Outbox:
         self._hurried = False
 
     def join(self, channel: Outlet) -> None:
-        """From now on `channel` gets what goes to all."""
+        """Add a channel. It gets the commands for all from now on."""
         self.spill()
         self._live.append(channel)
 
     def leave(self, channel: Outlet) -> None:
-        """`channel` gets no more than what was asked before."""
+        """Remove a channel. It still gets the commands that were asked before."""
         if channel in self._live:
             self.spill()
             self._live.remove(channel)
@@ -72,26 +80,29 @@ class Outbox:
                 channel.ask(sink)
             return
         if sink.command.tracked:
-            # Neither has a form, so nothing is ever put between the two.
+            # Neither of the two has a form, so merging puts nothing between them.
             self._sinks.append(Caching(sink.started))
         self._sinks.append(sink)
         if not self._scheduled:
             self._schedule()
 
     def has_own(self, channel: Outlet) -> None:
-        """`channel` is about to queue a command of its own, its first in this tick."""
+        """Prepare for the first command of this tick that goes to `channel` alone."""
         self.spill()
         self._single.append(channel)
         if not self._scheduled:
             self._schedule()
 
     def pieces(self, packed: list[bytes]) -> list[bytes]:
-        """Commands as one, in pieces between which each channel puts its own run_id: found once, not once per channel."""
+        """Join commands, and split them at the placeholder, where each channel puts its own run_id.
+
+        The placeholder is searched once, not once per channel.
+        """
         data = packed[0] if len(packed) == 1 else b"".join(packed)
         return data.split(self.run_id) if self.run_id else [data]
 
     def spill(self) -> None:
-        """Hand what was collected for all to each channel, as if it had been asked one by one."""
+        """Hand the commands for all to each channel, as if each channel had been asked."""
         if self._sinks:
             requests, packed = self._collected()
             for channel in self._live:
@@ -99,16 +110,17 @@ class Outbox:
                     self._single.append(channel)
 
     def hurry(self) -> None:
-        """Write what was collected for all now, once per tick: the loop's next turn costs a tenth of a hand-over.
+        """Write the commands for all now, but only once per tick.
 
-        Once only, for what comes behind it in this tick still leaves in one write.
+        Waiting for the end of the tick would cost a tenth of a hand-over. Later commands of the
+        tick still leave together in one write.
         """
         if self._sinks and not self._hurried:
             self._hurried = True
             self._write()
 
     def _collected(self) -> tuple[list[Sink], list[bytes]]:
-        """What is to go to all, and its bytes; it counts as gone."""
+        """Take the commands for all, merged, and their bytes."""
         sinks, self._sinks = self._sinks, []
         requests = joined(sinks)
         return requests, [request.command.packed for request in requests]
@@ -132,6 +144,6 @@ class Outbox:
         now = self.clock()
         requests, packed = self._collected()
         pieces = self.pieces(packed)
-        # A copy: a write that fails takes its channel out.
+        # A copy, because a write that fails removes its channel from the list.
         for channel in tuple(self._live):
             channel.write(pieces, requests, now)

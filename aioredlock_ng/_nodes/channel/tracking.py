@@ -1,4 +1,4 @@
-"""The request that leaves the keys of the command behind it tracked. Connections track nothing else (OPTIN)."""
+"""The request before a tracked command. Without it a connection tracks no keys (OPTIN)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ CACHING: Final = Request(pack_command(_WORDS))
 
 
 class Caching:
-    """Take the reply to `CACHING`; a `Sink`.
+    """A sink that ignores the reply to `CACHING`.
 
-    The reply says nothing about the command. A node without tracking refuses this request on every use, and executes
-    the command all the same.
+    A server without tracking refuses the request each time, and executes the command all the same.
     """
 
     __slots__ = ("started",)
@@ -34,8 +33,8 @@ class Caching:
         self.started = started
 
     def stands(self) -> bool:
-        """See `Sink.stands`."""
+        """Return False: the request is sent again with its command only."""
         return False
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """See `Sink.deliver`."""
+        """Ignore the reply, which says nothing about the command."""

@@ -1,4 +1,4 @@
-"""The keys of a lock server without a server: expiry, tracking, messages and restarts. Several connections share them."""
+"""The keys of an in-process server: expiry, tracking, messages and restarts."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ __all__ = ["Connection", "Keyspace"]
 
 
 class Connection(Protocol):
-    """One manager's connection to it."""
+    """One manager's connection to a server."""
 
     def connect(self) -> None:
-        """The server is there again."""
+        """Connect again, because the server is back."""
 
     def disconnect(self) -> None:
-        """The server is gone."""
+        """Disconnect, because the server is gone."""
 
     def told(self, keys: list[bytes] | None) -> None:
-        """Tracked keys changed."""
+        """Take a notice that tracked keys changed; None means any key."""
 
     def notified(self, message: bytes) -> None:
-        """A message was published on the channel of this connection."""
+        """Take a message that was published on the channel of this connection."""
 
 
 class Keyspace:
-    """The keys of one server that lives in this process.
+    """The keys of one server, which several connections share.
 
     Args:
         address: Its name in messages.
-        clock: Seconds in which its keys expire; None: the running loop's.
+        clock: Returns the seconds by which its keys expire; None means the running loop's clock.
 
     Attributes:
         counters: Its fence counters.
-        up: False while nobody can connect.
+        up: False while it accepts no connections.
         skew: Seconds by which its wall clock differs from `clock`.
     """
 
@@ -53,14 +53,15 @@ class Keyspace:
         self._past: list[bytes] = []
         self.counters: dict[bytes, int] = {}
         self._keys: dict[bytes, tuple[bytes, float]] = {}
-        # In order of arrival: the order of a set of objects differs between processes, and a seed would repeat nothing.
+        # Dictionaries keep the order of arrival. The order of a set of objects differs between
+        # processes, so a seed would not repeat a run.
         self._trackers: dict[bytes, dict[Connection, None]] = {}
         self._nodes: dict[Connection, None] = {}
         self.queues = Queues(self._clock)
         self._subscribers: dict[bytes, dict[Connection, None]] = {}
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key that has not expired."""
+        """Return the value of a key; None if there is none or it has expired."""
         held = self._keys.get(key)
         if held is None:
             return None
@@ -70,21 +71,21 @@ class Keyspace:
         return held[0]
 
     def set(self, key: bytes, value: bytes, ttl: float, by: Connection | None = None) -> None:
-        """Set a key for `ttl` seconds, as any client could."""
+        """Set a key for `ttl` seconds. Trackers other than `by` are notified."""
         self._keys[key] = (value, self._clock() + ttl)
         if ttl < math.inf:
             asyncio.get_running_loop().call_later(ttl, self.get, key)
         self._tell(key, by)
 
     def delete(self, key: bytes, by: Connection | None = None) -> bool:
-        """Delete a key, as any client could."""
+        """Delete a key. Trackers other than `by` are notified. Return True if it existed."""
         if self._keys.pop(key, None) is None:
             return False
         self._tell(key, by)
         return True
 
     def keys(self) -> list[bytes]:
-        """The locks' keys that have not expired."""
+        """Return the keys of locks that have not expired."""
         return [
             key
             for key in list(self._keys)
@@ -93,12 +94,12 @@ class Keyspace:
 
     @property
     def run_id(self) -> bytes:
-        """Of the process that it is now."""
+        """The run id of the present server process."""
         name = f"{self.address} {len(self._past)}".encode()
         return sha1(name, usedforsecurity=False).hexdigest().encode()
 
     def restart(self, *, forget: bool = True) -> None:
-        """Be another process: all connections are lost, and the memory too unless it was on disk."""
+        """Become another process. All connections are lost, and with `forget` all data."""
         nodes = list(self._nodes)
         for node in nodes:
             node.disconnect()
@@ -111,11 +112,11 @@ class Keyspace:
             node.connect()
 
     def forget_trackers(self) -> None:
-        """Lose track of who wants to be told: the next changes are told to nobody."""
+        """Forget all trackers, so that no connection is notified of the next changes."""
         self._trackers.clear()
 
     def flush(self) -> None:
-        """Forget everything, as FLUSHALL does."""
+        """Delete everything, as FLUSHALL does."""
         self._keys.clear()
         self.counters.clear()
         self.queues.clear()
@@ -124,7 +125,7 @@ class Keyspace:
             node.told(None)
 
     def pttl(self, key: bytes) -> int:
-        """Milliseconds that a key has left; -2 without one, -1 where it does not expire."""
+        """Return the milliseconds that a key has left; -2 without a key, -1 without an expiry."""
         if self.get(key) is None:
             return -2
         if self._keys[key][1] == math.inf:
@@ -132,18 +133,18 @@ class Keyspace:
         return max(0, round((self._keys[key][1] - self._clock()) * 1000))
 
     def attach(self, node: Connection) -> None:
-        """A connection was made."""
+        """Add a connection."""
         self._nodes[node] = None
 
     def subscribe(self, node: Connection, channel: bytes) -> None:
-        """Deliver the messages of a channel to a connection until that is lost."""
+        """Deliver the messages of a channel to a connection until it is lost."""
         self._subscribers.setdefault(channel, {})[node] = None
 
     def publish(self, channel: bytes, message: bytes) -> int:
         """Deliver a message, as PUBLISH does, and return how many connections receive it.
 
-        A connection whose own script publishes to it gets the message before the script's answer. Some servers send
-        it right behind: see the contract tests.
+        If a connection's own script publishes to it, the message comes before the script's reply.
+        Some servers send it right behind the reply; see the contract tests.
         """
         subscribers = list(self._subscribers.get(channel, ()))
         for node in subscribers:
@@ -151,7 +152,7 @@ class Keyspace:
         return len(subscribers)
 
     def detach(self, node: Connection) -> None:
-        """A connection was lost; its tracking and its subscriptions with it."""
+        """Remove a connection, with its tracking and its subscriptions."""
         self._nodes.pop(node, None)
         for trackers in self._trackers.values():
             trackers.pop(node, None)

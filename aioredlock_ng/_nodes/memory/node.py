@@ -1,8 +1,8 @@
-"""A lock node without a server, with faults on demand; it opens no connection.
+"""A lock node without a network, with faults on demand.
 
-A `MemoryNode` is one manager's connection to a `MemoryServer`, so that several managers can share a set.
-Time is the event loop's, so that a virtual-time loop drives expiry. Both keep the contract of `port.Node`: the same test
-suite runs against them and against real servers.
+A `MemoryNode` is one manager's connection to a `MemoryServer`. Several managers can share a set of
+servers. The event loop's clock drives expiry, so virtual time works. The node fulfils the contract
+of `port.Node`. The same test suite runs against it and against real servers.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 __all__ = ["MemoryNode"]
 
 _PUSH: Final = 0
-"""Stands for the number of a request among the answers, where nobody asked."""
+"""Marks a push among the replies, in place of the number of a request."""
 
 _MESSAGE: Final = -1
-"""Stands for the number of a request among the answers, for a message of another process."""
+"""Marks a message of another process among the replies, in place of the number of a request."""
 
 
 class MemoryNode:
     """One manager's connection to a `MemoryServer`.
 
     Args:
-        server: What it talks to; None: a new one.
-        latency: Called for each way of each command: seconds that it takes.
+        server: The server, or the address of a new one.
+        latency: Returns the seconds of each way of each command.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class MemoryNode:
         self.address = self.server.address
         self._latency = latency
         self._arrived_at = self._answered_at = 0.0
-        # Each way is a queue: timers of one instant fire in any order, a connection does not.
+        # Each way is a queue. Timers of one instant fire in any order, but a connection keeps the order.
         self._travelling: deque[int] = deque()
         self._inbox: deque[int] = deque()
         self._answers: deque[tuple[int, Any]] = deque()
@@ -63,21 +63,21 @@ class MemoryNode:
 
     @property
     def ready(self) -> bool:
-        """See `Node.ready`."""
+        """True while the connection exists."""
         return self._connected
 
     @property
     def tracking(self) -> bool:
-        """See `Node.tracking`."""
+        """True while the connection exists, as the server always tracks."""
         return self._connected
 
     @property
     def messages(self) -> bool:
-        """See `Node.messages`."""
+        """True while the connection exists, as the server always delivers messages."""
         return self._connected
 
     def ask(self, sink: Sink, index: int) -> None:
-        """See `Node.ask`."""
+        """Send a command after its latency, or deliver at once that there is no connection."""
         command = sink.command
         assert isinstance(command, Command)
         if not self._connected:
@@ -89,19 +89,19 @@ class MemoryNode:
         self._waiting[self._sequence] = (command, sink, index)
         self._travelling.append(self._sequence)
         loop = asyncio.get_running_loop()
-        # A connection keeps order: nothing arrives before what was sent earlier.
+        # A connection keeps the order, so no command arrives before an earlier one.
         self._arrived_at = max(self._arrived_at, loop.time() + self._latency())
         loop.call_at(self._arrived_at, self._arrive, self._connections)
 
     async def open(
         self, index: int, listener: NodeListener, clock: Callable[[], float], node_timeout: float
     ) -> None:
-        """See `Node.open`."""
+        """Connect."""
         self._index, self._listener = index, listener
         self.connect()
 
     async def aclose(self, within: float) -> None:
-        """See `Node.aclose`."""
+        """Wait for the replies under way, and disconnect."""
         if self._waiting and not self._hung:
             self._drained.clear()
             with contextlib.suppress(TimeoutError):
@@ -111,15 +111,15 @@ class MemoryNode:
         self.disconnect()
 
     def refuse(self, reason: str) -> None:
-        """See `Node.refuse`."""
+        """Disconnect for good."""
         self._refused = reason
         self.disconnect()
 
     def disown(self) -> None:
-        """See `Node.disown`: a copy of the server is the child's own."""
+        """Do nothing: a forked child has a copy of the server."""
 
     def state(self) -> NodeState:
-        """See `Node.state`."""
+        """Return the health of the node, for people."""
         return NodeState(
             address=self.address,
             state="refused" if self._refused else "up" if self._connected else "down",
@@ -133,17 +133,17 @@ class MemoryNode:
         )
 
     def hang(self) -> None:
-        """The server stops executing; what is sent waits for it."""
+        """Stop the server. Commands wait for it."""
         self._hung = True
 
     def resume(self) -> None:
-        """The server goes on with what waited, in order."""
+        """Let the server execute the waiting commands in order, and continue."""
         self._hung = False
         while self._inbox:
             self._execute(self._inbox.popleft())
 
     def disconnect(self) -> None:
-        """The connection is cut: what was not answered has an unknown outcome."""
+        """Cut the connection. Requests without a reply have an unknown outcome."""
         if not self._connected:
             return
         self._connected = False
@@ -158,7 +158,7 @@ class MemoryNode:
         self.told(None)
 
     def connect(self) -> None:
-        """The connection is back, if the server is; releases owed are delivered."""
+        """Connect again, if the server is up, and send the owed releases."""
         if not self.server.up or self._refused:
             return
         self._connected = True
@@ -172,17 +172,17 @@ class MemoryNode:
         self.told(None)
 
     def told(self, keys: list[bytes] | None) -> None:
-        """The server says that keys changed: behind the answers that it has sent, as on any connection."""
+        """Take a notice of changed keys, behind the replies that the server has sent."""
         if not self._behind_answers(_PUSH, keys) and self._listener is not None:
             asyncio.get_running_loop().call_soon(self._pass_on, keys)
 
     def notified(self, message: bytes) -> None:
-        """The server delivers a message, behind the answers that it has sent."""
+        """Take a message, behind the replies that the server has sent."""
         if not self._behind_answers(_MESSAGE, message):
             asyncio.get_running_loop().call_soon(self._pass_on_message, message, self._connections)
 
     def _behind_answers(self, kind: int, push: Any) -> bool:
-        """Queue a push behind the answers under way; False if there are none."""
+        """Queue a push behind the replies under way. Return False if there are none."""
         if not self._answers:
             return False
         self._answers.append((kind, push))
@@ -194,7 +194,7 @@ class MemoryNode:
             self._listener.invalidated(self._index, keys)
 
     def _pass_on_message(self, message: bytes, connection: int) -> None:
-        # A connection that was cut delivers nothing more.
+        # A cut connection delivers nothing.
         if self._listener is not None and self._connected and connection == self._connections:
             self._listener.notified(self._index, message)
 

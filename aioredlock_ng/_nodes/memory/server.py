@@ -84,7 +84,7 @@ class MemoryServer(Keyspace):
         return [2, before] if tell and reply == 1 else reply
 
     def _take(self, keys: Sequence[bytes], claim: bytes) -> list[int] | None:
-        """The refusal, if there is one."""
+        """Return the refusal; None if the keys can be taken."""
         for place, key in enumerate(keys, 1):
             value = self.get(key)
             if value is not None and not admits(value, claim):
@@ -152,7 +152,7 @@ class MemoryServer(Keyspace):
         return self._store(int(fence), slots, granted=0)
 
     def _store(self, fence: int, slots: Sequence[bytes], granted: int) -> Raw | Refusal:
-        """Acknowledge a fence above all counters, or tell the highest."""
+        """Store a fence above all counters, or return the highest counter."""
         highest = 0
         for slot in slots:
             counter = self.counters.get(slot, 0)
@@ -204,7 +204,10 @@ class MemoryServer(Keyspace):
         return [marker, now, vouch]
 
     def _own(self, vouch: bytes) -> bytes:
-        """What the connection sends: a placeholder is replaced by the run_id, a run_id that was read is left."""
+        """Return `vouch` as a connection sends it: a placeholder becomes the run id of this server.
+
+        The run id of an earlier process stays.
+        """
         named, _, guard = vouch.partition(b":")
         return vouch if named in self._past else b"%b:%b" % (self.run_id, guard)
 
@@ -236,7 +239,7 @@ class MemoryServer(Keyspace):
     def _whose(
         self, keys: Sequence[bytes], tokens: Sequence[bytes | int], by: Connection
     ) -> Raw | Refusal:
-        """Read the keys, and track them: their number when all hold their tokens, else an answer for each."""
+        """Read and track the keys. Return their number if all hold their tokens, else a list of states."""
         answers = []
         for key, token in zip(keys, tokens, strict=True):
             holder = self.get(key)
@@ -296,7 +299,7 @@ class MemoryServer(Keyspace):
 
 
 class _Writing:
-    """The keys of a server as one connection changes them; see `memory_queue.Keys`."""
+    """The keys of a server, changed by one connection; the `Keys` of `memory_queue`."""
 
     def __init__(self, server: MemoryServer, by: Connection) -> None:
         self._server = server
@@ -305,11 +308,11 @@ class _Writing:
         self.publish = server.publish
 
     def keep(self, key: bytes, value: bytes, ttl: float) -> None:
-        """See `Keys.keep`."""
+        """Set a key for `ttl` seconds."""
         self._server.set(key, value, ttl, self._by)
 
     def remove(self, key: bytes) -> None:
-        """See `Keys.remove`."""
+        """Delete a key."""
         self._server.delete(key, self._by)
 
 
