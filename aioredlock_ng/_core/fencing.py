@@ -80,7 +80,7 @@ class FenceClock:
     For one slot each fence is higher than the last.
 
     Attributes:
-        offset: Microseconds by which the fences of other processes are ahead of this machine's clock.
+        offset: Microseconds by which other processes' fences are ahead of this machine's clock.
         refused: Nodes that have reported a counter beyond all clocks. It is logged once per node.
     """
 
@@ -142,6 +142,7 @@ class FenceClock:
         took = max(0, answered_us - proposed_us)
         self._fastest[node] = fastest = min(took, self._fastest.get(node, took))
         ahead = counter + 1 - proposed_us - (took - fastest)
-        # A number that no clock shows is not learned. It would spread to the counters of every node.
+        # A number that no clock shows is not learned. It would spread to the counters of every
+        # node.
         if self.offset < ahead and counter < LATEST_US:
             self.offset = ahead

@@ -1,10 +1,10 @@
-"""The recovery guard: what to do about nodes that may have forgotten locks, judged by their markers.
+"""The recovery guard: decisions about nodes that may have forgotten locks, by their markers.
 
 A node that lost its memory would grant locks that others still hold. So each node carries a marker
 that names a server process (`marker.lua`). The marker is valid for the memory of that process only.
-A node without a marker, or with the marker of another process, is quarantined. It gets a marker with
-a ready time, which is the guard time from now. By then every lock that it may have forgotten has
-expired.
+A node without a marker, or with the marker of another process, is quarantined. It gets a marker
+with a ready time, which is the guard time from now. By then every lock that it may have forgotten
+has expired.
 
 A set is new if *all* of its nodes answer and none carries a marker. A new set need not wait. Many
 processes may open a new set at the same moment, some before the last server is up. So the nodes
@@ -21,108 +21,29 @@ time every earlier lock has expired, and the memory no longer counts.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
-from hashlib import sha1
 from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.marker import Trust
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from aioredlock_ng._core.marker import Reading
+
 __all__ = [
     "FRESH",
-    "LONGEST_MS",
-    "NO_RUN_ID",
     "Memory",
-    "Reading",
     "Step",
-    "Trust",
     "all_forgot",
     "new_set_words",
     "next_steps",
-    "read_marker",
     "remembered",
-    "vouching",
 ]
 
 FRESH = 1.0
 """Seconds within which all nodes must have been read to promote them.
 
 marker.lua has the same bound for each write."""
-
-LONGEST_MS = 86_401_000
-"""The longest guard time that a marker may name, in milliseconds: the longest `max_ttl`, a day, and a
-margin of a second.
-
-A longer guard time is damage. Copied to the nodes that forgot, it would keep them from voting for
-that long.
-"""
-
-_MOST_DIGITS = 16
-"""Digits that a number in a marker may have. Python refuses to convert thousands of digits."""
-
-NO_RUN_ID = b"0" * 40
-"""Placeholder for the run id of a server that hides it.
-
-Loss of all data is still detected. A restored old snapshot is not.
-
-A client that may not read the run id accepts a marker that names any process, and keeps that name
-in the markers that it writes. Otherwise a client that may read it and a client that may not would
-take each other's markers for foreign, and neither would ever be granted a lock.
-"""
-
-
-def vouching(run_id: str) -> bytes:
-    """Return the 40 characters by which markers name a server process."""
-    if not run_id:
-        return NO_RUN_ID
-    raw = run_id.encode()
-    return (
-        raw
-        if len(raw) == len(NO_RUN_ID) and raw.isalnum()
-        else sha1(raw, usedforsecurity=False).hexdigest().encode()
-    )
-
-
-class Trust(StrEnum):
-    """The state of a node by its marker."""
-
-    NONE = "none"
-    FOREIGN = "foreign"
-    EXCESSIVE = "excessive"
-    WAITING = "waiting"
-    FOUNDING = "founding"
-    TRUSTED = "trusted"
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """One node's marker as read on one connection.
-
-    Attributes:
-        trust: The state of the process behind that connection.
-        marker: The marker itself, b"" for none.
-        run_id: Of that process. If the server hides it, the run id that the marker names.
-        guard_ms: The guard time in the marker. 0 for none, or for a guard time above `LONGEST_MS`.
-        ready_ms: The node's time at which it may be trusted. 0 unless the node waits or is founding.
-        node_ms: The node's time when the marker was read.
-        at: The local instant at which reading began. The node read the marker at this instant or
-            later.
-        answered: The local instant of the answer. The node read the marker at this instant or
-            earlier.
-    """
-
-    trust: Trust
-    marker: bytes
-    run_id: bytes
-    guard_ms: int
-    ready_ms: int
-    node_ms: int
-    at: float
-    answered: float
-
-    def left(self, now: float) -> float:
-        """Return the seconds until the node may be trusted."""
-        return max(0.0, (self.ready_ms - self.node_ms) / 1000 - (now - self.answered))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,36 +72,6 @@ class Step:
     guard_ms: int
 
 
-def read_marker(marker: bytes, node_ms: int, vouch: bytes, at: float, answered: float) -> Reading:
-    """Read the marker that a node returned.
-
-    Args:
-        marker: The marker, b"" for none.
-        node_ms: The node's time.
-        vouch: The run id and the guard time that the connection sent.
-        at: The local instant at which reading began.
-        answered: The local instant of the answer.
-    """
-    run_id = vouch.partition(b":")[0]
-    parts = marker.split(b":")
-    readable = all(part.isdigit() and len(part) <= _MOST_DIGITS for part in parts[1:3])
-    if len(parts) not in (2, 3, 4) or not readable:
-        return Reading(
-            Trust.FOREIGN if marker else Trust.NONE, marker, run_id, 0, 0, node_ms, at, answered
-        )
-    guard_ms, ready_ms = int(parts[1]), int(parts[2]) if len(parts) > 2 else 0
-    if run_id == NO_RUN_ID:
-        run_id = parts[0]
-    if guard_ms > LONGEST_MS:
-        return Reading(Trust.EXCESSIVE, marker, run_id, 0, 0, node_ms, at, answered)
-    trust = (
-        (Trust.TRUSTED, Trust.WAITING, Trust.FOUNDING)[len(parts) - 2]
-        if parts[0] == run_id
-        else Trust.FOREIGN
-    )
-    return Reading(trust, marker, run_id, guard_ms, ready_ms, node_ms, at, answered)
-
-
 def remembered(
     memory: Memory | None, before: Reading | None, after: Reading | None, now: float, known_ms: int
 ) -> Memory | None:
@@ -200,8 +91,8 @@ def remembered(
         memory = Memory(memory.run_id, now)
     if after is None or after.trust is not Trust.TRUSTED:
         return memory
-    # A node that was waiting needs no promotion by another process. An operator may have lowered its
-    # guard time.
+    # A node that was waiting needs no promotion by another process. An operator may have lowered
+    # its guard time.
     waited = before is not None and before.trust is Trust.WAITING and before.run_id == after.run_id
     over = memory is None or now - memory.at > known_ms / 1000
     if memory is None or over or waited or not memory.contradicts(after):
@@ -230,7 +121,7 @@ def all_forgot(
     now: float,
     known_ms: int,
 ) -> bool:
-    """True if every node has answered, none has kept its memory, and a memory that counts shows it."""
+    """True if every node has answered and none has its memory, as a memory that counts shows."""
     losses = _losses(readings, memories, now, known_ms)
     return any(losses) and all(
         reading is not None and (lost or reading.trust is not Trust.TRUSTED)
@@ -314,7 +205,8 @@ def _step(
         case Trust.FOUNDING if is_new:
             return Step(Trust.TRUSTED, longest)
         case Trust.FOUNDING if reading.left(now) > 0.0:
-            # Its guard time may be too short for this manager. But another process may be promoting it.
+            # Its guard time may be too short for this manager. But another process may be promoting
+            # it.
             return None
         case _:
             # No process writes a ready time that far ahead. The node's clock was set back, or the

@@ -58,7 +58,7 @@ def look_of(reply: Reply, place: int = 0) -> Look:
 
 
 def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | None]:
-    """Return the label of the holder of one key, as the answers to the inspect script show it so far.
+    """Return the label of the holder of one key by the answers to the inspect script so far.
 
     A token belongs to the holder only if a quorum has it.
 
@@ -117,7 +117,8 @@ def lock_info(resource: str, addresses: Sequence[str], looks: Sequence[Look]) ->
 
     A silent node counts as 0 seconds left. Counting it as holding overstates, as pottery does.
     """
-    # Keys of other types count as one holder, because together they keep all others from a majority.
+    # Keys of other types count as one holder, because together they keep all others from a
+    # majority.
     holders: dict[bytes | None, list[Held | NotALock]] = {}
     for look in looks:
         if isinstance(look, (Held, NotALock)):
@@ -163,5 +164,5 @@ def not_a_lock(found: str) -> NotALock | None:
 
 
 def seconds_left(milliseconds: int) -> float:
-    """Return the seconds that a key has left; infinite for a negative number, a key without expiry."""
+    """Return the seconds that a key has left; infinite for a key without expiry."""
     return milliseconds / 1000 if milliseconds >= 0 else math.inf

@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 OWN_KEYS = b"aioredlock_ng:"
-"""The beginning of the library's own keys, which are no locks: the marker, the counters and others."""
+"""The beginning of the library's own keys, which are no locks, such as the marker."""
 
 BARE_FORMAT = "{name}"
 """The default `key_format`: each lock's key is its name."""
@@ -30,7 +30,9 @@ MAX_NAME = 65_536
 So long a name is surely a mistake."""
 
 MAX_NAMES = 1_000
-"""Names in one lock. A script can handle some 8,000 keys at once, but blocks its server meanwhile."""
+"""Names in one lock.
+
+A script can handle some 8,000 keys at once, but blocks its server meanwhile."""
 
 
 def message_channel(manager_id: bytes) -> bytes:
@@ -39,25 +41,31 @@ def message_channel(manager_id: bytes) -> bytes:
 
 
 class KeyFormat:
-    """A `key_format`, split once around `{name}`. So braces, CRLF and NUL in names have no meaning."""
+    """A `key_format`, split once around `{name}`.
+
+    So braces, CRLF and NUL in names have no meaning.
+    """
 
     __slots__ = ("_prefix", "_suffix")
 
     def __init__(self, key_format: str) -> None:
         if key_format.count("{name}") != 1:
             raise ConfigurationError(
-                f"key_format must be a str that contains '{{name}}' exactly once, like 'lock:{{name}}'; got {key_format!r}"
+                "key_format must be a str that contains '{name}' exactly once, like 'lock:{name}';"
+                f" got {key_format!r}"
             )
         prefix, _, suffix = key_format.partition("{name}")
         try:
             self._prefix, self._suffix = prefix.encode(), suffix.encode()
         except UnicodeEncodeError:
             raise ConfigurationError(
-                f"key_format {key_format!r} has a lone surrogate and cannot be UTF-8; leave that character out"
+                f"key_format {key_format!r} has a lone surrogate and cannot be UTF-8;"
+                " leave that character out"
             ) from None
         if self._prefix.startswith(OWN_KEYS):
             raise ConfigurationError(
-                f"key_format {key_format!r} begins with {as_text(OWN_KEYS)!r}, which this library keeps for itself; change that"
+                f"key_format {key_format!r} begins with {as_text(OWN_KEYS)!r},"
+                " which this library keeps for itself; change that"
             )
 
     def key(self, name: str | bytes) -> bytes:
@@ -70,12 +78,14 @@ class KeyFormat:
         raw = name_bytes("lock name", name)
         if len(raw) > MAX_NAME:
             raise ConfigurationError(
-                f"lock name has {len(raw):,} bytes, more than {MAX_NAME:,}; use a hash of it as the name"
+                f"lock name has {len(raw):,} bytes, more than {MAX_NAME:,};"
+                " use a hash of it as the name"
             )
         key = self._prefix + raw + self._suffix
         if key.startswith(OWN_KEYS):
             raise ConfigurationError(
-                f"the key {key!r} begins with {OWN_KEYS!r}, which this library keeps for itself; rename it"
+                f"the key {key!r} begins with {OWN_KEYS!r}, which this library keeps for itself;"
+                " rename it"
             )
         return key
 
@@ -126,7 +136,10 @@ def _plain(text: bytes) -> bytes:
 
 
 def as_text(raw: bytes) -> str:
-    """Return a name or a token for people. Bytes of other software that are no UTF-8 are escaped."""
+    """Return a name or a token for people.
+
+    Bytes of other software that are no UTF-8 are escaped.
+    """
     return raw.decode("utf-8", "backslashreplace")
 
 

@@ -1,4 +1,7 @@
-"""Labels that name a lock's holder for people. A label has a key of its own beside the lock's key."""
+"""Labels that name a lock's holder for people.
+
+A label has a key of its own beside the lock's key.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def pack_owner(token: bytes, fence: int | None, since_ms: int, label: str) -> by
 
 
 def read_owner(value: bytes, token: str) -> Owner | None:
-    """Return the owner in the value of a label's key; None if the label belongs to another token."""
+    """Return the owner in the value of a label's key; None if it belongs to another token."""
     prefix, _, rest = value.partition(b" ")
     fence, _, rest = rest.partition(b" ")
     since, _, label = rest.partition(b" ")
@@ -70,7 +73,10 @@ def printable_label(text: str) -> str:
 
 
 def _is_number(word: bytes) -> bool:
-    """True for a number as `pack_owner` writes it. Python refuses to convert thousands of digits."""
+    """True for a number as `pack_owner` writes it.
+
+    Python refuses to convert thousands of digits.
+    """
     return word.isdigit() and len(word) <= 16
 
 

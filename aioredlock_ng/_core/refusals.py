@@ -23,9 +23,11 @@ CHANNELS: Final = "channels"
 """The result of `missing_right` if the user may not use the channel."""
 
 DISTINCTIVE: Final = (
-    r"\b(?:ACL|ASK|BUSY|CLUSTERDOWN|ERR|EXECABORT|LOADING|MASTERDOWN|MISCONF|MOVED|NOAUTH|NOPERM|NOREPLICAS|NOSCRIPT|NOTALOCK|OOM"
-    r"|READONLY|WRONGPASS|WRONGTYPE)\b"
-    r"|permissions? to run the '|' command\b|access (?:a key|one of the keys|at least one of the keys)|unknown command"
+    r"\b(?:ACL|ASK|BUSY|CLUSTERDOWN|ERR|EXECABORT|LOADING|MASTERDOWN|MISCONF|MOVED|NOAUTH|NOPERM"
+    r"|NOREPLICAS|NOSCRIPT|NOTALOCK|OOM|READONLY|WRONGPASS|WRONGTYPE)\b"
+    r"|permissions? to run the '|' command\b"
+    r"|access (?:a key|one of the keys|at least one of the keys)"
+    r"|unknown command"
     r"|access (?:a channel|one of the channels)|publish to the channel mentioned"
     r"|can't run this command or subcommand|ACL failure in script|Error running script|@user_script"
 )
@@ -40,7 +42,7 @@ _PLACE = re.compile(
     r"^(?:ERR Error running script \(call to f_\w+\): @user_script:\d+: )?@user_script: ?\d+: "
     r"|\s*script: (\w+, )?on @user_script:\d+\.$"
 )
-"""The words around a script's refusal: those of Redis 6.2, and those of later versions and Valkey."""
+"""The words around a script's refusal in Redis 6.2, and in later versions and Valkey."""
 
 _QUOTED = ", with args beginning with"
 """The words of servers before the arguments of a command that they do not know."""
@@ -68,7 +70,10 @@ _CURES: Final = (
     ("LOADING", "it still reads its data; examine it again when it is done"),
     (
         "unknown command",
-        "the server, or a proxy before it, has no such command: use a plain Redis 6.2 or newer, or Valkey",
+        (
+            "the server, or a proxy before it, has no such command:"
+            " use a plain Redis 6.2 or newer, or Valkey"
+        ),
     ),
 )
 
@@ -101,11 +106,11 @@ def cure_of(words: str) -> str | None:
 
 
 def unquoted(words: str) -> str:
-    """Return the words without quoted arguments, such as the password of AUTH or the token of EVALSHA."""
+    """Return the words without quoted arguments, such as AUTH's password or EVALSHA's token."""
     return _TOKEN.sub(r"\1…", words.partition(_QUOTED)[0])
 
 
 def harmless(words: str) -> str:
-    """Return the words as one short line, without places in scripts and without quoted arguments."""
+    """Return the words as one short line, without quoted arguments and places in scripts."""
     told = _PLACE.sub("", unquoted(words))
     return "".join(char if char.isprintable() else " " for char in told).strip()[:300]

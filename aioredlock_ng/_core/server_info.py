@@ -14,7 +14,8 @@ OLDEST: Final = (6, 2)
 """The first Redis whose ZADD has GT. Fences need it."""
 
 _USUAL = re.compile(
-    r"[0-9.]*|[0-9a-f]{40}|redis|valkey|master|slave|standalone|sentinel|cluster|ok|err|noeviction|(?:allkeys|volatile)-\w{3,6}"
+    r"[0-9.]*|[0-9a-f]{40}|redis|valkey|master|slave|standalone|sentinel|cluster|ok|err"
+    r"|noeviction|(?:allkeys|volatile)-\w{3,6}"
 )
 """Values that the library decides by. They are not redacted, even if a password is one of them."""
 

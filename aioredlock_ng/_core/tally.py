@@ -43,7 +43,7 @@ class Tally:
 
         Args:
             quorum: Nodes needed.
-            ttl: Seconds that a key of this attempt would have lived. Rivals mostly ask for the same.
+            ttl: Seconds that a key of this attempt would have lived. Most rivals ask for the same.
             age: The greatest age in seconds of the key of a rival's attempt.
         """
         young = sum(left is not None and ttl - age <= left <= ttl for left in self.held)
@@ -94,8 +94,8 @@ def with_second_round(
         replies: The answers to the acquire.
         answers: The answers to the second round; None if a node was not asked or has not answered.
         fence: The fence that the second round proposed.
-        expired: True if the node timeout ended the second round. Otherwise a silent node had no need
-            to answer.
+        expired: True if the node timeout ended the second round. Otherwise a silent node had no
+            need to answer.
     """
     latest: list[Reply] = []
     for reply, answer in zip(replies, answers, strict=True):

@@ -85,7 +85,8 @@ class Template:
             form = f"!{conversion}" * bool(conversion) + f":{spec}" * bool(spec)
             if not all(word.isidentifier() for word in (name, *attributes)) or "{" in form:
                 raise ConfigurationError(
-                    f"{{{field}{form}}} is not possible; a placeholder is a value or an attribute of it, like {{user.id}}"
+                    f"{{{field}{form}}} is not possible;"
+                    " a placeholder is a value or an attribute of it, like {user.id}"
                 )
             self.placeholders.append(Placeholder(name, tuple(attributes), form))
             self._literals.append("")

@@ -58,7 +58,9 @@ MIN_VALIDITY_SHARE = 0.05
 """Share of the ttl that must be left of a grant, if the user names no `min_validity`."""
 
 RENEW_SHARE = 1 / 3
-"""Share of the ttl after which a lease is renewed. At a third, two more tries fit before the deadline."""
+"""Share of the ttl after which a lease is renewed.
+
+At a third, two more tries fit before the deadline."""
 
 RENEW_JITTER = 0.05
 """Share of its time by which a renewal may come early.
@@ -79,7 +81,9 @@ SILENT_SHARE = 0.1
 The answers to the first try still count when they come."""
 
 STALL_SHARE = 0.1
-"""Share of the ttl. An event loop that stood still for longer is named as the reason of a late renewal."""
+"""Share of the ttl.
+
+An event loop that stood still for longer is named as the reason of a late renewal."""
 
 WATCH_AFTER = 0.1
 """Seconds after which a lease is watched.

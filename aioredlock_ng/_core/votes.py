@@ -100,7 +100,7 @@ Reply = Record | Mark | Raw
 
 
 class Outcome(StrEnum):
-    """A node's answer to an acquire, or to an inspection of the lock's key (`free`, `not a lock`)."""
+    """A node's answer to an acquire or to an inspection, which has `free` and `not a lock`."""
 
     GRANTED = "granted"
     HELD = "held"
@@ -118,7 +118,8 @@ class Vote:
     Attributes:
         node: The node's address, without credentials.
         outcome: The kind of the answer.
-        remaining: For `held`, the seconds that the holder's key had left; None if unknown or endless.
+        remaining: For `held`, the seconds that the holder's key had left. None if unknown or
+            endless.
         detail: For `failed` and `unknown`, the server's own words or the fate of the request. For
             `not a lock`, the type of the key. Never a reply, a token or a stored value.
     """
@@ -137,8 +138,8 @@ class Vote:
 
 
 BEYOND_CLOCKS: Final = (
-    "a fence counter of it is beyond any clock, so it cannot confirm fences: delete its key aioredlock_ng:fences"
-    " once it has refused for max_ttl and a second"
+    "a fence counter of it is beyond any clock, so it cannot confirm fences:"
+    " delete its key aioredlock_ng:fences once it has refused for max_ttl and a second"
 )
 """The detail of a vote whose counter is above any clock. The log names it as the reason."""
 
@@ -150,12 +151,14 @@ _PERMANENT_IN_SCRIPT: Final = (
     "can't run this command or subcommand",
     "ACL failure in script",
 )
-"""Such refusals of a command inside a script.
+"""Permanent refusals of a command inside a script.
 
 Redis 6.2 wraps all refusals there. Every version wraps those by ACL."""
 
 _WRAPPED: Final = ("ERR ", "@user_script")
-"""The beginnings of such a refusal. Redis 6.2 has the second if the script itself returned it."""
+"""The beginnings of a refusal inside a script.
+
+Redis 6.2 has the second if the script itself returned the error."""
 
 
 def acquire_vote(node: str, reply: Reply, silence: str = "no answer in time") -> Vote:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from hiredis import pack_command
 
 from aioredlock_ng._core.fencing import slot_of
-from aioredlock_ng._core.guard import read_marker, vouching
 from aioredlock_ng._core.keys import BARE_FORMAT, OWN_KEYS, message_channel
+from aioredlock_ng._core.marker import read_marker, vouching
 from aioredlock_ng._core.refusals import harmless, missing_right
 from aioredlock_ng._core.replies import MarkerRead
 from aioredlock_ng._core.samples import TimeSample, clock_reading

@@ -85,7 +85,10 @@ class Engine:
         self._onlookers: list[tuple[bytes, Callable[[], object]]] = []
         # What nearly every vote is, made once: making five would take longer than all else about an event.
         addresses = [node.address for node in fleet.nodes]
-        self._votes = [(acquire_vote(at, GRANTED), acquire_vote(at, None, "not waited for")) for at in addresses]
+        self._votes = [
+            (acquire_vote(at, GRANTED), acquire_vote(at, None, "not waited for"))
+            for at in addresses
+        ]
         timeouts: Wheel[Expiring] = Wheel(loop, clock, TIMEOUT_WIDTH, _expire_all)
         self.context = Context(
             loop=loop,
@@ -110,7 +113,13 @@ class Engine:
         self.guard: Guard | None = None
         if options.recovery_guard is not None:
             strict = options.recovery_guard == "strict"
-            self.guard = Guard(self.context, run_id, strict=strict, trusted=self._trusted, judged=self._nodes_changed)
+            self.guard = Guard(
+                self.context,
+                run_id,
+                strict=strict,
+                trusted=self._trusted,
+                judged=self._nodes_changed,
+            )
         self.availability = Availability(self.context, self.guard, self.states)
         self.lines = Lines(self.context, manager_id)
         self._duplicates = DuplicateNodes(self.context)
@@ -127,7 +136,9 @@ class Engine:
         # The first one imports what anyio needs for this kind of loop: not amid the first release that is cancelled.
         anyio.CancelScope()
         first_tries = [
-            asyncio.ensure_future(node.open(index, self, context.clock, context.options.node_timeout))
+            asyncio.ensure_future(
+                node.open(index, self, context.clock, context.options.node_timeout)
+            )
             for index, node in enumerate(context.fleet.nodes)
         ]
         try:
@@ -135,7 +146,9 @@ class Engine:
             while pending:
                 ready = sum(node.state().state == "up" for node in context.fleet.nodes)
                 patience = context.options.node_timeout if ready >= context.quorum else None
-                done, pending = await asyncio.wait(pending, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                done, pending = await asyncio.wait(
+                    pending, timeout=patience, return_when=asyncio.FIRST_COMPLETED
+                )
                 for first_try in done:
                     first_try.result()
                 if patience is not None and not done:
@@ -165,7 +178,9 @@ class Engine:
                 "this Redlock was opened before a fork: its connections belong to the parent process; open one here"
             )
         if running_loop() is not self._loop:
-            raise RedlockClosed("this Redlock belongs to another event loop; open one in each loop that uses locks")
+            raise RedlockClosed(
+                "this Redlock belongs to another event loop; open one in each loop that uses locks"
+            )
         if self._closed:
             raise RedlockClosed("this Redlock is closed; open a new one")
 
@@ -186,7 +201,15 @@ class Engine:
         self.usable()
         # Who fails fast must not wait behind who does not. But another holder is waited for all the same.
         alone = blocking_timeout == 0 or (spec.fail_fast and self.availability.lost)
-        acquisition = Acquisition(self.context, self.lines, self._releases, self.extender, spec, blocking_timeout, alone=alone)
+        acquisition = Acquisition(
+            self.context,
+            self.lines,
+            self._releases,
+            self.extender,
+            spec,
+            blocking_timeout,
+            alone=alone,
+        )
         try:
             acquisition.start()
         except LockNotAcquired as error:
@@ -194,7 +217,9 @@ class Engine:
             raise
         if alone:
             self._past_the_lines.add(acquisition)
-            acquisition.future.add_done_callback(lambda _: self._past_the_lines.discard(acquisition))
+            acquisition.future.add_done_callback(
+                lambda _: self._past_the_lines.discard(acquisition)
+            )
         return acquisition
 
     def cancelled(self, acquisition: Acquisition) -> None:
@@ -214,11 +239,24 @@ class Engine:
         holding.told = True
         if (tell := self.context.tell) is not None:
             votes = tuple(
-                granted if reply is GRANTED else silent if reply is None else acquire_vote(granted.node, reply)
+                granted
+                if reply is GRANTED
+                else silent
+                if reply is None
+                else acquire_vote(granted.node, reply)
                 for (granted, silent), reply in zip(self._votes, holding.granted, strict=True)
             )
             waited, attempts = acquisition.waited, acquisition.attempts
-            tell(LockAcquired(acquisition.resource, holding.token_prefix, holding.fence, waited, attempts, votes))
+            tell(
+                LockAcquired(
+                    acquisition.resource,
+                    holding.token_prefix,
+                    holding.fence,
+                    waited,
+                    attempts,
+                    votes,
+                )
+            )
         if was_over:
             self.extender.tell_over(holding)
 
@@ -227,7 +265,11 @@ class Engine:
         if (tell := self.context.tell) is not None:
             waited, attempts = acquisition.waited, acquisition.attempts
             votes = error.votes if isinstance(error, LockNotAcquired) else ()
-            tell(AcquireFailed(acquisition.resource, type(error).__name__, str(error), waited, attempts, votes))
+            tell(
+                AcquireFailed(
+                    acquisition.resource, type(error).__name__, str(error), waited, attempts, votes
+                )
+            )
 
     async def extend(self, holding: Holding, ttl: float) -> list[Reply] | None:
         """Renew one holding now.
@@ -278,11 +320,15 @@ class Engine:
         self._duplicates.stop()
         if self.guard is not None:
             self.guard.stop()
-        closing = [self.context.loop.create_task(node.aclose(within)) for node in self.context.fleet.nodes]
+        closing = [
+            self.context.loop.create_task(node.aclose(within)) for node in self.context.fleet.nodes
+        ]
         try:
             await asyncio.wait(closing)
         except asyncio.CancelledError:
-            await outlast_cancellation(lambda: not all(task.done() for task in closing), lambda: asyncio.wait(closing))
+            await outlast_cancellation(
+                lambda: not all(task.done() for task in closing), lambda: asyncio.wait(closing)
+            )
             raise
         finally:
             self.context.timeouts.stop()
@@ -295,7 +341,11 @@ class Engine:
         self._forked = self._closed = True
         now = self.context.clock()
         for holding in self.extender.holdings:
-            holding.deadline, holding.lost_at, holding.reason = -inf, now, "it belongs to the process before the fork"
+            holding.deadline, holding.lost_at, holding.reason = (
+                -inf,
+                now,
+                "it belongs to the process before the fork",
+            )
         steps = [
             self.lines.disown,
             self.extender.close,
@@ -360,7 +410,11 @@ class Engine:
         """Health of every node, quarantine included."""
         states = (node.state() for node in self.context.fleet.nodes)
         guard = self.guard
-        return tuple(states) if guard is None else tuple(guard.state(i, state) for i, state in enumerate(states))
+        return (
+            tuple(states)
+            if guard is None
+            else tuple(guard.state(i, state) for i, state in enumerate(states))
+        )
 
     def identify(self, index: int, run_id: str) -> str:
         """See `NodeListener.identify`."""

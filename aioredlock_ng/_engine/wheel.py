@@ -33,7 +33,18 @@ class Wheel(Generic[T]):
         fire: Called with the items of each slot that is due; owners may still discard from that set meanwhile.
     """
 
-    __slots__ = ("_armed_for", "_clock", "_due_at", "_fire", "_loop", "_move_from", "_slots", "_stalls", "_timer", "_width")
+    __slots__ = (
+        "_armed_for",
+        "_clock",
+        "_due_at",
+        "_fire",
+        "_loop",
+        "_move_from",
+        "_slots",
+        "_stalls",
+        "_timer",
+        "_width",
+    )
 
     def __init__(
         self,

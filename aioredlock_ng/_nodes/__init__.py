@@ -1,1 +1,4 @@
-"""Floor 2: the only I/O of the library. One connection per node, its health, and a node in memory."""
+"""Floor 2: the only I/O of the library.
+
+One connection per node, its health, and a node in memory.
+"""

@@ -63,6 +63,9 @@ async def _keep_at(
 
 
 def _where(error: Exception) -> str:
-    """Name an exception and its place. Its text is left out, because it may quote a server's reply."""
+    """Name an exception and its place.
+
+    Its text is left out, because it may quote a server's reply.
+    """
     frame = extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__} in {PurePath(frame.filename).name}, line {frame.lineno}"

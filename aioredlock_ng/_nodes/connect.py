@@ -1,8 +1,9 @@
-"""Connections made by redis-py, whose transports are taken over. Only this module uses its internals.
+"""Connections made by redis-py, whose transports are taken over.
 
-redis-py does URL parsing, DNS, TLS, AUTH, HELLO, SELECT and the Sentinel lookup. A user's client is
-not altered: connections are made from the settings of its pool. Every setting is switched off that
-would send a command twice, time out by itself, or close a connection unnoticed.
+Only this module uses the internals of redis-py, which does URL parsing, DNS, TLS, AUTH, HELLO,
+SELECT and the Sentinel lookup. A user's client is not altered: connections are made from the
+settings of its pool. Every setting is switched off that would send a command twice, time out by
+itself, or close a connection unnoticed.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ class Wire:
         self.transport: asyncio.Transport = writer.transport
         self.received = bytes(reader._buffer)
         self.resp3 = resp3
-        # A StreamWriter closes its transport when it is collected. A Connection with a writer does, too.
+        # A StreamWriter closes its transport when it is collected. A Connection with a writer does,
+        # too.
         self._keep = (writer, reader)
         connection._writer = connection._reader = None
 
@@ -131,8 +133,12 @@ class Connector:
             self._make(**{**kwargs, "protocol": 3})
         except (TypeError, ValueError, redis_errors.RedisError) as error:
             secret = isinstance(node, str) and "password" in node
-            problem = f"node {self.address}: {self._redact(plain(error, secret))}; remove or correct that option"
-        # Raised outside of the handlers, an error has no context. A parser's words may quote a password.
+            problem = (
+                f"node {self.address}: {self._redact(plain(error, secret))};"
+                " remove or correct that option"
+            )
+        # Raised outside of the handlers, an error has no context. A parser's words may quote a
+        # password.
         if problem:
             raise ConfigurationError(problem)
 
@@ -142,7 +148,8 @@ class Connector:
         Raises:
             ConnectFailed: There is no connection. The text contains none of the node's credentials.
 
-        Safety: a cancellation at any await closes the half-made connection. The loop may end at once.
+        Safety: a cancellation at any await closes the half-made connection. The loop may end at
+            once.
         """
         try:
             async with asyncio.timeout(within):
@@ -151,28 +158,31 @@ class Connector:
                 except redis_errors.AuthenticationError:
                     raise
                 except redis_errors.ResponseError:
-                    # HELLO is unknown to Redis before 6 and to some proxies. A user may lack the right to it.
+                    # HELLO is unknown to Redis before 6 and to some proxies. A user may lack the
+                    # right to it.
                     return await self._connect(2)
-        # redis-py may raise anything here, such as AttributeError for a reset connection (its issue 4287).
+        # redis-py may raise anything here, such as AttributeError for a reset connection (its issue
+        # 4287).
         except Exception as error:
             reason, permanent = self._reason(error, within)
         # Raised here, the error has no context. The error of redis-py may quote the password.
         raise ConnectFailed(reason, permanent=permanent)
 
     def _reason(self, error: Exception, within: float) -> tuple[str, bool]:
-        """Return why there is no connection, without credentials, and whether a retry is useless."""
+        """Return the reason without credentials, and True if a retry does not help."""
         if isinstance(error, TimeoutError):
             return f"no connection within {within:g} s", False
         if isinstance(error, _NoTransport):
             kind = getattr(self._make, "__qualname__", "connection")
-            return (
-                f"its {kind} offers no transport; give a URL or a client whose connections are redis-py's own",
-                True,
-            )
+            remedy = "give a URL or a client whose connections are redis-py's own"
+            return f"its {kind} offers no transport; {remedy}", True
         # A server that does not know AUTH quotes the arguments.
         words = harmless(self._redact(str(error)))
         if self._hides_words:
-            words = f"{type(error).__name__}; its words may quote the credentials of a Sentinel, and are not shown"
+            words = (
+                f"{type(error).__name__}; its words may quote the credentials of a Sentinel,"
+                " and are not shown"
+            )
         if isinstance(error, redis_errors.TimeoutError):
             return words or "timed out", False
         if isinstance(error, (redis_errors.AuthenticationError, redis_errors.AuthorizationError)):
@@ -206,7 +216,8 @@ class Connector:
             _watch_for_partitions(connection._writer.get_extra_info("socket"))
             wire = Wire(connection, protocol == 3, self._redact)
         except BaseException:
-            # redis-py may leave the transport open. A regular close of TLS would wait for the server.
+            # redis-py may leave the transport open. A regular close of TLS would wait for the
+            # server.
             for transport in filter(None, opened):
                 transport.abort()
             connection._writer = connection._reader = None
@@ -243,7 +254,10 @@ def _transport_of(connection: Any) -> asyncio.Transport | None:
 
 
 def _watch_for_partitions(sock: Any) -> None:
-    """Let the kernel notice a peer that vanished. The kernel of a hung server still acknowledges bytes."""
+    """Let the kernel notice a peer that vanished.
+
+    The kernel of a hung server still acknowledges bytes.
+    """
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -18,8 +18,9 @@ __all__ = ["address_of", "has_unknown_secrets", "plain", "pool_of", "secrets_in"
 _SCHEMES = ("redis://", "rediss://", "unix://")
 
 _FAKEREDIS = (
-    "a fakeredis client cannot be a node: its connections lead to no server; in tests use nodes in memory, by"
-    " aioredlock_ng.testing.MemoryNodes(3).redlock() or the pytest fixture `redlock` (docs/testing.md)"
+    "a fakeredis client cannot be a node: its connections lead to no server; in tests use nodes in"
+    " memory, by aioredlock_ng.testing.MemoryNodes(3).redlock() or the pytest fixture `redlock`"
+    " (docs/testing.md)"
 )
 
 _SECRETS = ("password", "ssl_password")
@@ -37,8 +38,8 @@ def pool_of(node: object) -> tuple[Any, str]:
             )
         try:
             parts = _split(node)
-            # A "/", "?" or "#" in a password ends it. The rest would be shown as a path, an option or
-            # a host.
+            # A "/", "?" or "#" in a password ends it. The rest would be shown as a path, an option
+            # or a host.
             if "@" in (parts.path if parts.scheme == "unix" else "") + parts.query + parts.fragment:
                 raise ValueError(
                     "it has an '@' behind a '/', '?' or '#'; percent-encode those that part nothing"
@@ -66,8 +67,9 @@ def pool_of(node: object) -> tuple[Any, str]:
     if isinstance(node, aredis.Redis):
         return node.connection_pool, ""
     return None, (
-        f"a node must be a URL, a redis.asyncio.Redis client or a node object, not {type(node).__name__}"
-        " (a synchronous redis.Redis or a cluster client cannot serve: pass its URL instead)"
+        "a node must be a URL, a redis.asyncio.Redis client or a node object,"
+        f" not {type(node).__name__} (a synchronous redis.Redis or a cluster client"
+        " cannot serve: pass its URL instead)"
     )
 
 

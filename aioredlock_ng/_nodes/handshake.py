@@ -1,4 +1,7 @@
-"""The first requests on every new connection, before it may vote: identity, tracking, messages, scripts."""
+"""The first requests on a new connection, before it may vote.
+
+They read the identity, and set up tracking, messages and scripts.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,13 @@ from aioredlock_ng._scripts.kinds import COMMANDS, SCRIPTS
 from aioredlock_ng._scripts.replies import kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._nodes.channel import Channel
     from aioredlock_ng._nodes.connect import Wire
 
-__all__ = ["TRIES", "Greeting", "greet", "unknown_commands"]
+__all__ = ["TRIES", "Greeting", "duplicate", "greet", "unknown_commands"]
 
 TRIES = (COMMANDS.packed_in_full(), COMMANDS.packed)
 """Requests whose replies show which commands the server does not know; see `unknown_commands`."""
@@ -123,7 +126,41 @@ async def greet(
             await answers.complete
     except TimeoutError:
         raise ConnectFailed(f"connected, but no answer within {within:g} s") from None
-    for reply in answers.replies:
+    _check_replies(answers.replies)
+    about = answers.replies[0]
+    facts = facts_of(info_fields(about, wire.redact) if isinstance(about, bytes) else {})
+    _check_server(facts, by_sentinel)
+    if unknown := unknown_commands(answers.replies[-len(TRIES) :], needed):
+        raise ConnectFailed(
+            f"does not know {', '.join(unknown)} (too old, or renamed);"
+            f" use {_USABLE}, with these commands",
+            permanent=True,
+        )
+    lacks = []
+    if not isinstance(about, bytes):
+        lacks.append(f"identity unknown, INFO {_said(about)}")
+    policy = facts["maxmemory_policy"] or "noeviction"
+    if policy != "noeviction" and facts["maxmemory"]:
+        lacks.append(f"it may evict locks: maxmemory-policy is {policy}; noeviction keeps them")
+    not_tracking = _why_no_tracking(answers.replies) if wire.resp3 else "no RESP3"
+    if not_tracking:
+        lacks.append(f"no client tracking, waiting is timed: {not_tracking}")
+    if not subscription.confirmed:
+        why = f"SUBSCRIBE {_said(answers.replies[4])}" if wire.resp3 else "no RESP3"
+        lacks.append(f"no messages from other processes, waiting is timed: {why}")
+    return Greeting(
+        facts["run_id"], facts["server"], not not_tracking, subscription.confirmed, tuple(lacks)
+    )
+
+
+def duplicate(address: str, other: str, run_id: str) -> ConnectFailed:
+    """Return the error for a node that is the same server as another one."""
+    words = f"{address} and {other} are the same server (run_id {run_id[:8]}…)"
+    return ConnectFailed(words, permanent=True)
+
+
+def _check_replies(replies: Sequence[Reply]) -> None:
+    for reply in replies:
         if isinstance(reply, (Dropped, Unsent)):
             raise ConnectFailed(str(reply))
         if isinstance(reply, Refusal) and str(reply).startswith(("NOAUTH", "WRONGPASS")):
@@ -131,8 +168,9 @@ async def greet(
         # An accepted server would stay without identity and tracking, and refuse the owed releases.
         if isinstance(reply, Refusal) and str(reply).startswith(("BUSY ", "LOADING ")):
             raise ConnectFailed(str(reply))
-    about = answers.replies[0]
-    facts = facts_of(info_fields(about, wire.redact) if isinstance(about, bytes) else {})
+
+
+def _check_server(facts: Mapping[str, Any], by_sentinel: bool) -> None:
     if facts["primary"]:
         remedy = "its Sentinel has not noticed yet" if by_sentinel else "name the primary instead"
         raise ConnectFailed(
@@ -146,33 +184,13 @@ async def greet(
         raise ConnectFailed(
             f"is {facts['server']}, which is too old; use {_USABLE}", permanent=True
         )
-    if unknown := unknown_commands(answers.replies[-len(TRIES) :], needed):
-        raise ConnectFailed(
-            f"does not know {', '.join(unknown)} (too old, or renamed); use {_USABLE}, with these commands",
-            permanent=True,
-        )
-    lacks = []
-    if not isinstance(about, bytes):
-        lacks.append(f"identity unknown, INFO {_said(about)}")
-    policy = facts["maxmemory_policy"] or "noeviction"
-    if policy != "noeviction" and facts["maxmemory"]:
-        lacks.append(f"it may evict locks: maxmemory-policy is {policy}; noeviction keeps them")
-    steps = (
-        {"CLIENT TRACKING": answers.replies[2], "CLIENT CACHING": answers.replies[3]}
-        if wire.resp3
-        else {}
-    )
-    refused = [f"{step} {_said(reply)}" for step, reply in steps.items() if reply != b"OK"]
-    tracking = wire.resp3 and not refused
-    if not tracking:
-        why = refused[0] if refused else "no RESP3"
-        lacks.append(f"no client tracking, waiting is timed: {why}")
-    if not subscription.confirmed:
-        why = f"SUBSCRIBE {_said(answers.replies[4])}" if wire.resp3 else "no RESP3"
-        lacks.append(f"no messages from other processes, waiting is timed: {why}")
-    return Greeting(
-        facts["run_id"], facts["server"], tracking, subscription.confirmed, tuple(lacks)
-    )
+
+
+def _why_no_tracking(replies: Sequence[Reply]) -> str:
+    """Return the refusal of tracking, or ""."""
+    steps = {"CLIENT TRACKING": replies[2], "CLIENT CACHING": replies[3]}
+    refused = (f"{step} {_said(reply)}" for step, reply in steps.items() if reply != b"OK")
+    return next(refused, "")
 
 
 def unknown_commands(replies: Sequence[Reply], needed: Sequence[str]) -> list[str]:

@@ -16,7 +16,7 @@ __all__ = ["Health"]
 
 
 class Health:
-    """The state of a node, the reason for it, and what its server reported about itself.
+    """The state of a node, the reason for it, and the facts that its server reported.
 
     Args:
         address: The node's, for events.
@@ -25,7 +25,7 @@ class Health:
         emit: Takes the events. The node sets it before the first connection.
         state: See `NodeState`.
         unsent: The reply to each request while the node is not usable.
-        greeting: What the server reported when it was last connected.
+        greeting: The facts that the server reported when it was last connected.
         connections: Number of connections so far.
     """
 
@@ -85,6 +85,12 @@ class Health:
         if words not in self._warned:
             self._warned.add(words)
             self.degraded(words)
+
+    def refuses_releases(self, reason: str) -> None:
+        """Report that the server refuses to release locks."""
+        self.degraded(
+            f"it refuses to release locks, whose keys stay until their ttl has passed: {reason}"
+        )
 
     def degraded(self, words: str) -> None:
         """Report what the node lacks or gets wrong."""

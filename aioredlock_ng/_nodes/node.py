@@ -1,34 +1,30 @@
-"""One Redis server as a lock node: the connection that is kept alive, and the requests sent on it.
+"""One Redis server as a lock node: the connection that is kept alive, and its requests.
 
-Replies are passed on unread. `health.py` keeps the node's state, `owed.py` the releases that the
-server has not executed.
+`health.py` has the node's state, `owed.py` the releases that the server has not executed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from functools import partial
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.backoff import reconnect_delay
-from aioredlock_ng._core.guard import vouching
+from aioredlock_ng._core.marker import vouching
 from aioredlock_ng._core.refusals import harmless
 from aioredlock_ng._nodes.background import supervised
-from aioredlock_ng._nodes.channel import Belated, Channel
+from aioredlock_ng._nodes.channel import Belated, Channel, Outbox
 from aioredlock_ng._nodes.connect import ConnectFailed, Connector, Wire
-from aioredlock_ng._nodes.handshake import greet
+from aioredlock_ng._nodes.handshake import duplicate, greet
 from aioredlock_ng._nodes.health import Health
 from aioredlock_ng._nodes.owed import NotedRelease, OwedReleases
-from aioredlock_ng._nodes.port import NodeState
-from aioredlock_ng._nodes.silence import SUSPECT_AFTER, close_if_dead
+from aioredlock_ng._nodes.port import NodeListener, NodeState, Sink
+from aioredlock_ng._nodes.silence import SUSPECT_AFTER, DeadConnectionProbe
 from aioredlock_ng._scripts.kinds import CALLED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from aioredlock_ng._nodes.channel import Outbox
-    from aioredlock_ng._nodes.port import NodeListener, Sink
     from aioredlock_ng._scripts import Request
 
 __all__ = ["RedisNode"]
@@ -65,7 +61,7 @@ class RedisNode:
         self._health = Health(self.address)
         self._owed = OwedReleases(outbox, lambda: self._channel, self._pay)
         self._task: asyncio.Task[None] | None = None
-        self._probe: asyncio.Task[None] | None = None
+        self._probe = DeadConnectionProbe(self.address, lambda: self._channel, self._make_wire)
 
     @property
     def ready(self) -> bool:
@@ -108,9 +104,8 @@ class RedisNode:
         self._health.emit = listener.emit
         self._patience = node_timeout * SUSPECT_AFTER
         self._settled = asyncio.get_running_loop().create_future()
-        self._task = supervised(
-            self._keep_connected, f"node {self.address}", listener.emit, self._broken
-        )
+        name = f"node {self.address}"
+        self._task = supervised(self._keep_connected, name, listener.emit, self._broken)
         # A task that is cancelled before it begins settles nothing itself.
         self._task.add_done_callback(lambda _: self._settle())
         await asyncio.shield(self._settled)
@@ -118,7 +113,7 @@ class RedisNode:
     async def aclose(self, within: float) -> None:
         """Wait for the replies under way, but not for a silent server, and disconnect."""
         self._health.down("closed", refused=False, reported=False)
-        tasks = [task for task in (self._task, self._probe) if task is not None]
+        tasks = [task for task in (self._task, self._probe.task) if task is not None]
         channel, self._channel, self._task = self._channel, None, None
         for task in tasks:
             task.cancel()
@@ -129,8 +124,8 @@ class RedisNode:
                 self._use(None)
                 await channel.drain(within)
             if tasks:
-                # `wait` and not `await`, which would take a cancellation of this call for that of the task.
-                # A task may end later, if a user's own connection class takes its time.
+                # `wait` and not `await`, which would take a cancellation of this call for that of
+                # the task. A task may end later, if a user's own connection class takes its time.
                 await asyncio.wait(tasks, timeout=until - loop.time())
             if channel is not None:
                 channel.close("closed by this process", goodbye=True)
@@ -150,7 +145,7 @@ class RedisNode:
         """In a forked child, let go of the connection, which is the parent's."""
         if self._channel is not None:
             self._channel.disown()
-        for task in filter(None, (self._task, self._probe)):
+        for task in filter(None, (self._task, self._probe.task)):
             task.cancel()
 
     def state(self) -> NodeState:
@@ -182,8 +177,7 @@ class RedisNode:
                 self._settle()
                 connected_at = self._clock()
                 await gone
-                # A connection that is closed at once counts as a failure. Otherwise a replica that
-                # hides its role would be connected to without a pause.
+                # Otherwise a replica that hides its role would be connected to without a pause.
                 if self._clock() - connected_at > STEADY:
                     failures = 0
             self._settle()
@@ -204,14 +198,13 @@ class RedisNode:
             self._settled.set_result(None)
 
     async def _connect(self) -> asyncio.Future[str]:
-        """Connect and run the handshake. Return a future that gets the reason when the connection is gone."""
+        """Return a future that gets the reason when the new connection is gone."""
         started = self._clock()
         wire = await self._make_wire()
         gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         def on_close(reason: str, releases: list[Request]) -> None:
-            for release in releases:
-                self._owed.add(release)
+            self._owed.add(*releases)
             if self._channel is channel:
                 self._channel = None
                 self._use(None)
@@ -236,17 +229,13 @@ class RedisNode:
         try:
             if self._refused:
                 raise ConnectFailed(self._refused, permanent=True)
-            by_sentinel = self._connector.by_sentinel
-            manager_id = self._listener.manager_id
+            by_sentinel, manager_id = self._connector.by_sentinel, self._listener.manager_id
             greeting = await greet(
                 channel, wire, started, left, by_sentinel, self._needed, manager_id
             )
-            twin = self._listener.identify(self._index, greeting.run_id)
-            if twin:
-                same = (
-                    f"{self.address} and {twin} are the same server (run_id {greeting.run_id[:8]}…)"
-                )
-                raise ConnectFailed(same, permanent=True)
+            other = self._listener.identify(self._index, greeting.run_id)
+            if other:
+                raise duplicate(self.address, other, greeting.run_id)
             if gone.done():
                 # The connection was closed with its last reply, before this task ran.
                 raise ConnectFailed(gone.result())
@@ -267,17 +256,16 @@ class RedisNode:
         if self._usable is not None:
             self._outbox.leave(self._usable)
         self._usable = channel
-        # A node that refuses releases is asked by itself, so that the first executed release is noticed.
+        # A node that refuses releases is asked by itself, so that its first success is noticed.
         together = channel is not None and not self._owed.refusing
         if channel is not None and together:
             self._outbox.join(channel)
         self._listener.present(self._index, together)
 
     def _release_refused(self, release: Request, words: str) -> None:
-        """Keep a release that the server refused. Warn at the first one, and ask the node by itself."""
+        """Keep a refused release. Warn at the first, and ask the node by itself from then on."""
         if self._owed.refused(release):
-            reason = f"it refuses to release locks, whose keys stay until their ttl has passed: {harmless(words)}"
-            self._health.degraded(reason)
+            self._health.refuses_releases(harmless(words))
             self._use(self._usable)
 
     def _released(self) -> None:
@@ -289,9 +277,8 @@ class RedisNode:
         """Send owed releases. The listener learns which keys they free."""
         now = self._clock()
         for release in owed.values():
-            channel.ask(
-                Belated(release, now, self._pushed, NotedRelease(release, now, self._released))
-            )
+            noted = NotedRelease(release, now, self._released)
+            channel.ask(Belated(release, now, self._pushed, noted))
 
     def _pushed(self, keys: list[bytes] | None) -> None:
         self._listener.invalidated(self._index, keys)
@@ -306,11 +293,7 @@ class RedisNode:
         if silent:
             self._use(None)
             self._health.suspect(self._patience)
-            if self._probe is None or self._probe.done():
-                work = partial(
-                    close_if_dead, lambda: self._channel, self._make_wire, self._patience
-                )
-                self._probe = supervised(work, f"probe of {self.address}", self._listener.emit)
+            self._probe.start(self._patience, self._listener.emit)
         else:
             self._use(self._channel)
             self._health.answers()

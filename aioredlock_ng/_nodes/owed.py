@@ -53,9 +53,9 @@ class OwedReleases:
     def __len__(self) -> int:
         return len(self._releases)
 
-    def add(self, release: Request) -> None:
-        """Keep a release for the next connection."""
-        self._releases[release.packed] = release
+    def add(self, *releases: Request) -> None:
+        """Keep releases for the next connection."""
+        self._releases.update({release.packed: release for release in releases})
 
     def refused(self, release: Request) -> bool:
         """Send a release that the server refused again after a while, until its keys have expired.
@@ -70,7 +70,10 @@ class OwedReleases:
         return changed
 
     def executed(self) -> bool:
-        """Record that the server has deleted a key. Return True if it has refused releases until now."""
+        """Record that the server has deleted a key.
+
+        Return True if it has refused releases until now.
+        """
         changed, self.refusing = self.refusing, False
         return changed
 

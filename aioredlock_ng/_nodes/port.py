@@ -30,7 +30,7 @@ class Sink(Protocol):
         """Instant of the question, by the engine's clock."""
 
     def stands(self) -> bool:
-        """True while the asker wants its request executed, even behind requests that it sent later."""
+        """True while the asker wants its request executed, even behind its later requests."""
 
     def deliver(self, index: int, reply: Reply) -> None:
         """Take the answer of node `index`.
@@ -152,7 +152,10 @@ class Node(Protocol):
         """
 
     def disown(self) -> None:
-        """In a forked child, drop everything without sending anything. The connection is the parent's."""
+        """In a forked child, drop everything without sending anything.
+
+        The connection is the parent's.
+        """
 
     def state(self) -> NodeState:
         """Return the present health."""

@@ -1,4 +1,7 @@
-"""A request to one node whose reply can be awaited. The rounds of the engine do not wait like that."""
+"""A request to one node whose reply can be awaited.
+
+The rounds of the engine do not wait like that.
+"""
 
 from __future__ import annotations
 

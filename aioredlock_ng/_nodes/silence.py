@@ -1,10 +1,12 @@
-"""What to do with a connection on which the server does not answer: find out whether it is dead."""
+"""A connection on which the server does not answer: a test whether it is dead."""
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
+from aioredlock_ng._nodes.background import supervised
 from aioredlock_ng._nodes.connect import ConnectFailed
 
 if TYPE_CHECKING:
@@ -12,45 +14,72 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._nodes.channel import Channel
     from aioredlock_ng._nodes.connect import Wire
+    from aioredlock_ng.events import EventSink
 
-__all__ = ["SUSPECT_AFTER", "close_if_dead"]
+__all__ = ["SUSPECT_AFTER", "DeadConnectionProbe"]
 
 SUSPECT_AFTER = 2
 """Node timeouts without a reply after which a node is checked, and after as many more is suspect.
-A hung node costs a round nothing, because the others decide it. The limit only bounds the backlog."""
+A hung node costs a round nothing, because the others decide it. The limit only bounds the backlog.
+"""
 
 PROBE_EVERY = 10.0
 """Seconds between attempts to reach a silent server on another connection."""
 
 
-async def close_if_dead(
-    current: Callable[[], Channel | None],
-    connect: Callable[[], Awaitable[Wire]],
-    patience: float,
-) -> None:
-    """Close a silent connection once the server answers on another one. Return if it is not silent any more.
+class DeadConnectionProbe:
+    """A background task that closes a silent connection if it is dead.
 
-    A server that answers on another connection is well, so the silent connection is dead. A hung
-    server answers on none, and keeps its connection. It must execute in order what was queued there.
+    The task connects to the server once more. A server that answers on the other connection is
+    well, so the silent connection is dead. A hung server answers on none, and keeps its connection.
+    It must execute the commands that were queued there in their order.
 
     Args:
+        address: The node's, for the name of the task.
         current: Returns the node's connection, or None.
-        connect: Makes the other connection.
-        patience: Seconds in which a server that has woken up answers on the silent connection, too.
+        connect: Makes another connection.
+
+    Attributes:
+        task: The last task; None before the first.
     """
-    while True:
-        await asyncio.sleep(PROBE_EVERY)
-        channel = current()
-        if channel is None or not channel.silent:
-            return
-        oldest = channel.oldest
-        try:
-            wire = await connect()
-        except ConnectFailed:
-            continue
-        wire.transport.abort()
-        # The server may have woken up meanwhile. Then it answers on the silent connection soon.
-        await asyncio.sleep(patience)
-        if channel is current() and channel.oldest is oldest:
-            channel.close("silent, though the server answers on a new connection")
-            return
+
+    def __init__(
+        self,
+        address: str,
+        current: Callable[[], Channel | None],
+        connect: Callable[[], Awaitable[Wire]],
+    ) -> None:
+        self._address = address
+        self._current = current
+        self._connect = connect
+        self.task: asyncio.Task[None] | None = None
+
+    def start(self, patience: float, emit: EventSink) -> None:
+        """Start the task, unless it runs. It ends once the connection is not silent any more.
+
+        Args:
+            patience: Seconds within which a server that has woken up answers on the silent
+                connection, too.
+            emit: Called with a `TaskFailed` after an unexpected exception.
+        """
+        if self.task is None or self.task.done():
+            work = partial(self._close_if_dead, patience)
+            self.task = supervised(work, f"probe of {self._address}", emit)
+
+    async def _close_if_dead(self, patience: float) -> None:
+        while True:
+            await asyncio.sleep(PROBE_EVERY)
+            channel = self._current()
+            if channel is None or not channel.silent:
+                return
+            oldest = channel.oldest
+            try:
+                wire = await self._connect()
+            except ConnectFailed:
+                continue
+            wire.transport.abort()
+            # The server may have woken up meanwhile. Then it answers on the silent connection soon.
+            await asyncio.sleep(patience)
+            if channel is self._current() and channel.oldest is oldest:
+                channel.close("silent, though the server answers on a new connection")
+                return

@@ -111,7 +111,7 @@ async def test_a_node_that_wakes_while_it_is_probed_keeps_its_connection(
         monkeypatch.setattr(Connector, "connect", noted)
         await probed.wait()
         three_nodes.resume(0)
-        await eventually(lambda: used._probe.done())
+        await eventually(lambda: used._probe.task.done())
         await eventually(lambda: state_of(redlock, 0) == "up")
         assert redlock.nodes[0].connections == 1
         await no_keys_left(three_nodes, redlock)

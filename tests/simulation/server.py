@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import hiredis
 
-from aioredlock_ng._core.guard import Trust, read_marker
 from aioredlock_ng._core.keys import OWN_KEYS
+from aioredlock_ng._core.marker import Trust, read_marker
 from aioredlock_ng._core.tickets import OFFER, is_offer
 from aioredlock_ng._nodes.memory import MemoryServer
 from aioredlock_ng._scripts import Command

@@ -10,17 +10,19 @@ from hypothesis import strategies as st
 
 from aioredlock_ng._core.guard import (
     FRESH,
-    LONGEST_MS,
-    NO_RUN_ID,
     Memory,
-    Reading,
     Step,
-    Trust,
     all_forgot,
     new_set_words,
     next_steps,
-    read_marker,
     remembered,
+)
+from aioredlock_ng._core.marker import (
+    LONGEST_MS,
+    NO_RUN_ID,
+    Reading,
+    Trust,
+    read_marker,
     vouching,
 )
 

@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aioredlock_ng._core.fencing import LATEST_US
-from aioredlock_ng._core.guard import next_steps, read_marker
+from aioredlock_ng._core.guard import next_steps
+from aioredlock_ng._core.marker import read_marker
 from aioredlock_ng._core.replies import (
     ALL_DONE,
     ALL_OURS,

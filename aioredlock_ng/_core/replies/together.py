@@ -21,7 +21,10 @@ __all__ = [
 
 
 class Whole(Enum):
-    """A reply in which all parts are the same. It is compared by identity, without an allocation."""
+    """A reply in which all parts are the same.
+
+    It is compared by identity, without an allocation.
+    """
 
     ALL_OURS = auto()
     ALL_DONE = auto()

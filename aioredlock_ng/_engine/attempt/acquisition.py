@@ -181,7 +181,11 @@ class Acquisition:
 
     def doubt(self, index: int | None = None) -> None:
         """See `Contender.doubt`."""
-        if index is not None and self.round is not None and not is_granted(self.round.replies[index]):
+        if (
+            index is not None
+            and self.round is not None
+            and not is_granted(self.round.replies[index])
+        ):
             return
         self._covers = False
         self._doubted = True
@@ -223,7 +227,15 @@ class Acquisition:
             self._fence = context.fences.propose(context.wall_us(), spec.slots)
             self._proposed_us = self._fence - context.fences.offset
         token = context.new_token()
-        command = kind.acquiring(spec.keys, spec.slots, token, spec.life.ttl_word, self._fence, claim, tell_counter=followed)
+        command = kind.acquiring(
+            spec.keys,
+            spec.slots,
+            token,
+            spec.life.ttl_word,
+            self._fence,
+            claim,
+            tell_counter=followed,
+        )
         self.round = attempt = Round(context, command, GRANTED, context.quorum, now, self._decided)
         attempt.token = token
         return attempt
@@ -275,7 +287,16 @@ class Acquisition:
                 fence = stored if spec.kind.fencing else None
                 if attempt.before is not None and second is None:
                     fence = first_of(stored, attempt.before)
-                holding = Holding(spec, attempt.token, attempt.started, attempt, attempt.replies, fence, stored, self._covers)
+                holding = Holding(
+                    spec,
+                    attempt.token,
+                    attempt.started,
+                    attempt,
+                    attempt.replies,
+                    fence,
+                    stored,
+                    self._covers,
+                )
                 self.take(holding)
                 if self._doubted:
                     # Without this its holder would not learn for `validity.WATCH_AFTER` that nothing is left of it.
@@ -316,7 +337,13 @@ class Acquisition:
         self._fence = context.fences.propose(wall_us, spec.slots, highest)
         command = spec.kind.confirming(spec.keys, spec.slots, attempt.token, self._fence)
         self._second = Round(context, command, GRANTED, context.quorum, now, self._fenced)
-        self._second.ask_some([index for index, reply in enumerate(attempt.replies) if reply is None or is_granted(reply)])
+        self._second.ask_some(
+            [
+                index
+                for index, reply in enumerate(attempt.replies)
+                if reply is None or is_granted(reply)
+            ]
+        )
 
     def _fenced(self, second: Round) -> None:
         """Round 2 is decided: with a quorum of acknowledgements this is the fence, else the attempt has failed."""
@@ -335,7 +362,9 @@ class Acquisition:
         """Judge the nodes by their latest answers, which may still come: all that granted are released on by now."""
 
         def count(_index: int = 0) -> None:
-            attempt.replies[:] = with_second_round(attempt.replies, second.replies, self._fence, expired=second.expired)
+            attempt.replies[:] = with_second_round(
+                attempt.replies, second.replies, self._fence, expired=second.expired
+            )
 
         count()
         attempt.expired |= second.expired
@@ -359,7 +388,10 @@ class Acquisition:
         context.counters.refused += 1
         counted = tally(attempt.replies, context.quorum, context.quarantine)
         reachable = counted.reachable and not trouble
-        waits = not (self._blocking_timeout == 0 or (self._spec.fail_fast and not reachable and context.no_quorum()))
+        waits = not (
+            self._blocking_timeout == 0
+            or (self._spec.fail_fast and not reachable and context.no_quorum())
+        )
         if waits and reachable and not self._alone and not counted.hopeless:
             self.unreachable = False
             # Before the release: nodes that granted offer the key to the first in the queue.
@@ -368,7 +400,9 @@ class Acquisition:
             return
         self._undo(attempt, granted)
         if counted.hopeless:
-            self.give_up(self._error(QuorumUnreachable, "waiting does not cure what the nodes refuse"))
+            self.give_up(
+                self._error(QuorumUnreachable, "waiting does not cure what the nodes refuse")
+            )
         elif not waits:
             self._fail(attempt, trouble, counted)
         elif self._alone:
@@ -387,10 +421,20 @@ class Acquisition:
         context = self._context
         others = self._lines.holders(self.keys)
         if not counted.reachable or trouble:
-            unfenced = "granted, but no quorum answered to its fence" if self._second is not None else ""
-            self.give_up(self._error(QuorumUnreachable, trouble or unfenced or "no quorum could be asked"))
-        elif self.attempts == 1 and not others and counted.contested(context.quorum, self._spec.life.ttl, context.patience):
-            delay = second_try_delay(context.clock() - attempt.started, context.options.node_timeout, context.draw())
+            unfenced = (
+                "granted, but no quorum answered to its fence" if self._second is not None else ""
+            )
+            self.give_up(
+                self._error(QuorumUnreachable, trouble or unfenced or "no quorum could be asked")
+            )
+        elif (
+            self.attempts == 1
+            and not others
+            and counted.contested(context.quorum, self._spec.life.ttl, context.patience)
+        ):
+            delay = second_try_delay(
+                context.clock() - attempt.started, context.options.node_timeout, context.draw()
+            )
             self._limit = context.loop.call_later(delay, self._try_again)
         else:
             self.give_up(self._refusal(LockHeld, "held by another", others))
@@ -413,7 +457,11 @@ class Acquisition:
         self._context.counters.timeouts += 1
         # Who waits behind another of this process has asked nobody: what stops that one stops it.
         if self.unreachable if self.round is not None else self._lines.left_behind(self):
-            self.give_up(self._error(QuorumUnreachable, f"no quorum answered within {self._blocking_timeout:g} s"))
+            self.give_up(
+                self._error(
+                    QuorumUnreachable, f"no quorum answered within {self._blocking_timeout:g} s"
+                )
+            )
         else:
             holders = self._lines.holders(self.keys)
             where = " in this process" if holders else ""
@@ -427,12 +475,19 @@ class Acquisition:
 
     def _error(self, kind: type[_Error], why: str) -> _Error:
         attempt = self.round
-        if attempt is not None and attempt.open and self._before is not None and not any(map(_is_news, attempt.replies)):
+        if (
+            attempt is not None
+            and attempt.open
+            and self._before is not None
+            and not any(map(_is_news, attempt.replies))
+        ):
             # Just asked again: what the nodes said the last time tells more.
             attempt = self._before
         return not_acquired(kind, why, self._spec.resource, self._context, attempt, self.waited)
 
-    def _refusal(self, kind: type[LockHeld | AcquireTimeout], why: str, holders: Sequence[Holding] = ()) -> LockNotAcquired:
+    def _refusal(
+        self, kind: type[LockHeld | AcquireTimeout], why: str, holders: Sequence[Holding] = ()
+    ) -> LockNotAcquired:
         """The error where another has it, and its label if that is known: these holdings of this process, or what was seen."""
         error, labels = self._error(kind, why), self._context.labels
         seen = None if self._look is None else self._look.label
@@ -448,7 +503,9 @@ class Acquisition:
         """
         labels = self._context.labels
         if error.owner is None and labels is not None:
-            label = await labels.looks.ask(self._context, self._spec.kind, self._blocking_key()).ended()
+            label = await labels.looks.ask(
+                self._context, self._spec.kind, self._blocking_key()
+            ).ended()
             if label is not None:
                 name_owner(error, label)
 

@@ -21,7 +21,12 @@ _Error = TypeVar("_Error", bound="LockNotAcquired")
 
 
 def not_acquired(
-    kind: type[_Error], why: str, resource: str, context: Context, attempt: Round | None, elapsed: float
+    kind: type[_Error],
+    why: str,
+    resource: str,
+    context: Context,
+    attempt: Round | None,
+    elapsed: float,
 ) -> _Error:
     """The error for a caller; `attempt` is the last one, if nodes were asked at all."""
     votes = [] if attempt is None else _votes(context, attempt)
@@ -32,7 +37,9 @@ def not_acquired(
             elif (advice := flush_advice()) and advice not in why:
                 why = f"{why} ({advice})"
     told = f": {'; '.join(map(str, votes))}" if votes else ""
-    error = kind(f"{_failed(resource)}{why}{told}", resource=resource, votes=tuple(votes), elapsed=elapsed)
+    error = kind(
+        f"{_failed(resource)}{why}{told}", resource=resource, votes=tuple(votes), elapsed=elapsed
+    )
     if isinstance(error, QuorumUnreachable):
         error.retry_after = context.back_in()
     return error
@@ -44,7 +51,9 @@ def name_owner(error: LockHeld | AcquireTimeout, owner: str) -> None:
     (message,) = error.args
     failed = _failed(error.resource)
     # A lock's name may contain the words too.
-    error.args = (failed + message.removeprefix(failed).replace("held by another", f"held by {owner}", 1),)
+    error.args = (
+        failed + message.removeprefix(failed).replace("held by another", f"held by {owner}", 1),
+    )
 
 
 def _failed(resource: str) -> str:

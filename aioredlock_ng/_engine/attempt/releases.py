@@ -55,7 +55,9 @@ class Releases:
             # Usually every node granted or has not answered: then nothing is called per node.
             if reply is not GRANTED and reply is not None:
                 indexes = [i for i, reply in enumerate(replies) if may_have_set(reply)]
-                release = Round(context, command, released(len(keys)), min(context.quorum, len(indexes)), now)
+                release = Round(
+                    context, command, released(len(keys)), min(context.quorum, len(indexes)), now
+                )
                 release.ask_some(indexes)
                 return release
         release = Round(context, command, released(len(keys)), context.quorum, now)
@@ -63,7 +65,9 @@ class Releases:
         return release
 
 
-async def outlast_cancellation(unfinished: Callable[[], bool], wait: Callable[[], Awaitable[object]]) -> None:
+async def outlast_cancellation(
+    unfinished: Callable[[], bool], wait: Callable[[], Awaitable[object]]
+) -> None:
     """Go on waiting though the task is cancelled, in any way and again; what is waited for must be bounded in time."""
     # The scope keeps anyio's level cancellation out, the loop outlives further task.cancel() calls.
     with anyio.CancelScope(shield=True):

@@ -140,7 +140,11 @@ class Batch:
         elif isinstance(reply, KeyStates):
             self._partial += 1
             self._on_missing(
-                (held for at, held in self._positions() if reply.are_missing(at, len(held.spec.keys))),
+                (
+                    held
+                    for at, held in self._positions()
+                    if reply.are_missing(at, len(held.spec.keys))
+                ),
                 index,
             )
         if self._pending and self._can_tell():
@@ -168,7 +172,9 @@ class Batch:
         if not self._partial:
             # Each answer so far is the same for all: as many may end at once, they are not looked for one by one.
             return self._full
-        return next((self._count(at, known)[0] for at, known in self._positions() if known is holding), 0)
+        return next(
+            (self._count(at, known)[0] for at, known in self._positions() if known is holding), 0
+        )
 
     def _close(self) -> None:
         self.open = False
@@ -180,7 +186,11 @@ class Batch:
         """False while no holding can be decided: they need not be looked at one by one."""
         quorum, silent = self._context.quorum, len(self.replies) - self._answered
         some = self._full + self._partial
-        return self._full >= quorum or some + silent < quorum or (self._partial > 0 and self._answered >= quorum)
+        return (
+            self._full >= quorum
+            or some + silent < quorum
+            or (self._partial > 0 and self._answered >= quorum)
+        )
 
     def _judge(self) -> None:
         quorum, total = self._context.quorum, len(self.replies)

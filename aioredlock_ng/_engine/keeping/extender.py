@@ -12,7 +12,14 @@ from aioredlock_ng._core.lease_state import Phase, Renewal
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.refusals import harmless
 from aioredlock_ng._core.replies import ALL_OURS, KeyStates
-from aioredlock_ng._core.validity import RETRY_SHARE, SILENT_SHARE, STALL_SHARE, deadline_of, renew_at, ttl_ms
+from aioredlock_ng._core.validity import (
+    RETRY_SHARE,
+    SILENT_SHARE,
+    STALL_SHARE,
+    deadline_of,
+    renew_at,
+    ttl_ms,
+)
 from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._engine.keeping.batch import Batch, parts
 from aioredlock_ng._engine.keeping.holding import Counted
@@ -72,7 +79,9 @@ class Extender:
         """Take over a holding that was just granted."""
         self.holdings.add(holding)
         at = holding.since + holding.spec.life.watch_after
-        holding.slot = self._wheel.add(holding, at if holding.spec.max_hold is None else min(holding.deadline, at))
+        holding.slot = self._wheel.add(
+            holding, at if holding.spec.max_hold is None else min(holding.deadline, at)
+        )
 
     def watch(self, holding: Holding) -> None:
         """Verify it now and notice each change from now on, as later for any lease."""
@@ -157,9 +166,19 @@ class Extender:
         context, resource = self._context, holding.spec.resource
         if holding.phase is Phase.LOST:
             cause = _CAUSES.get(holding.reason.partition(";")[0], "gone")
-            context.emit(LeaseLost(resource, holding.token_prefix, holding.reason, holding.lost_at - holding.since, cause))
+            context.emit(
+                LeaseLost(
+                    resource,
+                    holding.token_prefix,
+                    holding.reason,
+                    holding.lost_at - holding.since,
+                    cause,
+                )
+            )
         elif context.tell is not None:
-            context.tell(LeaseAbandoned(resource, holding.token_prefix, context.clock() - holding.since))
+            context.tell(
+                LeaseAbandoned(resource, holding.token_prefix, context.clock() - holding.since)
+            )
 
     def check(self, holding: Holding) -> None:
         """Declare the loss of a holding whose deadline has passed though its timer has not come round yet.
@@ -186,7 +205,10 @@ class Extender:
             holding
             for holding in holdings
             if not holding.watched
-            or (holding.labelled_until and (started >= holding.labelled_until or ttl > holding.longest_ttl))
+            or (
+                holding.labelled_until
+                and (started >= holding.labelled_until or ttl > holding.longest_ttl)
+            )
         ]
         for holding in holdings:
             holding.asked(renewal)
@@ -206,9 +228,17 @@ class Extender:
             for holding in confirmed:
                 if holding.renewed(renewal):
                     holding.ballot = batch
-                    if holding.deadline > at and holding.spec.auto_extend and not holding.unconfirmed:
+                    if (
+                        holding.deadline > at
+                        and holding.spec.auto_extend
+                        and not holding.unconfirmed
+                    ):
                         newest.append(holding)
-                    elif holding.spec.auto_extend and not holding.unconfirmed and holding.deadline != holding.ends_at:
+                    elif (
+                        holding.spec.auto_extend
+                        and not holding.unconfirmed
+                        and holding.deadline != holding.ends_at
+                    ):
                         self._renew_before_deadline(holding)
                     elif holding.slot is None and holding.timer is None:
                         # Asked for again meanwhile, or not to be: its deadline must not pass unseen either way.
@@ -247,8 +277,12 @@ class Extender:
             if index not in self._refusing:
                 self._refusing.add(index)
                 node = self._context.fleet.nodes[index].address
-                self._context.emit(NodeDegraded(node, f"it refuses to renew leases: {harmless(str(reply))}"))
-        elif self._refusing and (reply is ALL_OURS or (isinstance(reply, KeyStates) and reply.some_ours)):
+                self._context.emit(
+                    NodeDegraded(node, f"it refuses to renew leases: {harmless(str(reply))}")
+                )
+        elif self._refusing and (
+            reply is ALL_OURS or (isinstance(reply, KeyStates) and reply.some_ours)
+        ):
             self._refusing.discard(index)
 
     def _vanished(self, holding: Holding) -> None:
@@ -270,7 +304,11 @@ class Extender:
         self._put(holding, at if holding.spec.auto_extend else holding.deadline)
         # Last: who is told may end the lease.
         if (tell := self._context.tell) is not None:
-            tell(RenewalFailed(holding.spec.resource, holding.remaining(now), silent=share == SILENT_SHARE))
+            tell(
+                RenewalFailed(
+                    holding.spec.resource, holding.remaining(now), silent=share == SILENT_SHARE
+                )
+            )
 
     def _overdue(self, holding: Holding) -> None:
         if holding.deadline == holding.ends_at:
@@ -284,7 +322,11 @@ class Extender:
         """Say how long this process's own event loop kept the renewals waiting, where that was long enough to matter."""
         now = self._context.clock()
         stall = max(now - holding.deadline, self._wheel.stall(holding.started, now))
-        return f"; the event loop stood still for {stall:.1f} s" if stall >= holding.ttl * STALL_SHARE else ""
+        return (
+            f"; the event loop stood still for {stall:.1f} s"
+            if stall >= holding.ttl * STALL_SHARE
+            else ""
+        )
 
     def close(self) -> None:
         """Stop all timers."""
@@ -373,7 +415,9 @@ class Extender:
                 if holding.repairing & (1 << index):
                     holding.granted[index] = None
         label_keys = tuple(map(owner_key, holding.spec.keys)) if holding.labelled_until else ()
-        release = self._releases.send(holding.spec, holding.token, holding.granted, holding.longest_ttl, now, label_keys)
+        release = self._releases.send(
+            holding.spec, holding.token, holding.granted, holding.longest_ttl, now, label_keys
+        )
         self._lines.freed(holding)
         return release
 

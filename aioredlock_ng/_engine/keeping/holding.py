@@ -111,7 +111,9 @@ class Holding(LeaseState):
         ends_at = None if spec.max_hold is None else since + spec.max_hold
         life = spec.life
         # Not by super(): that alone would be a tenth of the cost of a grant.
-        LeaseState.__init__(self, started, life.ttl, deadline_of(started, life.ttl, life.drift), ends_at)
+        LeaseState.__init__(
+            self, started, life.ttl, deadline_of(started, life.ttl, life.drift), ends_at
+        )
         self.spec = spec
         self.token = token
         self.since = since
@@ -141,14 +143,29 @@ class Holding(LeaseState):
         Nothing of it may have changed since: no renewal, no repair, no label.
         """
         life, fence = spec.life, self.fence
-        if spec.kind is not self.spec.kind or life != self.spec.life or self.watched or self.deadline <= now:
+        if (
+            spec.kind is not self.spec.kind
+            or life != self.spec.life
+            or self.watched
+            or self.deadline <= now
+        ):
             return None
         left = deadline_of(self.started, life.ttl, life.drift) - now
         if left < life.least_validity or not covers(self.started, now, life.ttl):
             return None
         if fence is not None and (fence := following(fence, self.stored)) is None:
             return None
-        return Holding(spec, self.token, self.started, self.ballot, self.granted, fence, self.stored, self.covered, now)
+        return Holding(
+            spec,
+            self.token,
+            self.started,
+            self.ballot,
+            self.granted,
+            fence,
+            self.stored,
+            self.covered,
+            now,
+        )
 
     @property
     def token_prefix(self) -> str:

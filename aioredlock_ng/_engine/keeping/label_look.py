@@ -39,7 +39,9 @@ class Look:
         label: The label of the holder. None while it is not known, and if the lock is free or its holder has no label.
     """
 
-    def __init__(self, context: Context, kind: LockKind, key: bytes, looks: dict[bytes, Look]) -> None:
+    def __init__(
+        self, context: Context, kind: LockKind, key: bytes, looks: dict[bytes, Look]
+    ) -> None:
         self.command = kind.inspecting((key,), (owner_key(key),))
         self.started = context.clock()
         self._loop = context.loop

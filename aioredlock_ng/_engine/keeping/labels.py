@@ -30,7 +30,9 @@ class Labels:
         looks: How the labels of other managers are read.
     """
 
-    def __init__(self, owner: str | bool, clock: Callable[[], float], wall_us: Callable[[], int]) -> None:
+    def __init__(
+        self, owner: str | bool, clock: Callable[[], float], wall_us: Callable[[], int]
+    ) -> None:
         self.by_task = owner is True
         self.looks = Looks()
         self._text = f"{socket.gethostname()}:{os.getpid()}" if isinstance(owner, bool) else owner
@@ -44,7 +46,9 @@ class Labels:
         # A task's name may be any text.
         return printable_label(f"{self._text}:{holding.taken_by}") if self.by_task else self._text
 
-    def words(self, holdings: Sequence[Holding]) -> tuple[tuple[bytes, ...], tuple[bytes | int, ...]]:
+    def words(
+        self, holdings: Sequence[Holding]
+    ) -> tuple[tuple[bytes, ...], tuple[bytes | int, ...]]:
         """The keys of the labels of these, and for each its life in milliseconds and its text."""
         now, wall_us = self._clock(), self._wall_us()
         keys: list[bytes] = []

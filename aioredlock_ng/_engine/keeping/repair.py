@@ -50,7 +50,11 @@ class Repairs:
         context = self._context
         nodes = context.fleet.nodes
         everywhere = [GRANTED] * len(nodes)
-        able = [index for index, node in enumerate(nodes) if node.ready and not context.quarantined(index)]
+        able = [
+            index
+            for index, node in enumerate(nodes)
+            if node.ready and not context.quarantined(index)
+        ]
         for holding in [holding for holding in holdings if holding.granted != everywhere]:
             for index in able:
                 if holding.granted[index] is not GRANTED and self._wanted(holding, index):
@@ -77,7 +81,9 @@ class Repairs:
         holding.granted[index] = None
         # Not by the lease's own fence: a counter above that may be the grant's, and one just above
         # the grant's may be that of a forced release.
-        command = spec.kind.repairing_of(spec.keys, spec.slots, holding.token, ttl_ms(holding.ttl), holding.stored)
+        command = spec.kind.repairing_of(
+            spec.keys, spec.slots, holding.token, ttl_ms(holding.ttl), holding.stored
+        )
         context.fleet.nodes[index].ask(_Repair(context, holding, command), index)
 
 
@@ -94,7 +100,10 @@ class _Repair:
 
     def stands(self) -> bool:
         """See `Sink.stands`."""
-        return self._holding.remaining(self._context.clock()) > 0.0 and self._holding.phase is Phase.HELD
+        return (
+            self._holding.remaining(self._context.clock()) > 0.0
+            and self._holding.phase is Phase.HELD
+        )
 
     def deliver(self, index: int, reply: Reply) -> None:
         """See `Sink.deliver`."""

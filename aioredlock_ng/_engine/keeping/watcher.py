@@ -61,7 +61,11 @@ class Watcher:
                     self._by_key[key] = holding
             keys = tuple(key for holding in part for key in holding.spec.keys)
             tokens = tuple(holding.token for holding in part for _ in holding.spec.keys)
-            labels = self._context.labels.words(part) if label and self._context.labels is not None else ((), ())
+            labels = (
+                self._context.labels.words(part)
+                if label and self._context.labels is not None
+                else ((), ())
+            )
             command = part[0].spec.kind.watching(keys, tokens, labels)
             started = self._context.clock()
             Batch(
@@ -98,13 +102,19 @@ class Watcher:
     def _answered(self, reply: Reply, index: int) -> None:
         """A user without the right to the labels' keys would watch nothing, and release nothing: no labels then."""
         context = self._context
-        if context.labels is None or not isinstance(reply, Refusal) or not str(reply).startswith("NOPERM"):
+        if (
+            context.labels is None
+            or not isinstance(reply, Refusal)
+            or not str(reply).startswith("NOPERM")
+        ):
             return
         context.labels = None
         holdings = dict.fromkeys(self._by_key.values())
         for holding in holdings:
             holding.labelled_until = 0.0
-        context.emit(NodeDegraded(context.fleet.nodes[index].address, f"no labels of owners: {reply}"))
+        context.emit(
+            NodeDegraded(context.fleet.nodes[index].address, f"no labels of owners: {reply}")
+        )
         self.watch([holding for holding in holdings if holding.phase is Phase.HELD])
 
     def _verify(self) -> None:

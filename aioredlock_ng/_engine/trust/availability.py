@@ -35,7 +35,9 @@ class Availability:
         lost: True from `QuorumLost` to `QuorumRegained`.
     """
 
-    def __init__(self, context: Context, guard: Guard | None, states: Callable[[], Sequence[NodeState]]) -> None:
+    def __init__(
+        self, context: Context, guard: Guard | None, states: Callable[[], Sequence[NodeState]]
+    ) -> None:
         self._context = context
         self._guard = guard
         self._states = states

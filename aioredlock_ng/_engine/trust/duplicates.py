@@ -47,7 +47,9 @@ class DuplicateNodes:
             self._again.add(index)
         else:
             name = f"identity of {self._context.fleet.nodes[index].address}"
-            self._probes[index] = supervised(partial(self._tell_apart, index), name, self._context.emit)
+            self._probes[index] = supervised(
+                partial(self._tell_apart, index), name, self._context.emit
+            )
 
     def probes(self) -> list[asyncio.Task[None]]:
         """The probes under way."""
@@ -80,7 +82,9 @@ class DuplicateNodes:
         nodes = self._context.fleet.nodes
         others = [other for other in range(len(nodes)) if other != index]
         seen = await self._ask(Command(MUTEX.inspect, (key,)), others)
-        await self._ask(Command(MUTEX.release, (key,), (token,), self._context.clock() + PROBE_TTL), [index])
+        await self._ask(
+            Command(MUTEX.release, (key,), (token,), self._context.clock() + PROBE_TTL), [index]
+        )
         for other in others:
             look = look_of(seen[other])
             if isinstance(look, Held) and look.token == token:

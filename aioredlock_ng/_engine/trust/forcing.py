@@ -93,7 +93,9 @@ async def force_release(
             # Not even the counters are raised: whoever came after may need to repair its keys.
             return [0] * len(context.fleet.nodes)
     fence = context.fences.propose(context.wall_us(), (slot,))
-    answers = await ask(kind.force_releasing((key,), (slot,), fence, tuple(tokens), any_key=any_key))
+    answers = await ask(
+        kind.force_releasing((key,), (slot,), fence, tuple(tokens), any_key=any_key)
+    )
     deleted = [answer.deleted if isinstance(answer, ForceReleased) else 0 for answer in answers]
     if not any(deleted):
         # It came since the look.
@@ -103,7 +105,11 @@ async def force_release(
 
 def _tokens(looks: Sequence[Look], *, any_key: bool) -> list[bytes]:
     """What the key holds, on those nodes where it may be deleted for it."""
-    return [look.token for look in looks if isinstance(look, Held) and (any_key or _foreign(look) is None)]
+    return [
+        look.token
+        for look in looks
+        if isinstance(look, Held) and (any_key or _foreign(look) is None)
+    ]
 
 
 def _foreign(look: Look) -> NotALock | None:

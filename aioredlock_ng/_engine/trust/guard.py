@@ -12,7 +12,8 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.guard import LONGEST_MS, Trust, all_forgot, new_set_words, next_steps, read_marker, remembered
+from aioredlock_ng._core.guard import all_forgot, new_set_words, next_steps, remembered
+from aioredlock_ng._core.marker import LONGEST_MS, Trust, read_marker
 from aioredlock_ng._core.replies import MarkerRead
 from aioredlock_ng._core.votes import Garbled, Refusal
 from aioredlock_ng._engine.attempt.round import Round
@@ -24,7 +25,8 @@ from aioredlock_ng.events import AllNodesForgot, NodeQuarantined, NodeTrusted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioredlock_ng._core.guard import Memory, Reading, Step
+    from aioredlock_ng._core.guard import Memory, Step
+    from aioredlock_ng._core.marker import Reading
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._nodes.port import NodeState
@@ -45,7 +47,11 @@ _EXCESSIVE = f"its marker named a guard time above {LONGEST_MS:,} ms, which no m
 
 def flush_advice() -> str:
     """Return advice for test suites, "" outside of one: anywhere else it would be dangerous."""
-    return "a test suite that flushes its servers uses recovery_guard=None" if "pytest" in sys.modules else ""
+    return (
+        "a test suite that flushes its servers uses recovery_guard=None"
+        if "pytest" in sys.modules
+        else ""
+    )
 
 
 class Guard:
@@ -119,7 +125,9 @@ class Guard:
         """The node's health with what its marker says."""
         reading = self._readings[index]
         why = self._refusals[index]
-        if state.state != "up" or not (why or (reading is not None and reading.trust is not Trust.TRUSTED)):
+        if state.state != "up" or not (
+            why or (reading is not None and reading.trust is not Trust.TRUSTED)
+        ):
             return state
         if not why and reading is not None:
             why = self._why(index, reading)
@@ -148,14 +156,20 @@ class Guard:
                 if read is None
             ]
             return new_set_words(missing, reading.left(self._context.clock()))
-        why = _EXCESSIVE if index in self._excessive else _NEW_OR_FORGOT if self._strict else _FORGOT
+        why = (
+            _EXCESSIVE if index in self._excessive else _NEW_OR_FORGOT if self._strict else _FORGOT
+        )
         advice = flush_advice()
         return f"{why}; {advice}" if advice else why
 
     def left(self, index: int) -> float | None:
         """Seconds of quarantine left as last read; None where it is trusted or has not answered."""
         reading = self._readings[index]
-        return None if reading is None or reading.trust is Trust.TRUSTED else reading.left(self._context.clock())
+        return (
+            None
+            if reading is None or reading.trust is Trust.TRUSTED
+            else reading.left(self._context.clock())
+        )
 
     def refuses(self, index: int) -> bool:
         """True while a node refuses to show or to keep its marker: nobody knows for how long."""
@@ -198,7 +212,9 @@ class Guard:
                 in_vain = paced and any(steps)
                 if any(steps) and await self._write(steps) and not in_vain:
                     continue
-                lefts = [left for index in range(len(steps)) if (left := self.left(index)) is not None]
+                lefts = [
+                    left for index in range(len(steps)) if (left := self.left(index)) is not None
+                ]
                 self._say()
                 self._judged()
                 self._asleep.set()
@@ -234,7 +250,9 @@ class Guard:
         round_ = Round(self._context, _tracked(args), None, 1, self._context.clock())
         round_.ask()
         await round_.decided()
-        return [self._take(index, reply, round_.started) for index, reply in enumerate(round_.replies)]
+        return [
+            self._take(index, reply, round_.started) for index, reply in enumerate(round_.replies)
+        ]
 
     async def _write(self, steps: list[Step | None]) -> bool:
         """Take the steps; False when a server refused one, which asking again at once does not cure."""
@@ -307,7 +325,9 @@ class Guard:
     def _say_void(self) -> None:
         """Say once that no node knows the locks of before; anew after a node was trusted again."""
         before, now = self._void, self._context.clock()
-        if any(reading is not None and reading.trust is Trust.TRUSTED for reading in self._readings):
+        if any(
+            reading is not None and reading.trust is Trust.TRUSTED for reading in self._readings
+        ):
             self._void = False
         elif all_forgot(self._readings, self._memories, now, self._known_ms):
             self._void = True

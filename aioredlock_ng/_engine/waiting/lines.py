@@ -104,7 +104,12 @@ class Line:
     @property
     def occupied(self) -> bool:
         """True while a task waits or holds here, or the line has a place in the queues."""
-        return self.contender is not None or self.holder is not None or bool(self.queue) or self.place is not None
+        return (
+            self.contender is not None
+            or self.holder is not None
+            or bool(self.queue)
+            or self.place is not None
+        )
 
 
 class Lines:
@@ -161,7 +166,11 @@ class Lines:
 
     def granted(self, contender: Contender, holding: Holding, now: float, attempt: Round) -> None:
         """`contender` was granted this by an attempt, in its line or past all lines."""
-        line = contender.line or self._lines.get(contender.keys) or self._new_line(contender.keys, alone=False)
+        line = (
+            contender.line
+            or self._lines.get(contender.keys)
+            or self._new_line(contender.keys, alone=False)
+        )
         holding.line = line
         line.holder = holding
         line.run_until = now + max(RUN, RUN_TRIPS * (now - holding.started))
@@ -199,7 +208,9 @@ class Lines:
         if line.contender is contender:
             line.contender = None
             # Not at once: a thousand waiters that fail one after the other would be a thousand calls deep.
-            self._context.loop.call_soon(self._inherit, line, contender.asking, contender.unreachable)
+            self._context.loop.call_soon(
+                self._inherit, line, contender.asking, contender.unreachable
+            )
         elif line.queue:
             line.queue.pop(contender, None)
             self._forget_idle(line)
@@ -207,7 +218,12 @@ class Lines:
     def successor(self, holding: Holding, now: float) -> Holding | None:
         """The next lease of a grant whose present lease ends now; None: the nodes must be asked."""
         line = holding.line
-        if line is None or line.holder is not holding or line.contender is not None or not line.queue:
+        if (
+            line is None
+            or line.holder is not holding
+            or line.contender is not None
+            or not line.queue
+        ):
             return None
         if not holding.covered or now >= line.run_until:
             return None
@@ -229,7 +245,9 @@ class Lines:
     def is_followed(self, contender: Contender) -> bool:
         """True if the grant that it asks for now may be passed on to others in its line."""
         line = contender.line
-        return line is not None and bool(line.queue) and line.contender is contender and self.passing
+        return (
+            line is not None and bool(line.queue) and line.contender is contender and self.passing
+        )
 
     def freed(self, holding: Holding) -> None:
         """A lease of this process is over: the next in line asks right behind the release."""
@@ -253,7 +271,11 @@ class Lines:
 
     def places(self) -> list[Place]:
         """The places of the lines that stand in the queues of the nodes."""
-        return [line.place for line in self._standing.values() if line.place is not None and line.place.standing]
+        return [
+            line.place
+            for line in self._standing.values()
+            if line.place is not None and line.place.standing
+        ]
 
     def holders(self, keys: tuple[bytes, ...]) -> list[Holding]:
         """The leases of this process that stand in the way of `keys`."""
@@ -278,7 +300,9 @@ class Lines:
         if keys is None:
             # Before the looks of waiters that have come back with the same name since.
             for member, missed in self._unheard.pop(index, {}).items():
-                errand = leaving(missed, member, self._context.clock(), partial(self._left, missed, member))
+                errand = leaving(
+                    missed, member, self._context.clock(), partial(self._left, missed, member)
+                )
                 self._context.fleet.nodes[index].ask(errand, index)
             for line in self._all():
                 self._doubt(line)
@@ -298,7 +322,12 @@ class Lines:
 
     def contenders(self) -> list[Contender]:
         """Everybody who contends or waits."""
-        return [who for line in self._all() for who in (line.contender, *(line.queue or ())) if who is not None]
+        return [
+            who
+            for line in self._all()
+            for who in (line.contender, *(line.queue or ()))
+            if who is not None
+        ]
 
     def close(self) -> None:
         """Leave all queues at once: the connections are about to close."""
@@ -327,14 +356,21 @@ class Lines:
         if line.place is None:
             context = self._context
             # A node that is away for a moment is no reason to ask by itself for as long as the line lasts.
-            heard = sum(node.messages or not node.ready for node in context.fleet.nodes) >= context.quorum
-            member = member_of(self._manager, line.number, Place.grace(context, notified=heard), notified=heard)
+            heard = (
+                sum(node.messages or not node.ready for node in context.fleet.nodes)
+                >= context.quorum
+            )
+            member = member_of(
+                self._manager, line.number, Place.grace(context, notified=heard), notified=heard
+            )
 
             def ask(claim: bytes, cause: WakeCause) -> None:
                 if line.contender is not None:
                     line.contender.attempt(claim, cause)
 
-            line.place = Place(context, line.keys, member, ask, partial(self._left, line.keys, member))
+            line.place = Place(
+                context, line.keys, member, ask, partial(self._left, line.keys, member)
+            )
             self._standing[member] = line
         return line.place
 

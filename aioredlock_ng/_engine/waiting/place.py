@@ -259,11 +259,17 @@ class Place:
         if not isinstance(reply, Standing):
             self._lost(index)
             return
-        node, enough, served_by = self._outlook.nodes[index], self._enough, self._context.fleet.nodes[index]
+        node, enough, served_by = (
+            self._outlook.nodes[index],
+            self._enough,
+            self._context.fleet.nodes[index],
+        )
         node.answered_at, node.rank = self._context.clock(), reply.rank
         # No node sends a message to a member that asks by itself.
         by_itself = self.member.startswith(b"-")
-        node.notified = reply.rank >= 0 and served_by.messages and served_by.tracking and not by_itself
+        node.notified = (
+            reply.rank >= 0 and served_by.messages and served_by.tracking and not by_itself
+        )
         if self._enough != enough:
             self._set_look()
         if self._outlook.untracked and self._to_track(index):
@@ -276,7 +282,9 @@ class Place:
         return node.rank == 0 and not node.tracked and self._context.fleet.nodes[index].tracking
 
     def _learn(self, index: int, left: float | None) -> None:
-        at = inf if left is None else self._context.clock() + left + (EXPIRY_MARGIN if left else 0.0)
+        at = (
+            inf if left is None else self._context.clock() + left + (EXPIRY_MARGIN if left else 0.0)
+        )
         self._outlook.nodes[index].free_at = at
         self._plan()
 
@@ -354,9 +362,13 @@ class Place:
             node.tracked |= tracked
         # From the refusal on, and never prolonged: nested locks wait for each other until this ends.
         kept = max(0, round((self._refused_at + KEPT_FOR - now) * 1000))
-        command = Command(STAND, self.keys, (self.claim, round(QUEUE_LIFE * 1000), kept), tracked=tracked)
+        command = Command(
+            STAND, self.keys, (self.claim, round(QUEUE_LIFE * 1000), kept), tracked=tracked
+        )
         generation = self._generation
-        errand = Errand(command, now, partial(self._stood, generation), partial(self._awaits, generation))
+        errand = Errand(
+            command, now, partial(self._stood, generation), partial(self._awaits, generation)
+        )
         context.fleet.ask_some(errand, indexes)
 
     def _leaving(self) -> Errand:
@@ -375,7 +387,10 @@ class Place:
 
 
 def leaving(
-    keys: tuple[bytes, ...], member: bytes, started: float, answered: Callable[[int, Reply], None] | None = None
+    keys: tuple[bytes, ...],
+    member: bytes,
+    started: float,
+    answered: Callable[[int, Reply], None] | None = None,
 ) -> Errand:
     """Return the errand that takes a waiter out of the queues of these keys.
 

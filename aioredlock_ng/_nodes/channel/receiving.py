@@ -78,7 +78,8 @@ class Channel(Sender):
         self._redact: Callable[[str], str] = str
         self._reader: Any = hiredis.Reader(
             protocolError=_ProtocolError,
-            # Every error of a server passes here. A server that quotes AUTH would show the password.
+            # Every error of a server passes here. A server that quotes AUTH would show the
+            # password.
             replyError=lambda words: Refusal(self._redact(words)),
             notEnoughData=_MORE,
         )
@@ -106,7 +107,10 @@ class Channel(Sender):
             self._dispatch()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """For the transport: the place for received bytes. The TLS of CPython corrupts a bytearray."""
+        """For the transport: the place for received bytes.
+
+        The TLS of CPython corrupts a bytearray.
+        """
         return self._view
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -165,9 +169,11 @@ class Channel(Sender):
             return
         for sink, own in zip(joint.sinks, said, strict=False):
             sink.deliver(self._index, own)
-        # A joint without sinks is the load itself. A server that answers NOSCRIPT to that never learns the script.
+        # A joint without sinks is the load itself. A server that answers NOSCRIPT to that never
+        # learns the script.
         if joint.sinks and type(reply) is Refusal and str(reply).startswith("NOSCRIPT"):
-            # Asked alone, the calls teach the server their own scripts, but never the one for all of them.
+            # Asked alone, the calls teach the server their own scripts, but never the one for all
+            # of them.
             self.ask_raw(joint.script.loading(), Joint((), joint.script, b"", joint.started))
         for sink in joint.sinks[len(replies) :]:
             if not self._ask_again(sink, sink.command.packed):
@@ -197,7 +203,8 @@ class Channel(Sender):
             self._on_release_refused(sink.command, words)
         sink.deliver(self._index, refusal)
         if _READONLY.match(words):
-            # A primary was demoted. A new connection asks DNS or the Sentinels for the address of the new one.
+            # A primary was demoted. A new connection asks DNS or the Sentinels for the address of
+            # the new one.
             self.close(words)
             return False
         return True
@@ -205,10 +212,11 @@ class Channel(Sender):
     def _ask_again(
         self, sink: Sink, packed: bytes, marked: Callable[[Sink], Sink] | None = None
     ) -> bool:
-        """Send a request again that the server has not executed. Return False if it must not be sent.
+        """Send a request again that the server has not executed.
 
-        An acquire that its asker gave up has its release queued behind it already. Sent again, the
-        acquire would set a key after that release. A release is always sent again.
+        Return False if it must not be sent. An acquire that its asker gave up has its release
+        queued behind it already. Sent again, the acquire would set a key after that release. A
+        release is always sent again.
         """
         if self._transport is None:
             return False

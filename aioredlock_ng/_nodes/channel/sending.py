@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["Sender"]
 
 MAX_PENDING = 65_536
-"""Requests in flight on one connection, about 10 MB. A server that is further behind counts as silent."""
+"""Requests in flight on one connection, about 10 MB.
+
+A server that is further behind counts as silent."""
 
 
 class Sender(asyncio.BufferedProtocol):
@@ -153,7 +155,8 @@ class Sender(asyncio.BufferedProtocol):
             # A reply too many took the place of the reply to this request.
             self.close("not the Redis protocol: an answer that nobody asked for")
             return
-        # All nodes get the same bytes, but each may vote only as the process that this connection was made to.
+        # All nodes get the same bytes, but each may vote only as the process that this connection
+        # was made to.
         self._transport.write(pieces[0] if len(pieces) == 1 else self.run_id.join(pieces))
         oldest = self._waiting[0]
         overdue = now - oldest.started > self._patience or len(self._waiting) > MAX_PENDING

@@ -1,4 +1,7 @@
-"""The requests that a channel sends of its own accord or in place of a caller's. Each is a `Sink`."""
+"""The requests that a channel sends of its own accord or in place of a caller's.
+
+Each is a `Sink`.
+"""
 
 from __future__ import annotations
 

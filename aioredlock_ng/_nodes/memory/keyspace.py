@@ -13,7 +13,7 @@ from aioredlock_ng._nodes.memory_queue import Queues
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Connection", "Keyspace"]
+__all__ = ["Connection", "Keyspace", "Writing"]
 
 
 class Connection(Protocol):
@@ -169,6 +169,24 @@ class Keyspace:
         for node in self._trackers.pop(key, ()):
             if node is not by:
                 node.told([key])
+
+
+class Writing:
+    """The keys of a server, changed by one connection; the `Keys` of `memory_queue`."""
+
+    def __init__(self, server: Keyspace, by: Connection) -> None:
+        self._server = server
+        self._by = by
+        self.get = server.get
+        self.publish = server.publish
+
+    def keep(self, key: bytes, value: bytes, ttl: float) -> None:
+        """Set a key for `ttl` seconds."""
+        self._server.set(key, value, ttl, self._by)
+
+    def remove(self, key: bytes) -> None:
+        """Delete a key."""
+        self._server.delete(key, self._by)
 
 
 def _loop_time() -> float:

@@ -47,7 +47,8 @@ class MemoryNode:
         self.address = self.server.address
         self._latency = latency
         self._arrived_at = self._answered_at = 0.0
-        # Each way is a queue. Timers of one instant fire in any order, but a connection keeps the order.
+        # Each way is a queue. Timers of one instant fire in any order, but a connection keeps the
+        # order.
         self._travelling: deque[int] = deque()
         self._inbox: deque[int] = deque()
         self._answers: deque[tuple[int, Any]] = deque()

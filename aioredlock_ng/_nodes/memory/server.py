@@ -6,17 +6,17 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng._core.fencing import LATEST_US
-from aioredlock_ng._core.guard import Trust, read_marker
+from aioredlock_ng._core.marker import Trust, read_marker
 from aioredlock_ng._core.tickets import OFFER
 from aioredlock_ng._core.votes import Refusal
-from aioredlock_ng._nodes.memory.keyspace import Keyspace
+from aioredlock_ng._nodes.memory.keyspace import Keyspace, Writing
 from aioredlock_ng._nodes.memory_queue import admits, grace_of, is_offer_to
 from aioredlock_ng._scripts.kinds import MARKER_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aioredlock_ng._core.guard import Reading
+    from aioredlock_ng._core.marker import Reading
     from aioredlock_ng._core.votes import Raw
     from aioredlock_ng._nodes.memory.keyspace import Connection
     from aioredlock_ng._scripts import Command
@@ -65,12 +65,9 @@ class MemoryServer(Keyspace):
         if refusal is not None:
             return refusal
         if vouch:
-            reading = self._marker_as(self._own(vouch))
-            if reading.trust in (
-                Trust.NONE,
-                Trust.FOREIGN,
-                Trust.EXCESSIVE,
-            ) or reading.guard_ms < int(vouch.partition(b":")[2]):
+            reading = self._read_marker(vouch)
+            distrusted = reading.trust in (Trust.NONE, Trust.FOREIGN, Trust.EXCESSIVE)
+            if distrusted or reading.guard_ms < int(vouch.partition(b":")[2]):
                 return [-1, -1]
             if reading.ready_ms > reading.node_ms:
                 return [-1, reading.ready_ms - reading.node_ms]
@@ -88,12 +85,8 @@ class MemoryServer(Keyspace):
         for place, key in enumerate(keys, 1):
             value = self.get(key)
             if value is not None and not admits(value, claim):
-                return [
-                    0,
-                    self.pttl(key),
-                    place,
-                    max(self.queues.highest(key, self.get(key)) for key in keys),
-                ]
+                highest = max(self.queues.highest(key, self.get(key)) for key in keys)
+                return [0, self.pttl(key), place, highest]
         return None
 
     def _hold(
@@ -102,10 +95,10 @@ class MemoryServer(Keyspace):
         for key in keys:
             self.set(key, token, int(ttl) / 1000, by)
         for key in keys:
-            self.queues.served(_Writing(self, by), key, claim)
+            self.queues.served(Writing(self, by), key, claim)
 
     def _stand(self, command: Command, by: Connection) -> Raw | Refusal:
-        (claim, life, kept), keys, own = map(_bytes, command.args), command.keys, _Writing(self, by)
+        (claim, life, kept), keys, own = map(_bytes, command.args), command.keys, Writing(self, by)
         member = claim.partition(b":")[2]
         values = [self.get(key) for key in keys]
         place = next(
@@ -142,7 +135,7 @@ class MemoryServer(Keyspace):
 
     def _leave(self, command: Command, by: Connection) -> Raw | Refusal:
         for key in command.keys:
-            self.queues.leave(_Writing(self, by), key, _bytes(command.args[0]))
+            self.queues.leave(Writing(self, by), key, _bytes(command.args[0]))
         return 1
 
     def _confirm(self, command: Command, by: Connection) -> Raw | Refusal:
@@ -169,7 +162,7 @@ class MemoryServer(Keyspace):
         if any(holder not in (None, token) for holder in holders):
             return 0
         if None in holders:
-            reading = self._marker_as(self._own(vouch))
+            reading = self._read_marker(vouch)
             if reading.trust is not Trust.TRUSTED or reading.guard_ms < int(
                 vouch.partition(b":")[2]
             ):
@@ -211,8 +204,9 @@ class MemoryServer(Keyspace):
         named, _, guard = vouch.partition(b":")
         return vouch if named in self._past else b"%b:%b" % (self.run_id, guard)
 
-    def _marker_as(self, vouch: bytes) -> Reading:
-        return read_marker(self.get(MARKER_KEY) or b"", self._now_ms(), vouch, 0.0, 0.0)
+    def _read_marker(self, vouch: bytes) -> Reading:
+        marker = self.get(MARKER_KEY) or b""
+        return read_marker(marker, self._now_ms(), self._own(vouch), 0.0, 0.0)
 
     def _now_ms(self) -> int:
         return int((self._clock() + self.skew) * 1000)
@@ -239,7 +233,10 @@ class MemoryServer(Keyspace):
     def _whose(
         self, keys: Sequence[bytes], tokens: Sequence[bytes | int], by: Connection
     ) -> Raw | Refusal:
-        """Read and track the keys. Return their number if all hold their tokens, else a list of states."""
+        """Read and track the keys.
+
+        Return their number if all hold their tokens, else a list of states.
+        """
         answers = []
         for key, token in zip(keys, tokens, strict=True):
             holder = self.get(key)
@@ -255,7 +252,7 @@ class MemoryServer(Keyspace):
             if key in ours or (self.get(label_key) or b"").startswith(_bytes(token)[:16] + b" "):
                 self.delete(label_key, by)
         for key in ours:
-            if not self.queues.offer(_Writing(self, by), key):
+            if not self.queues.offer(Writing(self, by), key):
                 self.delete(key, by)
         return len(ours)
 
@@ -293,27 +290,9 @@ class MemoryServer(Keyspace):
                 {slot: max(counter, highest) for slot, counter in counters.items()}
             )
         for key in doomed:
-            if not self.queues.offer(_Writing(self, by), key):
+            if not self.queues.offer(Writing(self, by), key):
                 self.delete(key, by)
         return len(doomed)
-
-
-class _Writing:
-    """The keys of a server, changed by one connection; the `Keys` of `memory_queue`."""
-
-    def __init__(self, server: MemoryServer, by: Connection) -> None:
-        self._server = server
-        self._by = by
-        self.get = server.get
-        self.publish = server.publish
-
-    def keep(self, key: bytes, value: bytes, ttl: float) -> None:
-        """Set a key for `ttl` seconds."""
-        self._server.set(key, value, ttl, self._by)
-
-    def remove(self, key: bytes) -> None:
-        """Delete a key."""
-        self._server.delete(key, self._by)
 
 
 def _bytes(value: bytes | int) -> bytes:
