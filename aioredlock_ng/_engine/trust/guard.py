@@ -12,8 +12,15 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.guard import all_forgot, new_set_words, next_steps, remembered
-from aioredlock_ng._core.marker import LONGEST_MS, Trust, read_marker
+from aioredlock_ng._core.guard import (
+    LONGEST_MS,
+    Trust,
+    all_forgot,
+    new_set_words,
+    next_steps,
+    read_marker,
+    remembered,
+)
 from aioredlock_ng._core.replies import MarkerRead
 from aioredlock_ng._core.votes import Garbled, Refusal
 from aioredlock_ng._engine.attempt.round import Round
