@@ -3,129 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager, suppress
-from math import inf
 from typing import TYPE_CHECKING
 
 import anyio
 
 from aioredlock_ng._core.lease_state import Phase
-from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.replies import GRANTED
 from aioredlock_ng._core.votes import acquire_vote
 from aioredlock_ng._engine.attempt.acquisition import Acquisition
-from aioredlock_ng._engine.attempt.releases import Releases, outlast_cancellation
-from aioredlock_ng._engine.attempt.round import TIMEOUT_WIDTH, Round
-from aioredlock_ng._engine.context import Context, Expiring
-from aioredlock_ng._engine.forks import lets_go_in_children
-from aioredlock_ng._engine.keeping.extender import CLOSED, Extender
-from aioredlock_ng._engine.keeping.labels import Labels
+from aioredlock_ng._engine.attempt.releases import outlast_cancellation
+from aioredlock_ng._engine.attempt.round import Round
+from aioredlock_ng._engine.keeping.extender import CLOSED
 from aioredlock_ng._engine.loops import running_loop
-from aioredlock_ng._engine.trust.availability import Availability
-from aioredlock_ng._engine.trust.duplicates import DuplicateNodes
-from aioredlock_ng._engine.trust.guard import Guard
-from aioredlock_ng._engine.waiting.lines import Lines
-from aioredlock_ng._engine.wheel import Wheel
-from aioredlock_ng._scripts.kinds import MARKER_KEY
+from aioredlock_ng._engine.parts import Parts
 from aioredlock_ng.errors import LockNotAcquired, RedlockClosed
 from aioredlock_ng.events import AcquireCancelled, AcquireFailed, LockAcquired
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.keeping.holding import Holding
     from aioredlock_ng._engine.spec import LockSpec
-    from aioredlock_ng._nodes.fleet import Fleet
-    from aioredlock_ng._nodes.port import NodeState
     from aioredlock_ng._scripts import Command
-    from aioredlock_ng.events import Event, EventSink
-    from aioredlock_ng.options import Options
 
 __all__ = ["Engine"]
 
 
-class Engine:
-    """Everything that happens between a user's call and the nodes.
-
-    Args:
-        fleet: The nodes; decided by majority.
-        options: Settings.
-        emit: See `Context.emit`.
-        tell: See `Context.tell`.
-        clock: Seconds; see `Context.clock`.
-        wall_us: Microseconds of the wall clock, for fences only.
-        draw: Uniform in [0, 1).
-        new_token: A fresh token per attempt.
-        run_id: Stands for the run_id of each node's own process in what is sent to all of them.
-        manager_id: See `NodeListener`. Two processes must not have the same: each would get the other's messages.
-
-    Must be created inside the event loop that it is used from.
-    """
-
-    def __init__(
-        self,
-        fleet: Fleet,
-        options: Options,
-        emit: EventSink,
-        *,
-        tell: EventSink | None = None,
-        clock: Callable[[], float],
-        wall_us: Callable[[], int],
-        draw: Callable[[], float],
-        new_token: Callable[[], bytes],
-        run_id: bytes,
-        manager_id: bytes,
-    ) -> None:
-        self._loop = loop = asyncio.get_running_loop()
-        self._closed = self._forked = False
-        self.manager_id = manager_id
-        self._past_the_lines: set[Acquisition] = set()
-        self._run_ids: dict[int, str] = {}
-        self._onlookers: list[tuple[bytes, Callable[[], object]]] = []
-        # What nearly every vote is, made once: making five would take longer than all else about an event.
-        addresses = [node.address for node in fleet.nodes]
-        self._votes = [
-            (acquire_vote(at, GRANTED), acquire_vote(at, None, "not waited for"))
-            for at in addresses
-        ]
-        timeouts: Wheel[Expiring] = Wheel(loop, clock, TIMEOUT_WIDTH, _expire_all)
-        self.context = Context(
-            loop=loop,
-            clock=clock,
-            draw=draw,
-            new_token=new_token,
-            fleet=fleet,
-            quorum=quorum_of(len(fleet.nodes)),
-            options=options,
-            timeouts=timeouts,
-            patience=options.node_timeout + TIMEOUT_WIDTH,
-            emit=emit,
-            tell=tell,
-            wall_us=wall_us,
-            labels=Labels(options.owner, clock, wall_us) if options.labelled else None,
-            doubt=self._doubt,
-            quarantine=lambda index: self.guard.words(index) if self.guard is not None else "",
-            quarantined=lambda index: self.guard is not None and self.guard.left(index) is not None,
-            no_quorum=lambda: self.availability.lost,
-            back_in=lambda: self.availability.back_in(),
-        )
-        self.guard: Guard | None = None
-        if options.recovery_guard is not None:
-            strict = options.recovery_guard == "strict"
-            self.guard = Guard(
-                self.context,
-                run_id,
-                strict=strict,
-                trusted=self._trusted,
-                judged=self._nodes_changed,
-            )
-        self.availability = Availability(self.context, self.guard, self.states)
-        self.lines = Lines(self.context, manager_id)
-        self._duplicates = DuplicateNodes(self.context)
-        self._releases = Releases(self.context)
-        self.extender = Extender(self.context, self._releases, self.lines)
-        lets_go_in_children(self)
+class Engine(Parts):
+    """Everything that happens between a user's call and the nodes."""
 
     async def open(self) -> None:
         """Start connecting to all nodes; returns once each has been tried, or a quorum is up and the rest is slow.
@@ -137,7 +44,7 @@ class Engine:
         anyio.CancelScope()
         first_tries = [
             asyncio.ensure_future(
-                node.open(index, self, context.clock, context.options.node_timeout)
+                node.open(index, self._reports, context.clock, context.options.node_timeout)
             )
             for index, node in enumerate(context.fleet.nodes)
         ]
@@ -303,6 +210,7 @@ class Engine:
         if self._closed:
             return
         self._closed = True
+        self._reports.stop()
         for contender in [*self.lines.contenders(), *self._past_the_lines]:
             contender.give_up(RedlockClosed("the Redlock was closed while this acquisition waited"))
         for holding in list(self.extender.holdings):
@@ -333,64 +241,18 @@ class Engine:
         finally:
             self.context.timeouts.stop()
 
-    def disown(self) -> None:
-        """In a forked child: everything here is the parent's, whose releases are not heard of, and nothing of it is touched.
-
-        Neither by a loop that goes on in the child: it would answer for the parent, and release what that holds.
-        """
-        self._forked = self._closed = True
-        now = self.context.clock()
-        for holding in self.extender.holdings:
-            holding.deadline, holding.lost_at, holding.reason = (
-                -inf,
-                now,
-                "it belongs to the process before the fork",
-            )
-        steps = [
-            self.lines.disown,
-            self.extender.close,
-            self.context.timeouts.stop,
-            *(node.disown for node in self.context.fleet.nodes),
-        ]
-        steps += [self._duplicates.stop, *([self.guard.stop] if self.guard is not None else ())]
-        for step in steps:
-            # A loop that is closed cancels no task, and one of another thread not in debug mode: neither goes on here. A
-            # process without any file descriptor left cannot replace a socket.
-            with suppress(RuntimeError, OSError):
-                step()
-
-    def invalidated(self, index: int, keys: list[bytes] | None) -> None:
-        """See `NodeListener.invalidated`."""
-        if not self._closed:
-            if self.guard is not None and (keys is None or MARKER_KEY in keys):
-                self.guard.hint(index if keys is None else None)
-            if keys is None:
-                self._nodes_changed()
-            self.lines.changed(index, keys)
-            self.extender.watcher.changed(index, keys)
-            for key, changed in list(self._onlookers):
-                if keys is None or key in keys:
-                    changed()
-
-    def notified(self, index: int, message: bytes) -> None:
-        """See `NodeListener.notified`."""
-        if not self._closed:
-            self.lines.notified(index, message)
-
-    @contextmanager
-    def onlooker(self, key: bytes, changed: Callable[[], object]) -> Iterator[None]:
-        """Call `changed` whenever a node says that this tracked key, or any key, may have changed."""
-        onlooker = (key, changed)
-        self._onlookers.append(onlooker)
-        try:
-            yield
-        finally:
-            self._onlookers.remove(onlooker)
-
     @property
     def ready(self) -> bool:
         """True while a quorum of nodes is connected and may grant."""
         return self.availability.ready and not self._closed
+
+    def onlooker(self, key: bytes, changed: Callable[[], object]) -> AbstractContextManager[None]:
+        """Call `changed` whenever a node says that this tracked key, or any key, may have changed."""
+        return self._reports.onlooker(key, changed)
+
+    def invalidated(self, index: int, keys: list[bytes]) -> None:
+        """Take `keys` for changed on node `index`, as if it had said so."""
+        self._reports.invalidated(index, keys)
 
     def doubt(self, key: bytes) -> None:
         """Say that this process is about to delete the key by force: its servers notify everybody but us (NOLOOP)."""
@@ -398,56 +260,6 @@ class Engine:
         for holding in self.lines.holders((key,)):
             self.extender.watch(holding)
 
-    def _doubt(self) -> None:
-        if self.guard is not None:
-            self.guard.doubt()
-
-    def _trusted(self, index: int) -> None:
-        """A node may vote from now on."""
-        self.lines.changed(index, None)
-
-    def states(self) -> tuple[NodeState, ...]:
-        """Health of every node, quarantine included."""
-        states = (node.state() for node in self.context.fleet.nodes)
-        guard = self.guard
-        return (
-            tuple(states)
-            if guard is None
-            else tuple(guard.state(i, state) for i, state in enumerate(states))
-        )
-
-    def identify(self, index: int, run_id: str) -> str:
-        """See `NodeListener.identify`."""
-        for other, known in self._run_ids.items():
-            if run_id and known == run_id and other != index:
-                return self.context.fleet.nodes[other].address
-        self._run_ids[index] = run_id
-        if self.guard is not None:
-            self.guard.greeted(index)
-        return ""
-
-    def present(self, index: int, is_present: bool) -> None:
-        """See `NodeListener.present`."""
-        self.context.fleet.present(index, is_present)
-        if is_present:
-            # One that hides who it is may be this one too.
-            for other, node in enumerate(self.context.fleet.nodes):
-                if node.ready and not node.state().run_id:
-                    self._duplicates.suspect(other)
-
-    def emit(self, event: Event) -> None:
-        """See `NodeListener.emit`."""
-        self.context.emit(event)
-
-    def _nodes_changed(self) -> None:
-        if not self._closed:
-            self.availability.update()
-
 
 def _nothing() -> None:
     """Nobody waits for the thread's end."""
-
-
-def _expire_all(waiting: set[Expiring]) -> None:
-    for asker in list(waiting):
-        asker.expire()

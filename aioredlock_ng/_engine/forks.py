@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 from weakref import WeakSet
-
-if TYPE_CHECKING:
-    from aioredlock_ng._engine.engine import Engine
 
 __all__ = ["lets_go_in_children"]
 
-_engines: Final[WeakSet[Engine]] = WeakSet()
+
+class Disowning(Protocol):
+    """What an open manager has that a child must let go of."""
+
+    def disown(self) -> None:
+        """Let go of it."""
 
 
-def lets_go_in_children(engine: Engine) -> None:
+_engines: Final[WeakSet[Disowning]] = WeakSet()
+
+
+def lets_go_in_children(engine: Disowning) -> None:
     """From now on `engine.disown` is called in every process that is forked from this one, before anything else runs there."""
     _engines.add(engine)
 

@@ -14,7 +14,7 @@ from aioredlock_ng._core.guard import next_steps
 from aioredlock_ng._core.lease_state import LeaseState, Phase, Renewal
 from aioredlock_ng._core.tickets import OFFER
 from aioredlock_ng._core.votes import Refusal, is_granted
-from aioredlock_ng._engine import engine
+from aioredlock_ng._engine import engine, parts
 from aioredlock_ng._engine.attempt import acquisition, releases
 from aioredlock_ng._engine.attempt.acquisition import Acquisition
 from aioredlock_ng._engine.keeping import extender
@@ -189,7 +189,7 @@ def _mutants() -> Iterator[Mutant]:
     def one(name: str, what: str, *patches: tuple[object, str, Any]) -> Mutant:
         return Mutant(name, what, patches)
 
-    yield one("quorum", "a quorum is one node less", (engine, "quorum_of", lambda n: max(1, n // 2)))
+    yield one("quorum", "a quorum is one node less", (parts, "quorum_of", lambda n: max(1, n // 2)))
     yield one(
         "elapsed",
         "the time that an attempt took is not subtracted",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from unittest.mock import patch
 
 import aioredlock_ng.redlock as redlock_module
-from aioredlock_ng._engine import engine, wheel
+from aioredlock_ng._engine import engine, parts, wheel
 from aioredlock_ng._engine.keeping import batch, extender, labels, watcher
 from aioredlock_ng._nodes import node
 from aioredlock_ng._nodes.channel import joint as joint_module
@@ -118,7 +118,7 @@ def surroundings(*, joint: bool) -> Iterator[None]:
         loop.process.watch.adopted(loop, holding)
 
     with ExitStack() as stack:
-        for module in (batch, engine, extender, watcher, wheel, memory_server):
+        for module in (batch, engine, extender, parts, watcher, wheel, memory_server):
             stack.enter_context(patch.object(module, "set", OrderedSet, create=True))
         stack.enter_context(patch.object(node, "random", _Jitter))
         stack.enter_context(patch.object(labels, "os", _Place))

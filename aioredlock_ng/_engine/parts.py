@@ -1,0 +1,178 @@
+"""The parts of the engine for one manager on one loop: made and wired here, and let go of in a forked child."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from math import inf
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.quorum import quorum_of
+from aioredlock_ng._core.replies import GRANTED
+from aioredlock_ng._core.votes import acquire_vote
+from aioredlock_ng._engine.attempt.releases import Releases
+from aioredlock_ng._engine.attempt.round import TIMEOUT_WIDTH
+from aioredlock_ng._engine.context import Context, Expiring
+from aioredlock_ng._engine.forks import lets_go_in_children
+from aioredlock_ng._engine.keeping.extender import Extender
+from aioredlock_ng._engine.keeping.labels import Labels
+from aioredlock_ng._engine.reports import Reports
+from aioredlock_ng._engine.trust.availability import Availability
+from aioredlock_ng._engine.trust.duplicates import DuplicateNodes
+from aioredlock_ng._engine.trust.guard import Guard
+from aioredlock_ng._engine.waiting.lines import Lines
+from aioredlock_ng._engine.wheel import Wheel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioredlock_ng._engine.attempt.acquisition import Acquisition
+    from aioredlock_ng._nodes.fleet import Fleet
+    from aioredlock_ng._nodes.port import NodeState
+    from aioredlock_ng.events import EventSink
+    from aioredlock_ng.options import Options
+
+__all__ = ["Parts"]
+
+
+class Parts:
+    """What an engine is made of.
+
+    Args:
+        fleet: The nodes; decided by majority.
+        options: Settings.
+        emit: See `Context.emit`.
+        tell: See `Context.tell`.
+        clock: Seconds; see `Context.clock`.
+        wall_us: Microseconds of the wall clock, for fences only.
+        draw: Uniform in [0, 1).
+        new_token: A fresh token per attempt.
+        run_id: Stands for the run_id of each node's own process in what is sent to all of them.
+        manager_id: See `NodeListener`. Two processes must not have the same: each would get the other's messages.
+
+    Must be created inside the event loop that it is used from.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        options: Options,
+        emit: EventSink,
+        *,
+        tell: EventSink | None = None,
+        clock: Callable[[], float],
+        wall_us: Callable[[], int],
+        draw: Callable[[], float],
+        new_token: Callable[[], bytes],
+        run_id: bytes,
+        manager_id: bytes,
+    ) -> None:
+        self._loop = loop = asyncio.get_running_loop()
+        self._closed = self._forked = False
+        self._past_the_lines: set[Acquisition] = set()
+        # What nearly every vote is, made once: making five would take longer than all else about an event.
+        addresses = [node.address for node in fleet.nodes]
+        self._votes = [
+            (acquire_vote(at, GRANTED), acquire_vote(at, None, "not waited for"))
+            for at in addresses
+        ]
+        timeouts: Wheel[Expiring] = Wheel(loop, clock, TIMEOUT_WIDTH, _expire_all)
+        self.context = Context(
+            loop=loop,
+            clock=clock,
+            draw=draw,
+            new_token=new_token,
+            fleet=fleet,
+            quorum=quorum_of(len(fleet.nodes)),
+            options=options,
+            timeouts=timeouts,
+            patience=options.node_timeout + TIMEOUT_WIDTH,
+            emit=emit,
+            tell=tell,
+            wall_us=wall_us,
+            labels=Labels(options.owner, clock, wall_us) if options.labelled else None,
+            doubt=self._doubt,
+            quarantine=lambda index: self.guard.words(index) if self.guard is not None else "",
+            quarantined=lambda index: self.guard is not None and self.guard.left(index) is not None,
+            no_quorum=lambda: self.availability.lost,
+            back_in=lambda: self.availability.back_in(),
+        )
+        self.guard: Guard | None = None
+        if options.recovery_guard is not None:
+            strict = options.recovery_guard == "strict"
+            self.guard = Guard(
+                self.context,
+                run_id,
+                strict=strict,
+                trusted=self._trusted,
+                judged=self._judged,
+            )
+        self.availability = Availability(self.context, self.guard, self.states)
+        self.lines = Lines(self.context, manager_id)
+        self._duplicates = DuplicateNodes(self.context)
+        self._releases = Releases(self.context)
+        self.extender = Extender(self.context, self._releases, self.lines)
+        self._reports = Reports(
+            self.context,
+            manager_id,
+            self.guard,
+            self.availability,
+            self.lines,
+            self.extender.watcher,
+            self._duplicates,
+        )
+        lets_go_in_children(self)
+
+    def disown(self) -> None:
+        """In a forked child: everything here is the parent's, whose releases are not heard of, and nothing of it is touched.
+
+        Neither by a loop that goes on in the child: it would answer for the parent, and release what that holds.
+        """
+        self._forked = self._closed = True
+        self._reports.stop()
+        now = self.context.clock()
+        for holding in self.extender.holdings:
+            holding.deadline, holding.lost_at, holding.reason = (
+                -inf,
+                now,
+                "it belongs to the process before the fork",
+            )
+        steps = [
+            self.lines.disown,
+            self.extender.close,
+            self.context.timeouts.stop,
+            *(node.disown for node in self.context.fleet.nodes),
+        ]
+        steps += [self._duplicates.stop, *([self.guard.stop] if self.guard is not None else ())]
+        for step in steps:
+            # A loop that is closed cancels no task, and one of another thread not in debug mode: neither goes on here. A
+            # process without any file descriptor left cannot replace a socket.
+            with suppress(RuntimeError, OSError):
+                step()
+
+    def states(self) -> tuple[NodeState, ...]:
+        """Health of every node, quarantine included."""
+        states = (node.state() for node in self.context.fleet.nodes)
+        guard = self.guard
+        return (
+            tuple(states)
+            if guard is None
+            else tuple(guard.state(i, state) for i, state in enumerate(states))
+        )
+
+    def _judged(self) -> None:
+        if not self._closed:
+            self.availability.update()
+
+    def _doubt(self) -> None:
+        if self.guard is not None:
+            self.guard.doubt()
+
+    def _trusted(self, index: int) -> None:
+        """A node may vote from now on."""
+        self.lines.changed(index, None)
+
+
+def _expire_all(waiting: set[Expiring]) -> None:
+    for asker in list(waiting):
+        asker.expire()
