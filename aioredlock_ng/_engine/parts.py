@@ -92,8 +92,12 @@ class Parts:
             wall_us=wall_us,
             labels=Labels(options.owner, clock, wall_us) if options.labelled else None,
             doubt=self._doubt,
-            quarantine=lambda index: self.guard.words(index) if self.guard is not None else "",
-            quarantined=lambda index: self.guard is not None and self.guard.left(index) is not None,
+            quarantine=lambda index: (
+                self.guard.quarantine.words(index) if self.guard is not None else ""
+            ),
+            quarantined=lambda index: (
+                self.guard is not None and self.guard.markers.left(index) is not None
+            ),
             no_quorum=lambda: self.availability.lost,
             back_in=lambda: self.availability.back_in(),
         )
@@ -107,7 +111,9 @@ class Parts:
                 trusted=self._trusted,
                 judged=self._judged,
             )
-        self.availability = Availability(self.context, self.guard, self.states)
+        self.availability = Availability(
+            self.context, None if self.guard is None else self.guard.markers, self.states
+        )
         self.lines = Lines(self.context, manager_id)
         self._duplicates = DuplicateNodes(self.context)
         self._releases = Releases(self.context)
@@ -157,7 +163,7 @@ class Parts:
         return (
             tuple(states)
             if guard is None
-            else tuple(guard.state(i, state) for i, state in enumerate(states))
+            else tuple(guard.quarantine.state(i, state) for i, state in enumerate(states))
         )
 
     def _judged(self) -> None:

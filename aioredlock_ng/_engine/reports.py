@@ -94,7 +94,7 @@ class Reports:
                 return self._context.fleet.nodes[other].address
         self._run_ids[index] = run_id
         if self._guard is not None:
-            self._guard.greeted(index)
+            self._guard.quarantine.greeted(index)
         return ""
 
     def present(self, index: int, is_present: bool) -> None:

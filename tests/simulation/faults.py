@@ -159,8 +159,8 @@ class Faults:
             if process.dead or process.over:
                 continue
             guard = None if process.engine is None else process.engine.guard
-            memory = None if guard is None else guard._memories[server.index]
-            reading = None if guard is None else guard._readings[server.index]
+            memory = None if guard is None else guard.markers.memories[server.index]
+            reading = None if guard is None else guard.markers.readings[server.index]
             known.append(
                 memory is not None
                 and reading is not None

@@ -19,7 +19,7 @@ from aioredlock_ng._engine.attempt import acquisition, releases
 from aioredlock_ng._engine.attempt.acquisition import Acquisition
 from aioredlock_ng._engine.keeping import extender
 from aioredlock_ng._engine.keeping.holding import Holding
-from aioredlock_ng._engine.trust import guard
+from aioredlock_ng._engine.trust import guard, markers
 from aioredlock_ng._engine.waiting import place
 from aioredlock_ng._engine.waiting.lines import Lines
 from aioredlock_ng._engine.waiting.place import Place
@@ -138,12 +138,12 @@ def _unguarded(self: MemoryServer, command: Command, by: Any) -> Any:
     return _acquire_guarded(self, Command(command.script, command.keys, (token, ttl, b"", *rest)), by)
 
 
-_take = guard.Guard._take
+_take = markers.Markers._take
 
 
-def _forget_the_silent(self: guard.Guard, index: int, reply: Any, asked_at: float) -> str:
+def _forget_the_silent(self: markers.Markers, index: int, reply: Any, asked_at: float) -> str:
     if reply is None:
-        self._readings[index] = None
+        self.readings[index] = None
         return ""
     return _take(self, index, reply, asked_at)
 
@@ -222,7 +222,7 @@ def _mutants() -> Iterator[Mutant]:
     yield one(
         "founding",
         "nodes that do not answer are forgotten, and left out of a founding",
-        (guard.Guard, "_take", _forget_the_silent),
+        (markers.Markers, "_take", _forget_the_silent),
         (guard, "next_steps", _found_without_the_silent),
     )
     yield one("witness", "a witness founds and promotes", (guard, "next_steps", _remember_nothing))

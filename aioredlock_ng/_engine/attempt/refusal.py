@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from aioredlock_ng._core.votes import Outcome, Unsent, acquire_vote, blocking_key
-from aioredlock_ng._engine.trust.guard import flush_advice
+from aioredlock_ng._engine.trust.quarantine import flush_advice
 from aioredlock_ng.errors import QuorumUnreachable
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from aioredlock_ng._engine.context import Context
-    from aioredlock_ng._engine.trust.guard import Guard
+    from aioredlock_ng._engine.trust.markers import Markers
     from aioredlock_ng._nodes.port import NodeState
 
 __all__ = ["Availability"]
@@ -27,7 +27,7 @@ class Availability:
 
     Args:
         context: The engine's surroundings.
-        guard: What knows about quarantines; None without a recovery guard.
+        markers: What knows about quarantines; None without a recovery guard.
         states: Health of every node, quarantine included.
 
     Attributes:
@@ -36,10 +36,10 @@ class Availability:
     """
 
     def __init__(
-        self, context: Context, guard: Guard | None, states: Callable[[], Sequence[NodeState]]
+        self, context: Context, markers: Markers | None, states: Callable[[], Sequence[NodeState]]
     ) -> None:
         self._context = context
-        self._guard = guard
+        self._markers = markers
         self._states = states
         self._waiting: set[asyncio.Future[None]] = set()
         self._stopped = False
@@ -63,12 +63,12 @@ class Availability:
         """A node may have come, gone, or changed its mind."""
         if not self._begun:
             return
-        context, guard = self._context, self._guard
+        context, markers = self._context, self._markers
         connected = [index for index, node in enumerate(context.fleet.nodes) if node.ready]
         # A node that was just connected again has not shown its marker. It counts neither way:
         # a restart of all nodes would else be told as a quorum that is back and lost once more.
-        able = [index for index in connected if guard is None or guard.admits(index)]
-        sure = sum(guard is None or guard.has_read(index) for index in able)
+        able = [index for index in connected if markers is None or markers.admits(index)]
+        sure = sum(markers is None or markers.has_read(index) for index in able)
         if sure >= context.quorum:
             self._regained(sure)
         elif len(able) < context.quorum:
@@ -101,11 +101,11 @@ class Availability:
         for index, node in enumerate(self._context.fleet.nodes):
             if not node.ready:
                 waits.append(None)
-            elif self._guard is None or self._guard.admits(index):
+            elif self._markers is None or self._markers.admits(index):
                 waits.append(0.0)
             else:
                 # A server that refuses to keep its marker never leaves quarantine.
-                waits.append(None if self._guard.refuses(index) else self._guard.left(index))
+                waits.append(None if self._markers.refuses(index) else self._markers.left(index))
         return quorum_back_in(waits, self._context.quorum)
 
     async def wait(self, within: float | None) -> None:
