@@ -44,7 +44,7 @@ class Engine(Parts):
         anyio.CancelScope()
         first_tries = [
             asyncio.ensure_future(
-                node.open(index, self._reports, context.clock, context.options.node_timeout)
+                node.open(index, self.reports, context.clock, context.options.node_timeout)
             )
             for index, node in enumerate(context.fleet.nodes)
         ]
@@ -210,7 +210,7 @@ class Engine(Parts):
         if self._closed:
             return
         self._closed = True
-        self._reports.stop()
+        self.reports.stop()
         for contender in [*self.lines.contenders(), *self._past_the_lines]:
             contender.give_up(RedlockClosed("the Redlock was closed while this acquisition waited"))
         for holding in list(self.extender.holdings):
@@ -248,11 +248,11 @@ class Engine(Parts):
 
     def onlooker(self, key: bytes, changed: Callable[[], object]) -> AbstractContextManager[None]:
         """Call `changed` whenever a node says that this tracked key, or any key, may have changed."""
-        return self._reports.onlooker(key, changed)
+        return self.reports.onlooker(key, changed)
 
     def invalidated(self, index: int, keys: list[bytes]) -> None:
         """Take `keys` for changed on node `index`, as if it had said so."""
-        self._reports.invalidated(index, keys)
+        self.reports.invalidated(index, keys)
 
     def doubt(self, key: bytes) -> None:
         """Say that this process is about to delete the key by force: its servers notify everybody but us (NOLOOP)."""

@@ -6,7 +6,7 @@ import os
 from typing import Final, Protocol
 from weakref import WeakSet
 
-__all__ = ["lets_go_in_children"]
+__all__ = ["Disowning", "lets_go_in_children"]
 
 
 class Disowning(Protocol):

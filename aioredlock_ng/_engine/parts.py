@@ -118,7 +118,7 @@ class Parts:
         self._duplicates = DuplicateNodes(self.context)
         self._releases = Releases(self.context)
         self.extender = Extender(self.context, self._releases, self.lines)
-        self._reports = Reports(
+        self.reports = Reports(
             self.context,
             manager_id,
             self.guard,
@@ -135,7 +135,7 @@ class Parts:
         Neither by a loop that goes on in the child: it would answer for the parent, and release what that holds.
         """
         self._forked = self._closed = True
-        self._reports.stop()
+        self.reports.stop()
         now = self.context.clock()
         for holding in self.extender.holdings:
             holding.deadline, holding.lost_at, holding.reason = (

@@ -308,7 +308,7 @@ async def test_quarantine_is_said_again_for_a_new_connection(rig: Rig) -> None:
     await asyncio.sleep(1)
     node = process.nodes[1]
     node.disconnect()
-    process.redlock.engine().identify(1, "another connection")
+    process.redlock.engine().reports.identify(1, "another connection")
     node.connect()
     await asyncio.sleep(GUARD + 5)
     about = [type(event) for event in heard if isinstance(event, NodeQuarantined | NodeTrusted)]

@@ -434,6 +434,6 @@ async def test_a_manager_has_another_id_each_time_it_is_opened(options: dict[str
     redlock, ids = Redlock([MemoryNode()], **options), set()
     for _ in range(3):
         async with redlock:
-            ids.add(redlock.engine().manager_id)
+            ids.add(redlock.engine().reports.manager_id)
     assert len(ids) == 3
     assert all(re.fullmatch(b"[0-9a-f]{16}", manager_id) for manager_id in ids)

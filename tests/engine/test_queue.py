@@ -326,7 +326,7 @@ async def test_a_waiter_that_reaches_a_minority_leaves_the_queues_and_blocks_nob
         # Silence is known after a look, which comes after ten seconds at most.
         await asyncio.sleep(11)
     await asyncio.sleep(2 * NODE_TIMEOUT)
-    lone = process.redlock.engine().manager_id
+    lone = process.redlock.engine().reports.manager_id
     assert not any(lone in member for member in members(rig)[2])
     line = []
     for other in others:
@@ -437,7 +437,7 @@ async def test_a_lost_message_costs_ten_seconds_at_most(rig: Rig) -> None:
 async def test_a_message_for_a_line_that_no_longer_waits_is_answered_by_leaving(rig: Rig) -> None:
     holder, gone = await rig.process(), await rig.process()
     lease = await holder.lock("a").acquire()
-    manager = gone.redlock.engine().manager_id
+    manager = gone.redlock.engine().reports.manager_id
     assert all(message_channel(manager) in server._subscribers for server in rig.servers)
     for server in rig.servers:
         server.queues.add(KEY, b"1:%b:77:100" % manager, 60.0)
