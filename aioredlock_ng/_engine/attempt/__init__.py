@@ -1,1 +1,1 @@
-"""Questions to the nodes: a round to all of them, the acquisition that it belongs to, and its undoing."""
+"""Attempts to get a lock: the rounds to the nodes, the acquisition around them, and the releases."""

@@ -1,7 +1,8 @@
-"""One acquisition, from the call to a holding or an error, as callbacks; its caller awaits one future and nothing else.
+"""One acquisition, from the call to a lease or an error. It runs in callbacks only.
 
-That is what makes it atomic under cancellation: between "a node was asked" and "somebody owns what it said" there is
-no await at all. `give_up` undoes everything in the tick in which it is called, whatever state this is in.
+The caller awaits one future. Between a request to a node and the moment at which its answer has an
+owner there is no await. So an acquisition is atomic under cancellation: `give_up` undoes it in any
+state, and in the same tick.
 """
 
 from __future__ import annotations
@@ -32,39 +33,46 @@ __all__ = ["Acquisition"]
 
 
 class Acquisition(Call):
-    """Takes a call through its line and its attempts to its end."""
+    """A call of `acquire()` that waits in line, asks the nodes and acts on their answers."""
 
     __slots__ = ()
 
     def start(self) -> None:
-        """Begin, in this very tick.
+        """Join the line, or ask the nodes at once; both happen before this returns.
 
         Raises:
-            LockHeld: The task holds it itself through an enclosing `async with` and would wait for itself for ever.
+            LockHeld: The calling task holds the lock through an enclosing `async with`, and would
+                wait for itself for ever.
         """
         if self._blocking_timeout:
             loop = self.context.loop
             ends_at = loop.time() + self._blocking_timeout
-            # In time for the answers: the error must not come later because it names the holder.
+            # The label of the holder is asked for before the limit, so that the error is not late.
             early = min(self.context.options.node_timeout, self._blocking_timeout / 2)
             self._limit = loop.call_at(ends_at - early, self._nearly_time_out, ends_at)
         if self._alone:
             if self._blocking_timeout is None:
-                # It may have to queue after that attempt, and no task runs then that could be refused.
+                # The call may join a line after this attempt. That happens in a callback, where no
+                # current task can be compared with the holder's.
                 self.refuse_deadlock(self._lines.holders(self.keys))
         elif not self._lines.join(self):
             return
         self._ask(self.called_at)
 
     def attempt(self, claim: bytes = b"", cause: WakeCause | None = None) -> None:
-        """See `Contender.attempt`."""
+        """Ask all nodes.
+
+        Args:
+            claim: The claim of a waiter in the queues; empty outside of them.
+            cause: The event that woke the waiter; None for an attempt without a wait.
+        """
         if self.future.cancelled():
-            # Its caller was cancelled in this tick and is about to give up.
+            # The caller was cancelled in this tick, and has not called `give_up` yet.
             return
         if cause is not None:
             self._woken(cause)
             if self.future.done():
-                # A listener has closed the manager, and an attempt now would have no owner.
+                # A listener of events has closed the manager. An attempt now would have no owner.
                 return
         self._ask(self.context.clock(), claim)
 
@@ -73,28 +81,32 @@ class Acquisition(Call):
         attempt = self._begin(now, claim, followed=followed)
         attempt.ask()
         if followed:
-            # In the same write, behind it: what may be gone must not be passed on, so the nodes are to tell.
+            # The nodes are asked in the same write to report changes of the keys. A grant whose
+            # keys may be gone must not be passed on.
             self._covers = True
             command = self.spec.kind.watching(self.keys, (attempt.token,) * len(self.keys))
             self.context.fleet.ask(Errand(command, now))
 
     def give_up(self, error: BaseException | None) -> None:
-        """End it in any state: nothing of it stays on the nodes, the next in line goes on.
+        """End the acquisition, in any state.
+
+        An attempt under way is released on the nodes, and the next task in line continues. A lease
+        that the caller has not received is released, too.
 
         Args:
-            error: What the caller is told; None when the caller is gone (cancelled).
+            error: The error for the caller; None if the caller was cancelled.
         """
         future = self.future
         if future.done() and not future.cancelled():
             if error is None and future.exception() is None:
-                # Granted in the very tick in which the caller was cancelled.
+                # The lock was granted in the tick in which the caller was cancelled.
                 self._extender.release(future.result())
             return
         self._stop()
-        # Before the round ends: the line must know whether an attempt was under way.
+        # `leave` reads whether an attempt is under way, so the attempt is still open here.
         self._lines.leave(self)
         attempt, self.round = self.round, None
-        # `name_holder` still asks which key it was refused for.
+        # `name_holder` reads later which key was refused.
         self.before = attempt or self.before
         second, self._second = self._second, None
         if attempt is not None and (attempt.open or (second is not None and second.open)):
@@ -110,7 +122,7 @@ class Acquisition(Call):
     def _decided(self, attempt: Round, second: Round | None = None) -> None:
         context, spec = self.context, self.spec
         if self.future.cancelled():
-            # The caller was cancelled earlier in this tick, and has not come round to `give_up` yet.
+            # The caller was cancelled earlier in this tick, and has not called `give_up` yet.
             self._undo(attempt, attempt.replies)
             self.give_up(None)
             return
@@ -137,7 +149,8 @@ class Acquisition(Call):
                 )
                 self.take(holding)
                 if self._doubted:
-                    # Without this its holder would not learn for `validity.WATCH_AFTER` that nothing is left of it.
+                    # Without this the holder would notice lost keys only after
+                    # `validity.WATCH_AFTER` seconds.
                     self._extender.watch(holding)
                 self.round = self._second = None
                 self._lines.granted(self, holding, now, attempt)
@@ -149,12 +162,12 @@ class Acquisition(Call):
         self._refused(attempt, trouble, granted)
 
     def _refused(self, attempt: Round, trouble: str, granted: list[Reply]) -> None:
-        """It has failed: by what the nodes said, or by `trouble`, which no holder is to blame for.
+        """Undo a failed attempt, and wait, ask again or end the acquisition.
 
         Args:
             attempt: The attempt.
-            trouble: Why a quorum of grants was not enough; "" otherwise.
-            granted: The replies by which the attempt is undone.
+            trouble: The reason why a quorum of grants was not enough; "" if there was no quorum.
+            granted: The replies that decide which nodes get a release.
         """
         context = self.context
         context.counters.refused += 1
@@ -166,7 +179,8 @@ class Acquisition(Call):
         )
         if waits and reachable and not self._alone and not counted.hopeless:
             self.unreachable = False
-            # Before the release: nodes that granted offer the key to the first in the queue.
+            # The entry in the queues is sent before the release. At the release a node that granted
+            # offers the key to the first in its queue.
             self._lines.refused(self, attempt)
             self._undo(attempt, granted)
             return
@@ -177,7 +191,7 @@ class Acquisition(Call):
         elif not waits:
             self._fail(attempt, trouble, counted)
         elif self._alone:
-            # Asked without a quorum in sight, but one answers: it waits as everybody does.
+            # No quorum could grant when the call began. This has changed, so the call joins the line.
             self._alone = False
             self.round = self._second = None
             if self._lines.join(self):
@@ -188,7 +202,7 @@ class Acquisition(Call):
             self._lines.unreachable(self)
 
     def _fail(self, attempt: Round, trouble: str, counted: Tally) -> None:
-        """End an attempt that does not wait, or make its only second try."""
+        """End an acquisition that does not wait, or schedule its only second attempt."""
         context = self.context
         others = self._lines.holders(self.keys)
         if not counted.reachable or trouble:
@@ -210,9 +224,13 @@ class Acquisition(Call):
             self.give_up(held_by_another(LockHeld, "held by another", self, others, self._look))
 
     def _try_again(self) -> None:
-        """Ask once more, for rivals of the same instant: without this none of them would get what is free."""
+        """Make the second attempt.
+
+        Several clients that ask in the same instant can split the nodes, and none gets a quorum.
+        Without a second attempt after a random pause the lock would stay free.
+        """
         self._limit = None
-        # A caller that was cancelled in this tick is about to give up.
+        # A cancelled caller has not called `give_up` yet.
         if not self.future.cancelled():
             self._ask(self.context.clock())
             self.context.fleet.hurry()
@@ -224,7 +242,8 @@ class Acquisition(Call):
 
     def _time_out(self) -> None:
         self.context.counters.timeouts += 1
-        # Who waits behind another of this process has asked nobody: what stops that one stops it.
+        # A call behind others in its line has asked no node. The reason why it still waits is that
+        # of the first call in the line.
         if self.unreachable if self.round is not None else self._lines.left_behind(self):
             why = f"no quorum answered within {self._blocking_timeout:g} s"
             self.give_up(not_acquired(QuorumUnreachable, why, self))

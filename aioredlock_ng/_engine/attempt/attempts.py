@@ -1,4 +1,8 @@
-"""The attempts of one acquisition, one after the other: begin, confirm the fence, undo; it decides nothing."""
+"""The attempts of one acquisition: each has a token of its own, a fence, and an undo.
+
+A second round confirms a higher fence where too few nodes have stored the first one. The subclass
+decides what the answers mean for the caller.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +23,17 @@ __all__ = ["Attempts"]
 
 
 class Attempts:
-    """What an acquisition has asked the nodes so far.
+    """The requests that an acquisition has sent to the nodes so far.
 
-    The constructor of `Call` sets all attributes: a second call per lock would cost time.
+    The constructor of `Call` sets all attributes. A constructor here would add a call to each lock.
 
     Attributes:
-        context: The engine's surroundings.
-        spec: What is wanted.
-        called_at: Instant of the call.
-        attempts: How often it has asked the nodes.
-        round: The latest attempt.
-        before: The attempt before that.
+        context: The surroundings of the engine.
+        spec: The lock that is wanted.
+        called_at: Instant of the call, by the engine's clock.
+        attempts: Number of attempts so far.
+        round: The latest attempt; None before the first one and after the end.
+        before: The attempt before the latest one.
     """
 
     __slots__ = (
@@ -61,26 +65,36 @@ class Attempts:
     spec: LockSpec
 
     def _decided(self, attempt: Round, second: Round | None = None) -> None:
-        """The attempt is decided, or the second round that it needed."""
+        """Act on an attempt that is decided, or on its second round.
+
+        Args:
+            attempt: The attempt.
+            second: The second round, if the attempt needed one.
+        """
         raise NotImplementedError
 
     @property
     def resource(self) -> str:
-        """The lock's name."""
+        """Return the name of the lock, for messages."""
         return self.spec.resource
 
     @property
     def waited(self) -> float:
-        """Seconds since the call."""
+        """Return the seconds since the call."""
         return self.context.clock() - self.called_at
 
     @property
     def asking(self) -> bool:
-        """See `Contender.asking`."""
+        """True while an attempt, or its second round, waits for answers."""
         return any(round_ is not None and round_.open for round_ in (self.round, self._second))
 
     def doubt(self, index: int | None = None) -> None:
-        """See `Contender.doubt`."""
+        """Do not pass on a grant of the attempt under way, and verify its keys once it is granted.
+
+        Args:
+            index: The node whose key may have changed; None: all nodes. A node that has not granted
+                yet has reported an earlier change, which is ignored.
+        """
         if (
             index is not None
             and self.round is not None
@@ -91,7 +105,18 @@ class Attempts:
         self._doubted = True
 
     def _begin(self, now: float, claim: bytes, *, followed: bool) -> Round:
-        """A new attempt with a fresh token (the same one over attempts gives two holders in 11 model steps)."""
+        """Return a new attempt that is not sent yet.
+
+        Its token is fresh. With one token for several attempts the model reaches two holders of one
+        lock in 11 steps.
+
+        Args:
+            now: The instant at which the attempt begins.
+            claim: The claim of a waiter in the queues; empty outside of them.
+            followed: True if other tasks wait in the same line. Each node then also answers with
+                the counter that the fence replaces. The fences above that counter are for those
+                tasks.
+        """
         context, spec = self.context, self.spec
         if self.round is not None:
             self.before = self.round
@@ -119,9 +144,11 @@ class Attempts:
         return attempt
 
     def _fence_again(self, attempt: Round, now: float) -> None:
-        """Round 2: a fence above every counter seen, to the nodes that granted or have not answered yet.
+        """Begin the second round: propose a fence above every counter seen.
 
-        There it comes behind the acquire, and is acknowledged only for our keys. So one that hangs now is no veto.
+        The nodes that granted are asked, and those that have not answered yet. On each of them the
+        request arrives after the acquire, and the node confirms the fence only if the key holds the
+        token of the attempt. So a node that hangs now can still be part of the quorum.
         """
         context, spec = self.context, self.spec
         context.counters.second_rounds += 1
@@ -142,7 +169,11 @@ class Attempts:
         )
 
     def _fenced(self, second: Round) -> None:
-        """Round 2 is decided: with a quorum of acknowledgements this is the fence, else the attempt has failed."""
+        """Take over the result of the second round.
+
+        With a quorum of acknowledgements its fence is the fence of the lease. Otherwise the attempt
+        has failed.
+        """
         attempt = self.round
         if self._second is not second or attempt is None:
             return
@@ -155,7 +186,11 @@ class Attempts:
         self._decided(attempt, second)
 
     def _without_fence(self, attempt: Round, second: Round) -> None:
-        """Judge the nodes by their latest answers, which may still come: all that granted are released on by now."""
+        """Replace the grants of a failed attempt by the nodes' answers to its second round.
+
+        Later answers replace them, too. This hides no grant from the undo, which goes by a copy of
+        the replies from before.
+        """
 
         def count(_index: int = 0) -> None:
             attempt.replies[:] = with_second_round(
@@ -167,7 +202,7 @@ class Attempts:
         second.on_late = count
 
     def _undo(self, attempt: Round, replies: list[Reply]) -> None:
-        """Release what nodes granted by these replies, those that have not answered included."""
+        """Send a release to the nodes that granted the attempt or have not answered yet."""
         if any(map(may_have_set, replies)):
             life = self.spec.life
             self._releases.send(self.spec, attempt.token, replies, life.ttl, self.context.clock())

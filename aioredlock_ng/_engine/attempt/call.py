@@ -1,4 +1,4 @@
-"""One call of `acquire()`: what its caller and its line know of it; it asks no node."""
+"""One call of `acquire()` as its caller and its waiting line see it. It sends nothing to a node."""
 
 from __future__ import annotations
 
@@ -30,20 +30,21 @@ class Call(Attempts):
     """One call of `acquire()`.
 
     Args:
-        context: The engine's surroundings.
-        lines: Where to wait.
-        releases: What undoes an attempt.
-        extender: Who takes a holding over.
-        spec: What is wanted.
-        blocking_timeout: Seconds for all of it; None for ever, 0.0 one attempt without queueing.
-        alone: Make the first attempt without queueing.
+        context: The surroundings of the engine.
+        lines: The waiting lines of this manager.
+        releases: Sends the undo of an attempt.
+        extender: Takes over the lease that is granted.
+        spec: The lock that is wanted.
+        blocking_timeout: Longest wait in seconds. None waits for ever; 0.0 makes one attempt and
+            does not queue.
+        alone: True if the first attempt does not join a line.
 
     Attributes:
-        unreachable: True until an attempt could ask a quorum, and again while the last one could not.
+        unreachable: True until an attempt reached a quorum, and again while the last one did not.
         future: Resolves to the `Holding`, or to the error.
-        keys: What it wants.
-        fair: See `Contender.fair`.
-        line: See `Contender.line`.
+        keys: The keys of the lock.
+        fair: True if the call stands in the queues by itself, and takes no grant that is passed on.
+        line: The line in which the call waits, from `Lines.join` on.
     """
 
     __slots__ = (
@@ -93,19 +94,25 @@ class Call(Attempts):
         self.future: asyncio.Future[Holding] = context.loop.create_future()
 
     def successor(self, holding: Holding, now: float) -> Holding | None:
-        """See `Contender.successor`."""
-        # A caller that was cancelled in this tick is about to give up.
+        """Return the lease that follows `holding` in its grant; None if the nodes must be asked."""
+        # A caller that was cancelled in this tick has not called `give_up` yet. It takes no lease.
         return None if self.future.cancelled() else holding.passed_on(self.spec, now)
 
     def take(self, holding: Holding) -> None:
-        """See `Contender.take`."""
+        """End the wait: the caller gets this lease."""
         self._stop()
         self.context.counters.acquired += 1
         self._extender.adopt(holding)
         self.future.set_result(holding)
 
     def refuse_deadlock(self, holders: Sequence[Holding]) -> None:
-        """See `Contender.refuse_deadlock`."""
+        """Raise if the calling task itself holds one of these leases and would wait for ever.
+
+        A call with a time limit ends by itself, so it is not refused.
+
+        Raises:
+            LockHeld: The task holds the lock through an enclosing `async with`.
+        """
         task = asyncio.current_task()
         if self._blocking_timeout is not None or task is None:
             return
@@ -127,9 +134,9 @@ class Call(Attempts):
             tell(WaiterWoken(self.spec.resource, cause))
 
     async def name_holder(self, error: LockHeld) -> None:
-        """Ask the nodes for the label of the holder, if the error that ended this does not name it, and say it there.
+        """Add the label of the holder to the error that ended this call, unless it is there already.
 
-        Safety: cancelled, nothing has changed.
+        Safety: a cancellation leaves the error as it was.
         """
         await name_holder(error, self)
 

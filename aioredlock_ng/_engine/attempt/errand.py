@@ -1,4 +1,4 @@
-"""A command that is asked beside the rounds, and whose answers nobody counts."""
+"""A command that is sent outside of rounds. Its answers are not counted."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Errand:
 
     Args:
         command: The command.
-        started: Instant at which it is asked, by the engine's clock.
-        answered: Called with a node's index and its answer; None: no answer matters.
+        started: Instant at which it is sent, by the engine's clock.
+        answered: Called with the index of a node and its answer. None ignores all answers.
         wanted: Returns False once the command must not be sent any more. A node sends it again
             if the server did not know the script.
     """
@@ -39,10 +39,10 @@ class Errand:
         self._wanted = wanted
 
     def stands(self) -> bool:
-        """See `Sink.stands`."""
+        """True while the command may still be sent."""
         return self._wanted is None or self._wanted()
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """See `Sink.deliver`."""
+        """Take the answer of node `index`."""
         if self._answered is not None:
             self._answered(index, reply)

@@ -1,4 +1,4 @@
-"""Words for an acquisition that failed: which node said what, and what to do; it decides nothing."""
+"""The errors of an acquisition that failed: the vote of each node, the holder, and advice."""
 
 from __future__ import annotations
 
@@ -26,7 +26,13 @@ _Error = TypeVar("_Error", bound="LockNotAcquired")
 
 
 def not_acquired(kind: type[_Error], why: str, asked: Attempts) -> _Error:
-    """The error for a caller, by the last attempt, if nodes were asked at all."""
+    """Return the error for the caller of an acquisition.
+
+    Args:
+        kind: The class of the error.
+        why: The reason, in words.
+        asked: The acquisition. The error has the votes of its last attempt, if it made one.
+    """
     context, attempt = asked.context, _most_telling(asked.round, asked.before)
     votes = [] if attempt is None else _votes(context, attempt)
     for index, vote in enumerate(votes):
@@ -50,14 +56,14 @@ def held_by_another(
     holders: Sequence[Holding],
     look: Look | None = None,
 ) -> LockNotAcquired:
-    """The error where another has it, and its label if that is known.
+    """Return the error for a lock that another task or process holds, with its label if known.
 
     Args:
-        kind: The kind of error.
-        why: Why.
-        asked: What was asked.
-        holders: Holdings of this process.
-        look: A look at the label.
+        kind: The class of the error.
+        why: The reason, in words.
+        asked: The acquisition.
+        holders: Leases of this process that stand in the way.
+        look: The request for the label of the holder, if there was one.
     """
     error, labels = not_acquired(kind, why, asked), asked.context.labels
     seen = None if look is None else look.label
@@ -68,21 +74,21 @@ def held_by_another(
 
 
 def ask_for_label(asked: Attempts) -> Look | None:
-    """Begin to ask for the label of the holder; None without labels."""
+    """Begin to ask the nodes for the label of the holder. Return None if labels are off."""
     labels = asked.context.labels
     if labels is None:
         return None
     attempt = asked.round or asked.before
     keys = asked.spec.keys
-    # The key that it waits for, by what its latest attempt was refused for.
+    # Several keys can be wanted. The label belongs to the key that most nodes refused.
     key = keys[0] if attempt is None else blocking_key(attempt.replies, keys)
     return labels.looks.ask(asked.context, asked.spec.kind, key)
 
 
 async def name_holder(error: LockHeld, asked: Attempts) -> None:
-    """Ask the nodes for the label of the holder, if the error does not name it, and say it there.
+    """Ask the nodes for the label of the holder, and add it to the error unless it has one.
 
-    Safety: cancelled, nothing has changed.
+    Safety: a cancellation leaves the error as it was.
     """
     if error.owner is None and (look := ask_for_label(asked)) is not None:
         label = await look.ended()
@@ -97,22 +103,22 @@ def _most_telling(latest: Round | None, before: Round | None) -> Round | None:
         and before is not None
         and not any(map(_is_news, latest.replies))
     ):
-        # Just asked again: what the nodes said the last time tells more.
+        # The latest attempt has no answers yet. The votes of the attempt before explain more.
         return before
     return latest
 
 
 def _is_news(reply: Reply) -> bool:
-    """True for an answer; that a node is down is said at once, each time."""
+    """True for an answer of the node. `Unsent` comes at once from a node that is down."""
     return reply is not None and type(reply) is not Unsent
 
 
 def _name_owner(error: LockHeld | AcquireTimeout, owner: str) -> None:
-    """Say in an error whose the lock is, now that it is known."""
+    """Put the label of the holder into an error and its message."""
     error.owner = owner
     (message,) = error.args
     failed = _failed(error.resource)
-    # A lock's name may contain the words too.
+    # The name of the lock may contain the same words, so only the rest of the message is searched.
     error.args = (
         failed + message.removeprefix(failed).replace("held by another", f"held by {owner}", 1),
     )

@@ -1,4 +1,7 @@
-"""Releases: sent in the tick in which they are decided, owned here until answered. It never blocks a caller on a slow node."""
+"""Releases of attempts and leases. A release is sent in the tick in which it is decided.
+
+A caller may wait for the answers, but need not.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ __all__ = ["Releases", "outlast_cancellation"]
 
 
 class Releases:
-    """Sends releases behind the attempts that they undo."""
+    """Sends releases. On each connection a release follows the acquire that it undoes."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -36,23 +39,28 @@ class Releases:
         now: float,
         label_keys: tuple[bytes, ...] = (),
     ) -> Round:
-        """Release on every node that may have set the attempt's keys.
+        """Release the keys of an attempt on every node that may have set them.
 
-        Nothing is awaited: when this returns, the commands are queued behind the acquire on each connection, so no
-        cancellation can come between.
+        Nothing is awaited. When this returns, the command is queued on each connection behind the
+        acquire, so that no cancellation can prevent the release.
 
         Args:
-            spec: Whose keys.
-            token: The attempt's token; a key that holds another is left alone.
-            replies: The answers to the attempt so far; nodes that certainly set nothing are not asked.
-            ttl: Seconds that the keys live at most; a release is owed to an unreachable node for so long.
-            now: The engine's clock.
-            label_keys: Of the labels beside the keys, if there may be any.
+            spec: The lock.
+            token: The token of the attempt. A key that holds another token is left alone.
+            replies: The answers to the attempt so far. Nodes that certainly set nothing are not
+                asked.
+            ttl: The longest life of the keys in seconds. For so long the release is kept for a node
+                that cannot be reached.
+            now: The present instant, by the engine's clock.
+            label_keys: Keys of the labels beside the keys, if there may be any.
+
+        Returns:
+            The round of the release.
         """
         context, keys = self._context, spec.keys
         command = spec.kind.releasing(keys, token, now + ttl, label_keys)
         for reply in replies:
-            # Usually every node granted or has not answered: then nothing is called per node.
+            # Usually every node has granted or has not answered. No call per node is needed then.
             if reply is not GRANTED and reply is not None:
                 indexes = [i for i, reply in enumerate(replies) if may_have_set(reply)]
                 release = Round(
@@ -68,8 +76,14 @@ class Releases:
 async def outlast_cancellation(
     unfinished: Callable[[], bool], wait: Callable[[], Awaitable[object]]
 ) -> None:
-    """Go on waiting though the task is cancelled, in any way and again; what is waited for must be bounded in time."""
-    # The scope keeps anyio's level cancellation out, the loop outlives further task.cancel() calls.
+    """Wait even though the task is cancelled, once or several times.
+
+    Args:
+        unfinished: True as long as the wait must go on. It must become False in bounded time.
+        wait: Waits once.
+    """
+    # anyio cancels a scope again at each await. The shield keeps that out, and the loop survives
+    # further calls of `task.cancel`.
     with anyio.CancelScope(shield=True):
         while unfinished():
             try:

@@ -1,4 +1,7 @@
-"""One fan-out: ask nodes at once, decide as early as arithmetic allows. It never sends anything twice."""
+"""One round: send a command to all nodes at once, and decide as early as the answers allow.
+
+A round sends its command to each node once.
+"""
 
 from __future__ import annotations
 
@@ -21,37 +24,42 @@ if TYPE_CHECKING:
 __all__ = ["TIMEOUT_WIDTH", "Round"]
 
 TIMEOUT_WIDTH = 0.005
-"""Seconds by which a round's timeout may be late: one timer then serves all rounds of a slot."""
+"""Seconds by which the timeout of a round may be late. So one timer serves all rounds of a slot."""
 
 
 _STILL_ASKING = 1 << 30
-"""Stands for the number of nodes while they are asked: were the round lost to those that are down (they answer at
-once), its release would be queued on the others before the acquire."""
+"""Placeholder for the number of nodes while the command is handed to them.
+
+Nodes that are down answer at once. If their answers decided the round, its release would be queued
+on the other nodes before the acquire.
+"""
 
 
 class Round:
-    """Asks some nodes one command and counts.
+    """A command that is sent to several nodes, and the count of its answers.
 
     Args:
-        context: The engine's surroundings.
-        command: What to ask.
-        full: The reply that counts as yes; None: no reply does.
-        quorum: How many must say so.
+        context: The surroundings of the engine.
+        command: The command.
+        full: The reply that counts as a yes. None if no reply counts.
+        quorum: Number of nodes that must answer yes.
         started: Instant before the first byte is queued, by the engine's clock.
-        on_decided: Called once: at quorum, when a quorum is impossible, or at the node timeout.
+        on_decided: Called once, at a quorum, when a quorum has become impossible, or at the node
+            timeout.
 
     Attributes:
-        replies: Per node of the manager; None where it was not asked or has not answered. Late answers still arrive.
-        yes: How many said yes before it was decided.
-        unfenced: How many of those granted an acquire without acknowledging its fence.
-        before: The highest counter that the fence of an acquire replaced on a node that was asked for it. None
-            until such a node has granted.
-        decider: The node whose such grant was the last one needed.
-        open: True until decided.
-        on_late: Called with the node's index after each answer from then on.
-        expired: True when the node timeout decided it.
-        started: See above.
-        token: Of an acquire: the attempt's own.
+        replies: The answer of each node of the manager. None for a node that was not asked or has
+            not answered. Answers after the decision are stored, too.
+        yes: Number of nodes that answered yes before the decision.
+        unfenced: Number of nodes among them that granted an acquire without storing its fence.
+        before: The highest counter that the fence of an acquire has replaced on a node. None until
+            a node has answered with its counter.
+        decider: Index of the node whose grant without a fence completed the quorum, if any.
+        open: True until the decision.
+        on_late: Called with the index of the node at each answer after the decision.
+        expired: True if the node timeout decided the round.
+        started: As in the arguments.
+        token: The token of an acquire; empty for other commands.
     """
 
     __slots__ = (
@@ -103,7 +111,7 @@ class Round:
         self.token = b""
 
     def ask(self) -> None:
-        """Queue the command on all nodes in this very tick; nothing is awaited."""
+        """Queue the command on all nodes before this returns."""
         context = self._context
         fleet = context.fleet
         self._slot = context.timeouts.add(self, self.started + context.patience)
@@ -115,7 +123,7 @@ class Round:
             fleet.ask_present(self)
 
     def ask_some(self, indexes: Sequence[int]) -> None:
-        """The same for the nodes at `indexes` alone, of which the quorum is then one."""
+        """Queue the command on the nodes at `indexes`. Only these can form the quorum."""
         context = self._context
         self._slot = context.timeouts.add(self, self.started + context.patience)
         self._asked = len(indexes)
@@ -129,18 +137,18 @@ class Round:
             self._decide()
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Count an answer; see `Sink.deliver`."""
+        """Store and count the answer of node `index`."""
         self.replies[index] = reply
         if not self.open:
             if reply is not self._full:
                 self._look_at(index, reply)
             if self.on_late is not None:
                 self.on_late(index)
-        # Identity first: it spares the usual yes a field-by-field comparison. Only a release of
-        # more than 32 keys is answered by a new record each time; see `replies.released`.
+        # Most replies are shared records, so the identity decides without a comparison of fields.
+        # A release of more than 32 keys gets a new record each time; see `replies.released`.
         elif reply is self._full or reply == self._full:
             self.yes = yes = self.yes + 1
-            # A yes can only win.
+            # A yes never makes a quorum impossible, so `is_decided` is not needed.
             if yes == self._quorum:
                 self._decide()
         elif type(reply) is Fenced:
@@ -162,7 +170,11 @@ class Round:
                 self._decide()
 
     def _look_at(self, index: int, reply: Reply) -> None:
-        """Also where the others are enough: a quarantined node would stay so, unseen, where its server tells of no flush."""
+        """Report a node that is in quarantine or whose counter is broken, late answers included.
+
+        A quorum of other nodes must not hide such an answer. A server without tracking reports no
+        flush, and its node would stay in quarantine unnoticed.
+        """
         if self._full is not GRANTED:
             return
         if type(reply) is Fenced:
@@ -176,26 +188,30 @@ class Round:
             context.emit(NodeDegraded(context.fleet.nodes[index].address, BEYOND_CLOCKS))
 
     def stands(self) -> bool:
-        """See `Sink.stands`."""
+        """True while the command may still be sent: until the decision."""
         return self.open
 
     def expire(self) -> None:
-        """The node timeout has passed: what has not answered does not count."""
+        """Decide without the nodes that have not answered: the node timeout has passed."""
         if self.open:
             self.expired = True
             self._decide()
 
     @property
     def won(self) -> bool:
-        """True when a quorum said yes."""
+        """True if a quorum answered yes."""
         return self.yes >= self._quorum
 
     def held(self, _holding: object) -> int:
-        """How many nodes said yes, late ones included."""
+        """Return the number of nodes that granted, late answers included."""
         return sum(map(is_granted, self.replies))
 
     def decided(self) -> asyncio.Future[None]:
-        """A future that is done once this round is; the last one asked for is told."""
+        """Return a future that is done after the decision.
+
+        Only the future that was returned last is resolved. No future is resolved for a round with
+        `on_decided`.
+        """
         self._waiter = future = self._context.loop.create_future()
         if not self.open:
             future.set_result(None)
@@ -204,7 +220,7 @@ class Round:
     def _decide(self) -> None:
         self.open = False
         self._slot.discard(self)
-        # Taken out before the call: a bound method back to the asker would be a reference cycle per attempt.
+        # A bound method of the owner would form a reference cycle with each attempt.
         on_decided, self._on_decided = self._on_decided, None
         if on_decided is not None:
             on_decided(self)

@@ -1,4 +1,4 @@
-"""Fresh tokens from the system's randomness, drawn many at a time; it never gives one out twice."""
+"""Fresh tokens from the randomness of the system, drawn many at a time."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ if TYPE_CHECKING:
 __all__ = ["system_tokens"]
 
 TOKEN_BYTES = 16
-"""128 bits: nobody guesses or repeats one."""
+"""128 bits: no client can guess a token, and no two tokens are alike by chance."""
 
 _AT_ONCE = 256
-"""Tokens per system call. One manager draws from one buffer, and a manager refuses to work after a fork."""
+"""Tokens per system call. Each manager has a buffer of its own and does not work after a fork, so no
+two processes use the same tokens."""
 
 
 def system_tokens() -> Iterator[bytes]:
-    """Yield tokens of 32 hexadecimal digits, each never given out before."""
+    """Yield tokens of 32 hexadecimal digits, each of them once."""
     step = 2 * TOKEN_BYTES
     while True:
         digits = os.urandom(TOKEN_BYTES * _AT_ONCE).hex().encode()
