@@ -1,1 +1,1 @@
-"""Floors 3 and 4: asking all nodes, deciding at quorum, waiting, renewing, cleaning up. No I/O of its own."""
+"""The engine: rounds to all nodes, waiting, renewal, release and recovery. It does no I/O itself."""

@@ -1,4 +1,4 @@
-"""The real clock; nothing else here reads one."""
+"""The real clocks. The rest of the engine gets them as arguments."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ _NAMES: Final = (
     if str(sys.platform) == "darwin"
     else ("CLOCK_BOOTTIME",)
 )
-"""Clocks that go on while the machine sleeps, the best first.
+"""Clocks that advance while the machine sleeps, in order of preference.
 
-macOS has no CLOCK_BOOTTIME, and its monotonic time stands still: a lease would outlive its keys by the sleep. On macOS
-CLOCK_MONOTONIC_RAW is mach_continuous_time, which goes on. On Linux the clock of that name stands still.
+With a clock that stands still, a lease would outlive its keys by the duration of the sleep. macOS has
+no CLOCK_BOOTTIME, and its CLOCK_MONOTONIC stands still. Its CLOCK_MONOTONIC_RAW is
+mach_continuous_time, which advances. On Linux CLOCK_MONOTONIC_RAW stands still.
 """
 
 _CLOCK: Final[int | None] = next(
@@ -28,14 +29,17 @@ _CLOCK: Final[int | None] = next(
 )
 
 
-# The system's function itself. Each lock calls it four times, and a function in Python would
-# double the cost.
+# This is the system's function itself. Each lock calls it four times, and a wrapper in Python
+# would double the cost.
 boottime: Final[Callable[[], float]] = (
     time.monotonic if _CLOCK is None else partial(time.clock_gettime, _CLOCK)
 )
-"""Seconds that go on during suspend, as the servers' expiry does; monotonic time where the system has no such clock."""
+"""Seconds that advance during suspend, as the expiry of keys does.
+
+Monotonic time on a system without such a clock.
+"""
 
 
 def wall_us() -> int:
-    """Microseconds since 1970: what fences look like, and nothing else."""
+    """Return microseconds since 1970. Only fences and the labels of holders use wall-clock time."""
     return time.time_ns() // 1000
