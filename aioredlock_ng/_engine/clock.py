@@ -19,8 +19,8 @@ _NAMES: Final = (
 )
 """Clocks that advance while the machine sleeps, in order of preference.
 
-With a clock that stands still, a lease would outlive its keys by the duration of the sleep. macOS has
-no CLOCK_BOOTTIME, and its CLOCK_MONOTONIC stands still. Its CLOCK_MONOTONIC_RAW is
+With a clock that stands still, a lease would outlive its keys by the duration of the sleep. macOS
+has no CLOCK_BOOTTIME, and its CLOCK_MONOTONIC stands still. Its CLOCK_MONOTONIC_RAW is
 mach_continuous_time, which advances. On Linux CLOCK_MONOTONIC_RAW stands still.
 """
 

@@ -1,4 +1,4 @@
-"""What every part of the engine is given from outside: clock, randomness, nodes, settings, counters. No behaviour."""
+"""The surroundings of the engine: clocks, randomness, nodes, settings, counters. No behaviour."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = ["Context", "Counters", "Expiring"]
 
 
 class Expiring(Protocol):
-    """Something that waits for nodes no longer than the node timeout."""
+    """A wait for nodes that ends at the node timeout."""
 
     def expire(self) -> None:
-        """The node timeout has passed."""
+        """Go on without the nodes that have not answered: the node timeout has passed."""
 
 
 @dataclass(slots=True)
 class Counters:
-    """What happened so far in one manager; see `redlock.Stats` for the meaning of each."""
+    """Counters of one manager. `redlock.Stats` documents each of them."""
 
     acquired: int = 0
     attempts: int = 0
@@ -53,29 +53,39 @@ class Counters:
 
 @dataclass(slots=True, kw_only=True)
 class Context:
-    """Injected, so that all of it can be simulated.
+    """The surroundings of the parts of one engine.
+
+    Clocks, randomness and nodes come from outside, so that a simulation can replace them.
 
     Attributes:
-        clock: Seconds that never jump backwards and count while the machine is suspended.
+        loop: The event loop of the manager.
+        clock: Returns seconds. The clock never jumps backwards, and advances while the machine is
+            suspended.
+        draw: Returns a random number, uniform in [0, 1).
+        new_token: Returns a fresh token that nobody can guess; called once per attempt.
         fleet: The nodes.
-        draw: Uniform in [0, 1).
-        new_token: A fresh unguessable token; called once per attempt.
-        timeouts: Ends rounds whose nodes do not answer.
-        patience: Seconds after which it does.
-        emit: Takes what is rare and worth a line in a log: losses, trouble with nodes; must not raise.
-        tell: Takes every event of locks and leases, for those who count and trace; None where nobody listens: then no
-            event is made.
+        quorum: Number of nodes that form a majority.
+        options: The settings of the manager.
+        timeouts: Ends the rounds whose nodes do not answer.
+        patience: Seconds after which a round ends: the node timeout and the width of a slot.
+        emit: Takes the rare events that belong in a log, such as losses and broken nodes. It must
+            not raise.
+        tell: Takes every event of locks and leases, for metrics and traces. None if there are no
+            listeners; no events are created then.
+        wall_us: Returns microseconds of the wall clock. Fences, and the dates on labels, need it.
+        labels: Composes the labels of this manager, and reads the labels of others. None if labels
+            are off, or if a node refuses them.
+        doubt: Called when a node has answered that it is in quarantine.
+        quarantine: Returns why a node is in quarantine. The reason is the server's refusal of the
+            marker, or that the set of nodes is new. "" if the node may have forgotten locks.
+        quarantined: Returns True if a node is known to be in quarantine.
+        no_quorum: Returns True if it is known that no quorum can grant.
+        back_in: Returns the seconds until a quorum may grant; None if they are not known.
         fences: Proposes fences.
-        last_ticket: The highest ticket that this manager has seen or taken, of any lock: a Lamport clock. Without it
-            tickets would begin anew whenever a queue is empty, and overtake sets that wait for another name.
-        wall_us: Microseconds of the wall clock, for fences only.
-        labels: What is written beside the keys of leases that live longer; None: nothing.
-        doubt: Told when a node said that it is quarantined.
-        quarantine: Why a node is in quarantine: the server's refusal of the marker, or that the set is new; "" where it
-            may have forgotten locks.
-        quarantined: Whether a node is known to be in quarantine.
-        no_quorum: Whether it is known that no quorum can grant.
-        back_in: See `Availability.back_in`.
+        last_ticket: The highest ticket of any lock that this manager has seen or taken, as in a
+            Lamport clock. Without it tickets would restart at each empty queue, and new waiters
+            would overtake waiters for several names.
+        counters: The counters of the manager.
     """
 
     loop: asyncio.AbstractEventLoop

@@ -1,4 +1,4 @@
-"""Puts the parts of the engine together for one manager on one loop; what users call is in `lease.py` and `lock.py`."""
+"""The calls that `Redlock`, `Lock` and `Lease` make to the engine of their manager."""
 
 from __future__ import annotations
 
@@ -32,15 +32,20 @@ __all__ = ["Engine"]
 
 
 class Engine(Parts):
-    """Everything that happens between a user's call and the nodes."""
+    """The engine of one manager. See `Parts` for its arguments."""
 
     async def open(self) -> None:
-        """Start connecting to all nodes; returns once each has been tried, or a quorum is up and the rest is slow.
+        """Start connecting to all nodes.
 
-        Safety: cancelled, it leaves connecting tasks behind that `aclose` ends.
+        This returns when each node has been tried once. If a quorum is up, it waits no longer than
+        the node timeout for another node. Then it waits until duplicate nodes and markers are
+        known, for three node timeouts each at most.
+
+        Safety: after a cancellation connecting tasks go on. `aclose` ends them.
         """
         context = self.context
-        # The first one imports what anyio needs for this kind of loop: not amid the first release that is cancelled.
+        # The first scope imports the backend of anyio. The import would otherwise delay the first
+        # release that is cancelled.
         anyio.CancelScope()
         first_tries = [
             asyncio.ensure_future(
@@ -69,12 +74,13 @@ class Engine(Parts):
             await self.guard.settle(3 * context.options.node_timeout)
 
     def usable(self) -> None:
-        """Refuse a call from the wrong place.
+        """Raise unless the manager can be used here.
 
         Raises:
-            RedlockClosed: Closed, another event loop or none, or a forked process.
+            RedlockClosed: The manager is closed or was opened before a fork, or the call comes from
+                another event loop or from none.
         """
-        # Each acquire and release runs this. A fork sets `_closed`, too.
+        # Each acquire and release runs this, so the usual case has one test. A fork sets `_closed`.
         try:
             if not self._closed and asyncio.get_running_loop() is self._loop:
                 return
@@ -82,7 +88,8 @@ class Engine(Parts):
             pass
         if self._forked:
             raise RedlockClosed(
-                "this Redlock was opened before a fork: its connections belong to the parent process; open one here"
+                "this Redlock was opened before a fork: its connections belong to the parent"
+                " process; open one here"
             )
         if running_loop() is not self._loop:
             raise RedlockClosed(
@@ -92,21 +99,30 @@ class Engine(Parts):
             raise RedlockClosed("this Redlock is closed; open a new one")
 
     def on_loop(self) -> bool:
-        """True on the event loop that this belongs to, False in other threads and in a forked child."""
+        """True on the event loop of the manager. False in other threads and in a forked child."""
         try:
             return asyncio.get_running_loop() is self._loop and not self._forked
         except RuntimeError:
             return False
 
     def acquire(self, spec: LockSpec, blocking_timeout: float | None) -> Acquisition:
-        """Begin to get a holding; whoever calls this awaits its `future`, and calls `cancelled` if that is cancelled.
+        """Begin an acquisition.
+
+        The caller awaits the `future` of the acquisition. If the wait is cancelled, the caller must
+        call `cancelled`.
+
+        Args:
+            spec: The lock.
+            blocking_timeout: Longest wait in seconds. None waits for ever; 0 makes one attempt.
 
         Raises:
-            LockHeld: The task holds it itself through an enclosing `async with` and would wait for itself for ever.
-            RedlockClosed: See `usable`.
+            LockHeld: The calling task holds the lock through an enclosing `async with`, and would
+                wait for itself for ever.
+            RedlockClosed: The manager cannot be used here; see `usable`.
         """
         self.usable()
-        # Who fails fast must not wait behind who does not. But another holder is waited for all the same.
+        # A call with `fail_fast` must not wait in a line behind calls without it. It still waits
+        # for the holder of the lock once a quorum answers.
         alone = blocking_timeout == 0 or (spec.fail_fast and self.availability.lost)
         acquisition = Acquisition(
             self.context,
@@ -130,14 +146,14 @@ class Engine(Parts):
         return acquisition
 
     def cancelled(self, acquisition: Acquisition) -> None:
-        """The caller of `acquire` was cancelled: everything is undone when this returns."""
+        """Undo an acquisition whose caller was cancelled, before this returns."""
         self.context.counters.cancelled += 1
         acquisition.give_up(None)
         if (tell := self.context.tell) is not None:
             tell(AcquireCancelled(acquisition.resource, acquisition.waited, acquisition.attempts))
 
     def taken(self, acquisition: Acquisition, holding: Holding) -> None:
-        """In the caller's own task: it has its lease."""
+        """Report that the caller has its lease. The caller of `acquire` must call this itself."""
         labels = self.context.labels
         if labels is not None and labels.by_task:
             task = asyncio.current_task(self.context.loop)
@@ -168,7 +184,7 @@ class Engine(Parts):
             self.extender.tell_over(holding)
 
     def tell_failed(self, acquisition: Acquisition, error: LockNotAcquired | RedlockClosed) -> None:
-        """In the caller's own task: it is about to get this error."""
+        """Report the error that ends an acquisition, just before the caller gets it."""
         if (tell := self.context.tell) is not None:
             waited, attempts = acquisition.waited, acquisition.attempts
             votes = error.votes if isinstance(error, LockNotAcquired) else ()
@@ -179,12 +195,17 @@ class Engine(Parts):
             )
 
     async def extend(self, holding: Holding, ttl: float) -> list[Reply] | None:
-        """Renew one holding now.
+        """Renew one lease now.
+
+        Args:
+            holding: The lease.
+            ttl: Its new life in seconds.
 
         Returns:
-            None when a quorum renewed it or it turned out to be lost (see its phase), else the replies.
+            None if a quorum renewed the lease, or if the lease is over; its phase says which.
+            Otherwise the replies of the nodes.
 
-        Safety: cancelled, the renewal goes on by itself.
+        Safety: after a cancellation the renewal goes on by itself.
         """
         renewal = self.extender.renew([holding], ttl)
         if renewal.open:
@@ -193,7 +214,16 @@ class Engine(Parts):
         return None if renewal.has(holding) or holding.phase is not Phase.HELD else renewal.replies
 
     async def poll(self, command: Command) -> list[Reply]:
-        """Ask all nodes and wait for every answer, the node timeout at most; None where there is none."""
+        """Send a command to all nodes, and wait for their answers.
+
+        Returns:
+            The answer of each node; None for a node without an answer at the node timeout.
+
+        Raises:
+            RedlockClosed: The manager cannot be used here; see `usable`.
+
+        Safety: a cancellation ends the wait only.
+        """
         self.usable()
         round_ = Round(self.context, command, None, 1, self.context.clock())
         round_.ask()
@@ -202,10 +232,10 @@ class Engine(Parts):
         return round_.replies
 
     async def aclose(self) -> None:
-        """Release what is held, end what waits, disconnect.
+        """Release all leases, end all acquisitions, and disconnect.
 
-        Safety: everything is released before the first await. Cancelled, in any way, it still waits for the nodes
-        (`close_timeout` at most) and closes the connections, then raises the cancellation.
+        Safety: the releases are queued before the first await. A cancellation is raised only after
+        the connections are closed, which takes `close_timeout` at most.
         """
         if self._closed:
             return
@@ -215,7 +245,8 @@ class Engine(Parts):
             contender.give_up(RedlockClosed("the Redlock was closed while this acquisition waited"))
         for holding in list(self.extender.holdings):
             if holding.still_used is not None and holding.still_used(_nothing):
-                # Its thread works on: released now, the lock would let the next holder in beside it.
+                # A thread still works under the lease. A release would let the next holder work
+                # beside it, so the lease is left to expire.
                 self.extender.abandon(holding)
             elif holding.task is not None:
                 self.extender.lose(holding, CLOSED)
@@ -247,19 +278,28 @@ class Engine(Parts):
         return self.availability.ready and not self._closed
 
     def onlooker(self, key: bytes, changed: Callable[[], object]) -> AbstractContextManager[None]:
-        """Call `changed` whenever a node says that this tracked key, or any key, may have changed."""
+        """Return a context in which `changed` is called when a node reports a change of this key.
+
+        The key must be tracked. A lost connection counts as a change, too.
+        """
         return self.reports.onlooker(key, changed)
 
     def invalidated(self, index: int, keys: list[bytes]) -> None:
-        """Take `keys` for changed on node `index`, as if it had said so."""
+        """Act as if node `index` had reported that `keys` changed.
+
+        A node does not report a change to the connection that made it (NOLOOP).
+        """
         self.reports.invalidated(index, keys)
 
     def doubt(self, key: bytes) -> None:
-        """Say that this process is about to delete the key by force: its servers notify everybody but us (NOLOOP)."""
+        """Prepare for a deletion of the key by force: pass on no grant of it, and watch its leases.
+
+        The nodes do not report the deletion to the connection that made it (NOLOOP).
+        """
         self.lines.doubt(key)
         for holding in self.lines.holders((key,)):
             self.extender.watch(holding)
 
 
 def _nothing() -> None:
-    """Nobody waits for the thread's end."""
+    """Do nothing at the end of the thread."""

@@ -1,4 +1,4 @@
-"""After a fork, the child has copies of open managers: everything that they hold is the parent's. It has them let go of it."""
+"""Open managers in a forked child. They let go of what belongs to the parent."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ __all__ = ["Disowning", "lets_go_in_children"]
 
 
 class Disowning(Protocol):
-    """What an open manager has that a child must let go of."""
+    """An open manager."""
 
     def disown(self) -> None:
-        """Let go of it."""
+        """Stop all activity in a forked child, and send nothing."""
 
 
 _engines: Final[WeakSet[Disowning]] = WeakSet()
 
 
 def lets_go_in_children(engine: Disowning) -> None:
-    """From now on `engine.disown` is called in every process that is forked from this one, before anything else runs there."""
+    """Call `engine.disown` first of all in each process that is forked from this one."""
     _engines.add(engine)
 
 

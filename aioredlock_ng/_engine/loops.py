@@ -1,4 +1,4 @@
-"""The event loop that a call runs on, which must be asyncio's; it starts and ends none."""
+"""The running event loop, which must be a loop of asyncio."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ __all__ = ["running_loop"]
 
 
 def running_loop() -> asyncio.AbstractEventLoop:
-    """Return the running loop of asyncio.
+    """Return the running event loop of asyncio.
 
     Raises:
-        RedlockClosed: None runs in this thread, as in a program of trio.
+        RedlockClosed: No loop of asyncio runs in this thread, as in a program of trio.
     """
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
         raise RedlockClosed(
-            "aioredlock_ng needs asyncio, and no asyncio event loop runs here; in a trio program use trio-asyncio, or run the"
-            ' program by anyio.run(main, backend="asyncio")'
+            "aioredlock_ng needs asyncio, and no asyncio event loop runs here; in a trio program use"
+            ' trio-asyncio, or run the program by anyio.run(main, backend="asyncio")'
         ) from None

@@ -1,4 +1,4 @@
-"""The parts of the engine for one manager on one loop: made and wired here, and let go of in a forked child."""
+"""The parts of an engine: creation, connections between them, and their end in a forked child."""
 
 from __future__ import annotations
 
@@ -36,21 +36,32 @@ __all__ = ["Parts"]
 
 
 class Parts:
-    """What an engine is made of.
+    """The parts of the engine of one manager.
+
+    They must be created on the event loop that uses them. `Context` has the meaning of most
+    arguments.
 
     Args:
-        fleet: The nodes; decided by majority.
-        options: Settings.
-        emit: See `Context.emit`.
-        tell: See `Context.tell`.
-        clock: Seconds; see `Context.clock`.
-        wall_us: Microseconds of the wall clock, for fences only.
-        draw: Uniform in [0, 1).
-        new_token: A fresh token per attempt.
-        run_id: Stands for the run_id of each node's own process in what is sent to all of them.
-        manager_id: See `NodeListener`. Two processes must not have the same: each would get the other's messages.
+        fleet: The nodes.
+        options: The settings of the manager.
+        emit: Takes the rare events that belong in a log.
+        tell: Takes every event of locks and leases; None if there are no listeners.
+        clock: Returns seconds of the engine's clock.
+        wall_us: Returns microseconds of the wall clock.
+        draw: Returns a random number, uniform in [0, 1).
+        new_token: Returns a fresh token.
+        run_id: Placeholder for the run id of a server in commands that are sent to all nodes. Each
+            connection replaces it by the run id of its own server.
+        manager_id: The name of this manager for other processes: 16 hexadecimal digits. Two
+            managers with the same name would receive each other's messages.
 
-    Must be created inside the event loop that it is used from.
+    Attributes:
+        context: The surroundings of all parts.
+        guard: The recovery guard; None without one.
+        availability: Knows whether a quorum may grant.
+        lines: The waiting lines.
+        extender: Owns the leases.
+        reports: Takes the reports of the nodes.
     """
 
     def __init__(
@@ -70,7 +81,8 @@ class Parts:
         self._loop = loop = asyncio.get_running_loop()
         self._closed = self._forked = False
         self._past_the_lines: set[Acquisition] = set()
-        # What nearly every vote is, made once: making five would take longer than all else about an event.
+        # Two votes per node are nearly all that events contain. They are made once, because five
+        # new votes would cost more than the rest of an event.
         addresses = [node.address for node in fleet.nodes]
         self._votes = [
             (acquire_vote(at, GRANTED), acquire_vote(at, None, "not waited for"))
@@ -130,9 +142,10 @@ class Parts:
         lets_go_in_children(self)
 
     def disown(self) -> None:
-        """In a forked child: everything here is the parent's, whose releases are not heard of, and nothing of it is touched.
+        """End all parts in a forked child, and send nothing.
 
-        Neither by a loop that goes on in the child: it would answer for the parent, and release what that holds.
+        Connections and leases belong to the parent. The event loop may go on in the child. With
+        live parts it would answer for the parent, and release the leases of the parent.
         """
         self._forked = self._closed = True
         self.reports.stop()
@@ -151,13 +164,14 @@ class Parts:
         ]
         steps += [self._duplicates.stop, *([self.guard.stop] if self.guard is not None else ())]
         for step in steps:
-            # A loop that is closed cancels no task, and one of another thread not in debug mode: neither goes on here. A
-            # process without any file descriptor left cannot replace a socket.
+            # A closed loop, or in debug mode a loop of another thread, raises when a task is
+            # cancelled; neither loop runs in the child. Without a free file descriptor a socket
+            # cannot be replaced.
             with suppress(RuntimeError, OSError):
                 step()
 
     def states(self) -> tuple[NodeState, ...]:
-        """Health of every node, quarantine included."""
+        """Return the health of each node, quarantine included."""
         states = (node.state() for node in self.context.fleet.nodes)
         guard = self.guard
         return (
@@ -175,7 +189,7 @@ class Parts:
             self.guard.doubt()
 
     def _trusted(self, index: int) -> None:
-        """A node may vote from now on."""
+        """Wake the waiters of a node that may vote from now on."""
         self.lines.changed(index, None)
 
 

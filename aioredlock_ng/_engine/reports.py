@@ -1,4 +1,4 @@
-"""What the nodes report without being asked, brought to the parts of the engine that need it; it asks nothing."""
+"""Reports of the nodes that answer no request, and the parts of the engine that receive them."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __all__ = ["Reports"]
 
 
 class Reports:
-    """A `NodeListener`.
+    """The `NodeListener` of a manager.
 
     Args:
-        context: The engine's surroundings.
-        manager_id: See `NodeListener`.
-        guard: Learns of changed markers and new connections; None without a recovery guard.
-        availability: Learns of lost connections.
-        lines: Learn of messages to waiters and of changed keys.
-        watcher: Learns of changed keys.
-        duplicates: Learns of nodes that hide who they are.
+        context: The surroundings of the engine.
+        manager_id: The name of this manager for other processes.
+        guard: Gets changes of markers, and new connections; None without a recovery guard.
+        availability: Gets new and lost connections.
+        lines: Get messages to waiters, and changes of keys.
+        watcher: Gets changes of keys.
+        duplicates: Gets nodes that hide their run id.
     """
 
     def __init__(
@@ -56,11 +56,16 @@ class Reports:
         self._onlookers: list[tuple[bytes, Callable[[], object]]] = []
 
     def stop(self) -> None:
-        """Bring nothing more to locks and leases."""
+        """Ignore changes of keys and messages from now on."""
         self._closed = True
 
     def invalidated(self, index: int, keys: list[bytes] | None) -> None:
-        """See `NodeListener.invalidated`."""
+        """Act on changes of tracked keys on node `index`.
+
+        Args:
+            index: The node.
+            keys: The keys; None if any key may have changed, or if tracking was lost.
+        """
         if not self._closed:
             if self._guard is not None and (keys is None or MARKER_KEY in keys):
                 self._guard.hint(index if keys is None else None)
@@ -73,13 +78,16 @@ class Reports:
                     changed()
 
     def notified(self, index: int, message: bytes) -> None:
-        """See `NodeListener.notified`."""
+        """Take a message that another process has published for this manager on node `index`."""
         if not self._closed:
             self._lines.notified(index, message)
 
     @contextmanager
     def onlooker(self, key: bytes, changed: Callable[[], object]) -> Iterator[None]:
-        """Call `changed` whenever a node says that this tracked key, or any key, may have changed."""
+        """Call `changed` when a node reports a change of this key, until the context ends.
+
+        The key must be tracked. A lost connection counts as a change, too.
+        """
         onlooker = (key, changed)
         self._onlookers.append(onlooker)
         try:
@@ -88,7 +96,11 @@ class Reports:
             self._onlookers.remove(onlooker)
 
     def identify(self, index: int, run_id: str) -> str:
-        """See `NodeListener.identify`."""
+        """Take the run id of the server at node `index`; "" if the server hides it.
+
+        Returns:
+            The address of another node with the same server, or "".
+        """
         for other, known in self._run_ids.items():
             if run_id and known == run_id and other != index:
                 return self._context.fleet.nodes[other].address
@@ -98,14 +110,14 @@ class Reports:
         return ""
 
     def present(self, index: int, is_present: bool) -> None:
-        """See `NodeListener.present`."""
+        """Note whether node `index` is asked through the shared outbox."""
         self._context.fleet.present(index, is_present)
         if is_present:
-            # One that hides who it is may be this one too.
+            # A node that hides its run id may be the same server as this node.
             for other, node in enumerate(self._context.fleet.nodes):
                 if node.ready and not node.state().run_id:
                     self._duplicates.suspect(other)
 
     def emit(self, event: Event) -> None:
-        """See `NodeListener.emit`."""
+        """Pass an event of a node on to the log and to listeners."""
         self._context.emit(event)

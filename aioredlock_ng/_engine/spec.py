@@ -1,4 +1,4 @@
-"""What a lock asks for, checked once and shared by all its acquisitions; it holds no state of any of them."""
+"""The description of a lock. It is checked once, and all acquisitions of the lock share it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ __all__ = ["Life", "LockSpec"]
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """What follows from a ttl; all but `ttl_word` in seconds.
+    """A ttl and the times that follow from it. All but `ttl_word` are in seconds.
 
     Attributes:
-        ttl: As asked for.
-        ttl_word: The same as sent, in milliseconds.
-        drift: What of it is given up.
-        least_validity: What must be left for a grant to count.
-        watch_after: When to begin to watch its keys.
+        ttl: The ttl of the lock.
+        ttl_word: The ttl in milliseconds, as it is sent to the nodes.
+        drift: The part of the ttl that is given up because clocks differ.
+        least_validity: The time that must be left when a quorum has granted. Otherwise the attempt
+            has failed.
+        watch_after: The time from the beginning of the grant until its keys are watched.
     """
 
     ttl: float
@@ -30,23 +31,25 @@ class Life:
     watch_after: float
 
 
-# Not frozen: that would be a third of the cost of `Redlock.lock()`, which programs call for every acquisition.
+# The class is not frozen. Freezing would be a third of the cost of `Redlock.lock()`, which programs
+# call for each acquisition.
 @dataclass(slots=True, eq=False)
 class LockSpec:
-    """One `Redlock.lock(...)` call; never changed afterwards.
+    """The description of a lock, made by `Redlock.lock(...)`. It never changes afterwards.
 
     Attributes:
-        kind: Which scripts.
-        resource: For people.
+        kind: The scripts that take, keep and release the keys.
+        resource: The name or names of the lock, for messages.
         resources: The names as given.
         keys: The Redis keys, in the order of the names.
-        slots: Of their fence counters, each once.
-        life: The ttl and what follows from it.
-        auto_extend: Renew in the background.
-        max_hold: Seconds after which the lease ends all the same, or None.
-        owner: The text of its label; None: the manager's.
-        fair: Stand in the queues alone, and take no grant that is passed on.
-        fail_fast: Do not wait while it is known that no quorum can grant.
+        slots: The slots of the fence counters of the keys, without repetition.
+        life: The ttl and the times that follow from it.
+        auto_extend: True if leases are renewed in the background.
+        max_hold: Seconds after which a lease ends even if it is renewed; None for no limit.
+        owner: The text of the label. None takes the text of the manager.
+        fail_fast: True if an acquisition does not wait while it is known that no quorum can grant.
+        fair: True if each acquisition stands in the queues by itself, and takes no grant that is
+            passed on.
     """
 
     kind: LockKind

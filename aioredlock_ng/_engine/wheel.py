@@ -1,4 +1,4 @@
-"""Many instants, one timer: things due in the same slot of time are handed over together. It decides nothing."""
+"""Many instants with one timer. Items that are due in the same slot are handed over together."""
 
 from __future__ import annotations
 
@@ -14,23 +14,31 @@ __all__ = ["Wheel"]
 T = TypeVar("T")
 
 MAX_SLEEP = 0.5
-"""Seconds: the loop's timers stand still while the machine is suspended, the engine's clock does not."""
+"""Longest delay of the timer in seconds.
+
+The timers of the loop stand still while the machine is suspended, but the clock of the engine does
+not. So the wheel notices late items this soon after the machine has woken up.
+"""
 
 _STALLS = 64
-"""Late firings that are remembered at most."""
+"""Largest number of late firings that are remembered."""
 
 _EPSILON = 1e-9
-"""Seconds; absorbs the rounding of slot times, so that a timer that fires on time finds its slot due."""
+"""Seconds. They absorb rounding: a timer that fires on time must find its slot due."""
 
 
 class Wheel(Generic[T]):
-    """Hands each item over at the start of the slot in which its instant lies: up to `width` early, never late.
+    """A timer for many items.
+
+    Each item is handed over at the start of the slot in which its instant lies. So it may come up
+    to `width` early, but the wheel adds no delay.
 
     Args:
-        loop: Whose timer is used.
-        clock: The engine's clock; slots are counted in it.
+        loop: The event loop of the timer.
+        clock: The clock of the engine, in which slots are counted.
         width: Seconds per slot.
-        fire: Called with the items of each slot that is due; owners may still discard from that set meanwhile.
+        fire: Called with the set of items of each slot that is due. Meanwhile items may still be
+            discarded from that set.
     """
 
     __slots__ = (
@@ -57,15 +65,20 @@ class Wheel(Generic[T]):
         self._clock = clock
         self._width = width
         self._fire = fire
-        # By the slot's number as a float. The call of `int` would take longer than the rest of `add`.
+        # The number of a slot is a float. A call of `int` would take longer than the rest of `add`.
         self._slots: dict[float, set[T]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for = self._move_from = self._due_at = 0.0
-        # Instants at which the timer fired late, and by how much. An entry ends when a longer one follows.
+        # Instants at which the timer fired late, and the delays in seconds. A longer delay replaces
+        # the shorter ones before it.
         self._stalls: deque[tuple[float, float]] = deque(maxlen=_STALLS)
 
     def add(self, item: T, at: float) -> set[T]:
-        """Schedule `item`; returns the slot's set, from which the owner discards it to cancel."""
+        """Schedule `item` for the instant `at`.
+
+        Returns:
+            The set of its slot. To cancel the item, discard it from this set.
+        """
         items = self._slots.get(at // self._width)
         if items is None:
             items = self.slot(at)
@@ -73,39 +86,43 @@ class Wheel(Generic[T]):
         return items
 
     def slot(self, at: float) -> set[T]:
-        """The set of what is due at `at`, to add to now: an empty one may be dropped when another is asked for."""
+        """Return the set of the slot of the instant `at`.
+
+        Items must be added to it at once. The next call may drop an empty set.
+        """
         slot = at // self._width
         items = self._slots.get(slot)
         if items is None:
             if self._timer is None or slot < self._armed_for:
                 self._arm(slot)
             elif slot >= self._move_from and not self._slots.get(self._armed_for):
-                # It would fire for nothing soon.
+                # The timer would fire for an empty slot soon.
                 self._drop_empty()
                 self._arm(min([slot, *self._slots]))
             items = self._slots[slot] = set()
         return items
 
     def stall(self, since: float, now: float) -> float:
-        """Return the longest time, in seconds, for which the timer was due and the loop did not run it.
+        """Return the longest delay of the timer in seconds.
 
-        Only times that ended after `since` count, and one that lasts until `now`. The loop was blocked, or the process
-        stopped, for as long or for up to `MAX_SLEEP` longer.
+        A delay counts if it ended after `since` or still lasts. The loop was blocked, or the
+        process stopped, for as long or for up to `MAX_SLEEP` longer.
         """
         overdue = now - self._due_at if self._timer is not None else 0.0
         return max([overdue, *(late for ended, late in self._stalls if ended > since)])
 
     def stop(self) -> None:
-        """Forget everything."""
+        """Drop all items, and stop the timer."""
         self._slots.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _drop_empty(self) -> None:
-        """A slot whose items were all discarded is worth no timer.
+        """Drop the slots whose items were all discarded.
 
-        Each one that fires makes the loop sleep anew, and up to a millisecond longer, for that is what epoll counts in.
+        A timer that fires for such a slot makes the loop sleep twice. Each sleep takes up to a
+        millisecond longer, because epoll counts in milliseconds.
         """
         self._slots = {slot: items for slot, items in self._slots.items() if items}
 
@@ -116,7 +133,7 @@ class Wheel(Generic[T]):
         now = self._clock()
         delay = min(MAX_SLEEP, max(0.0, slot * self._width - now))
         self._due_at = now + delay
-        # Not at each new slot: setting a timer takes a tenth of a hand-over's own work.
+        # The timer is not moved for each new slot. A move costs a tenth of the work of a hand-over.
         self._move_from = slot + delay / self._width // 2
         self._timer = self._loop.call_later(delay, self._run)
 

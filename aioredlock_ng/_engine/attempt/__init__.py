@@ -1,1 +1,1 @@
-"""Attempts to get a lock: the rounds to the nodes, the acquisition around them, and the releases."""
+"""Attempts to get a lock: rounds to the nodes, the acquisition around them, releases."""

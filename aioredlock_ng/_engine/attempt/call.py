@@ -134,7 +134,7 @@ class Call(Attempts):
             tell(WaiterWoken(self.spec.resource, cause))
 
     async def name_holder(self, error: LockHeld) -> None:
-        """Add the label of the holder to the error that ended this call, unless it is there already.
+        """Add the label of the holder to the error that ended this call, unless it has one.
 
         Safety: a cancellation leaves the error as it was.
         """

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 __all__ = ["system_tokens"]
 
 TOKEN_BYTES = 16
-"""128 bits: no client can guess a token, and no two tokens are alike by chance."""
+"""Bytes of a token. With 128 bits no token can be guessed, and none comes twice by chance."""
 
 _AT_ONCE = 256
-"""Tokens per system call. Each manager has a buffer of its own and does not work after a fork, so no
+"""Tokens per system call. Each manager has a buffer of its own and does not work after a fork. So no
 two processes use the same tokens."""
 
 
