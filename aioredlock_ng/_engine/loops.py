@@ -19,6 +19,6 @@ def running_loop() -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
     except RuntimeError:
         raise RedlockClosed(
-            "aioredlock_ng needs asyncio, and no asyncio event loop runs here; in a trio program use"
-            ' trio-asyncio, or run the program by anyio.run(main, backend="asyncio")'
+            "aioredlock_ng needs asyncio, and no asyncio event loop runs here; in a trio program"
+            ' use trio-asyncio, or run the program by anyio.run(main, backend="asyncio")'
         ) from None

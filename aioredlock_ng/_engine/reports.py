@@ -106,7 +106,7 @@ class Reports:
                 return self._context.fleet.nodes[other].address
         self._run_ids[index] = run_id
         if self._guard is not None:
-            self._guard.quarantine.greeted(index)
+            self._guard.quarantine.connected(index)
         return ""
 
     def present(self, index: int, is_present: bool) -> None:

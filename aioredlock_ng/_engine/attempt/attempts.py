@@ -147,8 +147,8 @@ class Attempts:
         """Begin the second round: propose a fence above every counter seen.
 
         The nodes that granted are asked, and those that have not answered yet. On each of them the
-        request arrives after the acquire, and the node confirms the fence only if the key holds the
-        token of the attempt. So a node that hangs now can still be part of the quorum.
+        request arrives after the acquire. A node confirms the fence only if its key holds the token
+        of the attempt. So a node that hangs now can still be part of the quorum.
         """
         context, spec = self.context, self.spec
         context.counters.second_rounds += 1

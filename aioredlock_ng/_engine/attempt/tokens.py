@@ -14,8 +14,8 @@ TOKEN_BYTES = 16
 """Bytes of a token. With 128 bits no token can be guessed, and none comes twice by chance."""
 
 _AT_ONCE = 256
-"""Tokens per system call. Each manager has a buffer of its own and does not work after a fork. So no
-two processes use the same tokens."""
+"""Tokens per system call. Each manager has a buffer of its own and does not work after a fork. So
+no two processes use the same tokens."""
 
 
 def system_tokens() -> Iterator[bytes]:

@@ -1,1 +1,1 @@
-"""Nodes whose votes do not count: they forgot, they are one server twice, or too few of them answer."""
+"""Nodes without a vote: quarantine, duplicate nodes, a missing quorum. Forced release, too."""

@@ -1,6 +1,6 @@
-"""Whether a quorum of nodes is connected and may grant: who waits for it, and telling when it is lost and back.
+"""The ability of the nodes to form a quorum: waits for it, and events when it is lost and regained.
 
-It asks no node. Whatever may have changed a node's state calls `update`.
+This part asks no node. The parts that notice a change of a node call `update`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ __all__ = ["Availability"]
 
 
 class Availability:
-    """The set of nodes as a whole.
+    """Knows whether a quorum of nodes may grant.
 
     Args:
-        context: The engine's surroundings.
-        markers: What knows about quarantines; None without a recovery guard.
-        states: Health of every node, quarantine included.
+        context: The surroundings of the engine.
+        markers: The markers as last read; None without a recovery guard.
+        states: Returns the health of each node, quarantine included.
 
     Attributes:
-        ready: True while a quorum is known to be connected and not quarantined.
-        lost: True from `QuorumLost` to `QuorumRegained`.
+        ready: True while a quorum is known to be connected and not in quarantine.
+        lost: True from the event `QuorumLost` to `QuorumRegained`.
     """
 
     def __init__(
@@ -44,29 +44,29 @@ class Availability:
         self._waiting: set[asyncio.Future[None]] = set()
         self._stopped = False
         self._lost_at = 0.0
-        # Until all nodes were tried once, a quorum that is not there yet is not lost.
+        # Before all nodes were tried once, a missing quorum is no loss.
         self._begun = False
         self.ready = self.lost = False
 
     def begin(self) -> None:
-        """All nodes were tried once: from here on a missing quorum is told."""
+        """Report a missing quorum from now on: all nodes were tried once."""
         self._begun = True
         self.update()
 
     def stop(self) -> None:
-        """End it, and all who wait."""
+        """Stop the reports, and end all waits."""
         self._begun = self.ready = False
         self._stopped = True
         self._wake()
 
     def update(self) -> None:
-        """A node may have come, gone, or changed its mind."""
+        """Count the nodes that can grant, and report if the quorum is lost or regained."""
         if not self._begun:
             return
         context, markers = self._context, self._markers
         connected = [index for index, node in enumerate(context.fleet.nodes) if node.ready]
-        # A node that was just connected again has not shown its marker. It counts neither way:
-        # a restart of all nodes would else be told as a quorum that is back and lost once more.
+        # A node with a new connection has not shown its marker yet, and counts for neither result.
+        # Otherwise a restart of all nodes would be reported as regained, and then as lost again.
         able = [index for index in connected if markers is None or markers.admits(index)]
         sure = sum(markers is None or markers.has_read(index) for index in able)
         if sure >= context.quorum:
@@ -96,7 +96,7 @@ class Availability:
                 waiter.set_result(None)
 
     def back_in(self) -> float | None:
-        """Return the seconds until a quorum may grant, as far as known; None where it is not."""
+        """Return the seconds until a quorum may grant; None if they are not known."""
         waits: list[float | None] = []
         for index, node in enumerate(self._context.fleet.nodes):
             if not node.ready:
@@ -111,11 +111,14 @@ class Availability:
     async def wait(self, within: float | None) -> None:
         """Wait until a quorum may grant.
 
+        Args:
+            within: Longest wait in seconds; None waits for ever.
+
         Raises:
-            QuorumUnreachable: `within` seconds passed first.
+            QuorumUnreachable: No quorum could grant within that time.
             RedlockClosed: The manager was closed meanwhile.
 
-        Safety: cancelled, nothing has changed.
+        Safety: a cancellation ends the wait only.
         """
         if self.ready:
             return
@@ -140,7 +143,7 @@ class Availability:
         raise error
 
     def _reasons(self) -> tuple[str, ...]:
-        """Why the others cannot."""
+        """Return the address, state and reason of each node that cannot grant."""
         return tuple(
             f"{state.address}: {state.state}{f' ({state.reason})' if state.reason else ''}"
             for state in self._states()

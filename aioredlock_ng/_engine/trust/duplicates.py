@@ -1,6 +1,7 @@
-"""Finds out whether a node that hides who it is is another node under a second name: a key written to one, looked for on all.
+"""Detection of duplicate nodes among servers that hide their run id.
 
-Servers that tell their run_id are compared when they are connected (`Engine.identify`); this is for the others.
+A probe writes a key to one node and reads it on the others. Servers that show their run id are
+compared at each connection instead, by `Reports.identify`.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
 __all__ = ["DuplicateNodes"]
 
 PROBE_TTL = 10.0
-"""Seconds that a probe key lives where it cannot be deleted."""
+"""Life of a probe key in seconds, in case it cannot be deleted."""
 
 AGAIN, SELDOM = 1.0, 60.0
-"""Seconds until a probe is tried again that could not be written, or not be looked for; each time twice as long."""
+"""Shortest and longest pause in seconds before an incomplete probe is repeated. Pauses double."""
 
 
 class DuplicateNodes:
-    """Runs the probes."""
+    """The probes of one manager."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -40,10 +41,10 @@ class DuplicateNodes:
         self._again: set[int] = set()
 
     def suspect(self, index: int) -> None:
-        """Node `index` is connected, and hides its run_id."""
+        """Probe node `index`, which is connected and hides its run id."""
         probe = self._probes.get(index)
         if probe is not None and not probe.done():
-            # What the probe under way finds is of the connection before.
+            # The probe under way began on the connection before, so another one must follow.
             self._again.add(index)
         else:
             name = f"identity of {self._context.fleet.nodes[index].address}"
@@ -52,11 +53,11 @@ class DuplicateNodes:
             )
 
     def probes(self) -> list[asyncio.Task[None]]:
-        """The probes under way."""
+        """Return the probes under way."""
         return [probe for probe in self._probes.values() if not probe.done()]
 
     def stop(self) -> None:
-        """End them."""
+        """Cancel all probes."""
         for probe in self._probes.values():
             probe.cancel()
 
@@ -66,14 +67,21 @@ class DuplicateNodes:
             self._again.discard(index)
             told = await self._probe(index)
             if index not in self._again:
-                # One that goes away is probed when it is back.
+                # A node that is disconnected now is probed again at its next connection.
                 if told or not self._context.fleet.nodes[index].ready:
                     return
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, SELDOM)
 
     async def _probe(self, index: int) -> bool:
-        """Look whether what is written to one node is on another; False when that is not known yet."""
+        """Write a key to node `index`, and read it on all others.
+
+        A node that has the key, too, is the same server. Then the later node in the order given is
+        refused for good.
+
+        Returns:
+            True if the probe was complete: the key was written, and each connected node was read.
+        """
         token = self._context.new_token()
         key = OWN_KEYS + b"probe:" + token
         mark = (token, b"%d" % (PROBE_TTL * 1000))
@@ -88,7 +96,7 @@ class DuplicateNodes:
         for other in others:
             look = look_of(seen[other])
             if isinstance(look, Held) and look.token == token:
-                # Where both find it out, both refuse the same one.
+                # Both nodes may be probed. The order makes sure that the same one is refused.
                 first, second = nodes[min(index, other)], nodes[max(index, other)]
                 second.refuse(f"{second.address} and {first.address} are the same server")
                 break

@@ -1,4 +1,4 @@
-"""Takes a lock away from who holds it, and not from who is about to get it; it decides nothing about when."""
+"""Forced release: it takes a lock from its holder, but not from a client about to get it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["force_release"]
 
 _LONGEST_ATTEMPT = 2
-"""Node timeouts: one round, then one more for the fence."""
+"""The longest attempt in node timeouts: one round for the keys, and one for the fence."""
 
 
 async def force_release(
@@ -35,35 +35,40 @@ async def force_release(
     *,
     any_key: bool = False,
 ) -> list[int]:
-    """Delete a lock's key by the token of who holds it.
+    """Delete the key of a lock by the token of its holder.
 
-    Deleting whatever is there could hit one of the nodes that an attempt under way has been granted: its client would
-    count on a majority that is none, and the next one would get the lock as well.
+    Only keys with that token are deleted. Without this rule the deletion could hit a node that
+    has just granted an attempt. The client of the attempt would count that node in its majority,
+    and the next client would get the lock, too.
 
-    Where no token has a majority, what is there is either an attempt, which is won or undone in time if its client waits no
-    longer for nodes than we do, or left over: the latter is still there then, and is deleted.
+    If no token has a majority, each token belongs to an attempt under way or is left over. An
+    attempt is won or undone within two node timeouts, unless its client waits longer for nodes
+    than this manager. A token that is still there after that time is left over, and its keys are
+    deleted.
 
     Args:
-        context: The engine's surroundings.
-        ask: Asks all nodes, and raises where fewer than a quorum answer: a look at fewer may miss the holder.
-        kind: Which scripts.
-        key: The lock's key.
-        slot: Its fence counter.
-        only: The token that may be deleted, as a `LockInfo` has it; None: whatever is there.
-        any_key: Delete keys too that can be no locks of this library: keys of other types, and
-            strings without expiry.
+        context: The surroundings of the engine.
+        ask: Asks all nodes. It raises if fewer than a quorum answer, because these may not include
+            the holder.
+        kind: The scripts of the lock.
+        key: The key of the lock.
+        slot: The slot of its fence counter.
+        only: The token that may be deleted, as in `LockInfo`. None deletes any token.
+        any_key: True if keys may be deleted that cannot be locks of this library. These are keys of
+            other types, and strings without expiry.
 
     Returns:
-        For each node, how many keys it deleted.
+        The number of keys that each node has deleted.
 
     Raises:
-        ConfigurationError: Such a key is in the way, and `any_key` is False; nothing was deleted.
+        ConfigurationError: The key cannot be a lock of this library, and `any_key` is False.
+            Nothing was deleted.
 
-    Safety: cancelled, it has deleted the key on all nodes that answer, or on none.
+    Safety: after a cancellation the key is deleted on all nodes that answer, or on none.
     """
 
     def refuse(looks: Sequence[Look]) -> None:
-        """Raise if there are keys that may not be deleted; with `only`, if they hold that token."""
+        """Raise if there are keys that may not be deleted. With `only` its keys alone matter."""
         told = []
         for node, look in zip(context.fleet.nodes, looks, strict=True):
             what = _foreign(look)
@@ -90,7 +95,8 @@ async def force_release(
     if only is not None:
         tokens = {token for token in tokens if as_text(token) == only}
         if not tokens:
-            # Not even the counters are raised: whoever came after may need to repair its keys.
+            # The fence counters are not raised. The present holder may have to repair its keys, and
+            # a node with a higher counter refuses that.
             return [0] * len(context.fleet.nodes)
     fence = context.fences.propose(context.wall_us(), (slot,))
     answers = await ask(
@@ -98,13 +104,13 @@ async def force_release(
     )
     deleted = [answer.deleted if isinstance(answer, ForceReleased) else 0 for answer in answers]
     if not any(deleted):
-        # It came since the look.
+        # A key that may not be deleted can have appeared after the first question.
         refuse(answers)
     return deleted
 
 
 def _tokens(looks: Sequence[Look], *, any_key: bool) -> list[bytes]:
-    """What the key holds, on those nodes where it may be deleted for it."""
+    """Return the tokens in the key, of the nodes on which the key may be deleted."""
     return [
         look.token
         for look in looks
@@ -113,7 +119,7 @@ def _tokens(looks: Sequence[Look], *, any_key: bool) -> list[bytes]:
 
 
 def _foreign(look: Look) -> NotALock | None:
-    """What there is, if it can be no lock of this library: those expire."""
+    """Return the content of a key that cannot be a lock of this library, because locks expire."""
     if isinstance(look, Held) and isinf(look.remaining):
         return NotALock("string", look.remaining)
     return look if isinstance(look, NotALock) else None

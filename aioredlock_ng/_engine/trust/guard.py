@@ -1,7 +1,7 @@
-"""Keeps every node's marker in order, so that nodes which forgot do not vote too soon; the rules are in `_core/guard.py`.
+"""The recovery guard: a task that keeps nodes which lost their memory from voting too soon.
 
-One task, which lives only while a node that answers is not trusted. Votes do not wait for it: the script that grants
-compares the marker itself.
+`_core/guard.py` has the rules. The task lives only while a node that answers is not trusted. Votes
+do not wait for the task, because the script that grants compares the marker itself.
 """
 
 from __future__ import annotations
@@ -22,26 +22,32 @@ if TYPE_CHECKING:
 __all__ = ["Guard"]
 
 LOOK_EVERY = 1.0
-"""Seconds between looks at markers while nodes are quarantined; changes are told at once where there is tracking."""
+"""Seconds between two reads of the markers during a quarantine.
+
+With tracking a change is read at once.
+"""
 
 LOOKS_AT_ONCE, LOOK_PAUSE = 20, 0.1
-"""How many looks follow each other at once, and seconds between those after them. A node may hint without end, or never show
-what was written; all nodes are asked each time."""
+"""Number of reads that follow each other at once, and seconds between the reads after them.
+
+Each read asks all nodes. Without the pause a node could cause reads without end: by reports of
+changes, or by a marker that it accepts and does not keep.
+"""
 
 
 class Guard:
-    """Reads and writes the markers.
+    """The recovery guard of one manager.
 
     Args:
-        context: The engine's surroundings.
-        run_id: Stands for the run_id of each node's own process in what is sent to all.
-        strict: Let a new set wait the guard time too.
+        context: The surroundings of the engine.
+        run_id: Placeholder for the run id of a server in commands that are sent to all nodes.
+        strict: True if a new set of nodes waits for the guard time, too.
         trusted: Called with the index of a node that may vote from now on.
-        judged: Called when the markers were read.
+        judged: Called after the markers were read and judged.
 
     Attributes:
         markers: The markers as last read.
-        quarantine: What is said of nodes that must not vote.
+        quarantine: Describes the nodes that must not vote.
     """
 
     def __init__(
@@ -59,26 +65,35 @@ class Guard:
         self.markers = Markers(context, run_id, trusted)
         self.quarantine = Quarantine(context, self.markers, strict=strict)
         self._task: asyncio.Task[None] | None = None
-        # Before all nodes were tried once, a new set would look like one of which some do not answer.
+        # The guard starts when all nodes were tried once. Earlier a new set would look like a set
+        # with missing nodes.
         self._stopped = True
         self._hint = asyncio.Event()
         self._look_at = 0.0
         self._asleep = asyncio.Event()
 
     def doubt(self) -> None:
-        """A node would not vote: find out why, unless that is known."""
+        """Read the markers, because a node has refused to vote. A running task does so anyway."""
         if (self._task is None or self._task.done()) and not self._stopped:
             self._task = supervised(self._run, "recovery guard", self._context.emit)
 
     def hint(self, new: int | None = None) -> None:
-        """A marker changed, or node `new` is connected again: look now."""
+        """Read the markers now.
+
+        Args:
+            new: A node with a new connection; None if a marker changed.
+        """
         if new is not None:
             self.markers.unread.add(new)
         self._hint.set()
         self.doubt()
 
     async def settle(self, within: float) -> None:
-        """All nodes were tried: begin, and wait until each is trusted or has to wait; `within` seconds at most."""
+        """Start the guard, and wait until each node is trusted or in quarantine.
+
+        Args:
+            within: Longest wait in seconds.
+        """
         self._stopped = False
         self.hint()
         self._asleep.clear()
@@ -89,55 +104,52 @@ class Guard:
             waiting.cancel()
 
     def stop(self) -> None:
-        """For good. The task has no more to do than to see that it was cancelled."""
+        """Stop the guard for good."""
         self._stopped = True
         if self._task is not None:
             self._task.cancel()
 
     async def _run(self) -> None:
+        markers = self.markers
         try:
             while True:
                 paced = await self._pace()
                 self._hint.clear()
-                refusals = await self.markers.read()
+                refusals = await markers.read()
                 now = self._context.clock()
                 steps = next_steps(
-                    self.markers.readings,
-                    self.markers.guard_ms,
+                    markers.readings,
+                    markers.guard_ms,
                     now,
                     strict=self._strict,
-                    known_ms=self.markers.known_ms,
-                    memories=self.markers.memories,
+                    known_ms=markers.known_ms,
+                    memories=markers.memories,
                 )
                 for index, words in enumerate(refusals):
                     if words or steps[index] is None:
-                        self.markers.refusals[index] = words
-                # After many writes in a row the others are judged all the same: a server may not keep
-                # the marker that it accepts, or another client may write it anew each time.
+                        markers.refusals[index] = words
+                # A server may accept a marker and not keep it, or another client may replace it
+                # each time. After many such writes the other nodes are judged all the same.
                 in_vain = paced and any(steps)
-                if any(steps) and await self.markers.write(steps) and not in_vain:
+                if any(steps) and await markers.write(steps) and not in_vain:
                     continue
                 lefts = [
-                    left
-                    for index in range(len(steps))
-                    if (left := self.markers.left(index)) is not None
+                    left for index in range(len(steps)) if (left := markers.left(index)) is not None
                 ]
-                self.quarantine.say()
+                self.quarantine.report()
                 self._judged()
                 self._asleep.set()
-                # One that refuses to show its marker tells nobody when it does so no longer; nor
-                # does one that was too slow to show it.
-                slow = any(self._context.fleet.nodes[index].ready for index in self.markers.unread)
-                if not (
-                    lefts or any(self.markers.refusals) or slow or in_vain or self._hint.is_set()
-                ):
+                # The task goes on while a node refuses its marker or was too slow, because the
+                # node does not report when this ends.
+                slow = any(self._context.fleet.nodes[index].ready for index in markers.unread)
+                if not (lefts or any(markers.refusals) or slow or in_vain or self._hint.is_set()):
                     return
                 await self._sleep(min([LOOK_EVERY, *filter(None, lefts)]))
         finally:
             self._asleep.set()
 
     async def _pace(self) -> bool:
-        """Wait where there were many looks of late; True if that was so."""
+        """Wait if there were many reads of late. Return True if it waited."""
         now = self._context.clock()
         self._look_at = max(self._look_at, now - LOOKS_AT_ONCE * LOOK_PAUSE) + LOOK_PAUSE
         wait = self._look_at - now
@@ -146,7 +158,7 @@ class Guard:
         return wait > 0
 
     async def _sleep(self, seconds: float) -> None:
-        # The node's clock is rounded to milliseconds.
+        # The clock of a node is rounded to milliseconds, so the task wakes up a little later.
         waker = self._context.loop.call_later(seconds + 0.002, self._hint.set)
         try:
             await self._hint.wait()

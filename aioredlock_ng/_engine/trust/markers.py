@@ -1,4 +1,7 @@
-"""Reads and writes the markers of all nodes, and remembers them; it decides neither when nor what is written."""
+"""The markers of the nodes: how they are read, written and remembered.
+
+`Guard` decides when markers are read and what is written.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +25,21 @@ __all__ = ["Markers"]
 
 
 class Markers:
-    """The markers of a manager's nodes, as last read.
+    """The markers of the nodes of one manager, as last read.
 
     Args:
-        context: The engine's surroundings.
-        run_id: Stands for the run_id of each node's own process in what is sent to all.
+        context: The surroundings of the engine.
+        run_id: Placeholder for the run id of a server in commands that are sent to all nodes.
         trusted: Called with the index of a node that may vote from now on.
 
     Attributes:
-        guard_ms: The guard time of this manager.
-        known_ms: The longest guard time that was ever read.
-        readings: Per node, its marker as last read; None where it has not answered.
-        memories: Per node, its last trusted marker.
-        refusals: Per node, why it cannot be judged; "" where it can.
+        guard_ms: The guard time of this manager in milliseconds.
+        known_ms: The longest guard time that was ever read, in milliseconds.
+        readings: The marker of each node, as last read; None if the node has not answered.
+        memories: The last trusted marker of each node; None if there was none.
+        refusals: For each node the reason why it cannot be judged; "" if it can.
         excessive: Nodes whose marker named a guard time that no manager writes.
-        unread: Nodes whose marker was not read on the connection that they have now.
+        unread: Nodes whose marker was not read on their present connection.
     """
 
     def __init__(self, context: Context, run_id: bytes, trusted: Callable[[int], None]) -> None:
@@ -51,7 +54,10 @@ class Markers:
         self.unread = set(range(len(context.fleet.nodes)))
 
     def left(self, index: int) -> float | None:
-        """Seconds of quarantine left as last read; None where it is trusted or has not answered."""
+        """Return the seconds of quarantine that are left for a node.
+
+        None if the node is trusted or has not answered.
+        """
         reading = self.readings[index]
         return (
             None
@@ -60,19 +66,23 @@ class Markers:
         )
 
     def refuses(self, index: int) -> bool:
-        """True while a node refuses to show or to keep its marker: nobody knows for how long."""
+        """True while a node refuses to show or to keep its marker. The end is not known."""
         return bool(self.refusals[index])
 
     def admits(self, index: int) -> bool:
-        """True unless its marker as last read, or its refusal to show it, forbids it to vote."""
+        """True unless the marker of a node, or its refusal to show the marker, forbids a vote."""
         return not self.refuses(index) and self.left(index) is None
 
     def has_read(self, index: int) -> bool:
-        """True where its marker was read on the connection that it has now."""
+        """True if the marker of a node was read on its present connection."""
         return index not in self.unread
 
     async def read(self) -> list[str]:
-        """Ask every node for its marker, and wait for all that answer in time; the words of those that refuse to tell."""
+        """Read the markers of all nodes that answer within the node timeout.
+
+        Returns:
+            For each node the reason why it cannot be judged; "" if it can.
+        """
         args = (b"read", b"", b"0", self._vouch, b"")
         round_ = Round(self._context, _tracked(args), None, 1, self._context.clock())
         round_.ask()
@@ -82,12 +92,20 @@ class Markers:
         ]
 
     async def write(self, steps: list[Step | None]) -> bool:
-        """Take the steps; False when a server refused one, which asking again at once does not cure."""
+        """Write markers.
+
+        Args:
+            steps: The marker to write to each node; None for no change.
+
+        Returns:
+            False if a server refused a marker. Another attempt at once would be refused, too.
+        """
         asked = []
         for index, step in enumerate(steps):
             reading = self.readings[index]
             if step is not None and reading is not None:
-                # Never by the placeholder: what was judged is the process that was read, not the one that is there now.
+                # The marker names the process that was read. The placeholder would name the
+                # present process, which may be another one that was not judged.
                 vouch = b"%b:%d" % (reading.run_id, step.guard_ms)
                 nonce = self._context.new_token()
                 args = (step.trust.encode(), reading.marker, reading.node_ms, vouch, nonce)
@@ -101,13 +119,22 @@ class Markers:
         return not any(self.refusals[index] for index, _ in asked)
 
     def _take(self, index: int, reply: Reply, asked_at: float) -> str:
-        """Note what a node answered. Return why it cannot be judged, in words; "" where it can."""
+        """Store the answer of a node.
+
+        Args:
+            index: The node.
+            reply: Its answer.
+            asked_at: The instant of the question.
+
+        Returns:
+            The reason why the node cannot be judged; "" if it can.
+        """
         before = self.readings[index]
         words, after = self._read_reply(reply, asked_at)
         if words and before is not None:
             return words
         if reply is None and before is not None and before.trust is Trust.TRUSTED:
-            # One that is slow has not become untrusted: a set that has it is not a new one.
+            # A slow node stays trusted. Without it the other nodes could look like a new set.
             return ""
         now = self._context.clock()
         if after is not None:
@@ -120,14 +147,15 @@ class Markers:
                 self.excessive.add(index)
             elif after.trust is Trust.TRUSTED:
                 self.excessive.discard(index)
-                # A node that another process promoted, though we know better, is about to wait.
+                # Another process may have promoted a node that lost locks which this manager
+                # remembers. This manager is about to quarantine that node again.
                 known = memory is not None and not memory.contradicts(after)
                 if known and (before is None or before.trust is not Trust.TRUSTED):
                     self._trusted(index)
         return words
 
     def _read_reply(self, reply: Reply, asked_at: float) -> tuple[str, Reading | None]:
-        """Return what is wrong with an answer, and the reading where nothing is."""
+        """Return the fault of an answer and "", or "" and the reading; None without an answer."""
         if isinstance(reply, (Refusal, Garbled)):
             return str(reply), None
         if not isinstance(reply, MarkerRead):
@@ -137,5 +165,5 @@ class Markers:
 
 
 def _tracked(args: tuple[bytes | int, ...]) -> Command:
-    """Call marker.lua, and be notified when the marker changes."""
+    """Return the call of marker.lua, with tracking of the marker."""
     return Command(MARKER, (MARKER_KEY,), args, tracked=True)

@@ -1,4 +1,4 @@
-"""What is said of nodes in quarantine: states, errors and events; it decides nothing."""
+"""Quarantines in words: the states of nodes, the reasons in errors, and the events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _EXCESSIVE = f"its marker named a guard time above {LONGEST_MS:,} ms, which no m
 
 
 def flush_advice() -> str:
-    """Return advice for test suites, "" outside of one: anywhere else it would be dangerous."""
+    """Return advice for a test suite that flushes its servers; "" outside of pytest.
+
+    In production the advice would be dangerous: it turns the recovery guard off.
+    """
     return (
         "a test suite that flushes its servers uses recovery_guard=None"
         if "pytest" in sys.modules
@@ -33,12 +36,12 @@ def flush_advice() -> str:
 
 
 class Quarantine:
-    """Puts into words what the markers mean.
+    """Describes and reports the quarantines of one manager's nodes.
 
     Args:
-        context: The engine's surroundings.
+        context: The surroundings of the engine.
         markers: The markers as last read.
-        strict: Whether a new set waits the guard time too.
+        strict: True if a new set of nodes waits for the guard time, too.
     """
 
     def __init__(self, context: Context, markers: Markers, *, strict: bool) -> None:
@@ -48,12 +51,17 @@ class Quarantine:
         self._void = False
         self._quarantined: set[int] = set()
 
-    def greeted(self, index: int) -> None:
-        """There is a new connection to a node: its quarantine, if it is in one, is told once more."""
+    def connected(self, index: int) -> None:
+        """Report the quarantine of a node once more, because the node has a new connection."""
         self._quarantined.discard(index)
 
     def state(self, index: int, state: NodeState) -> NodeState:
-        """The node's health with what its marker says."""
+        """Return the health of a node, with its quarantine.
+
+        Args:
+            index: The node.
+            state: The health of the node without its quarantine.
+        """
         reading = self._markers.readings[index]
         why = self._markers.refusals[index]
         if state.state != "up" or not (
@@ -63,14 +71,15 @@ class Quarantine:
         if not why and reading is not None:
             why = self._why(index, reading)
             if reading.trust is not Trust.FOUNDING:
-                why = f"may have forgotten locks, {reading.left(self._context.clock()):.1f} s left; {why}"
+                left = reading.left(self._context.clock())
+                why = f"may have forgotten locks, {left:.1f} s left; {why}"
         return replace(state, state="quarantined", reason=why)
 
     def words(self, index: int) -> str:
-        """Return why a node is in quarantine, where that is not that it may have forgotten locks.
+        """Return why a node is in quarantine; "" if it may have forgotten locks.
 
-        The server's own words, where it refuses to keep a marker: then its quarantine never ends.
-        Or that the set is new.
+        A server that refuses to keep a marker gives its own words. Its quarantine never ends. The
+        other reason is that the set of nodes is new.
         """
         reading = self._markers.readings[index]
         if (
@@ -101,8 +110,9 @@ class Quarantine:
         advice = flush_advice()
         return f"{why}; {advice}" if advice else why
 
-    def say(self) -> None:
-        self._say_void()
+    def report(self) -> None:
+        """Emit an event for each node that has entered or left quarantine since the last call."""
+        self._report_void()
         for index, node in enumerate(self._context.fleet.nodes):
             why, reading = self._markers.refusals[index], self._markers.readings[index]
             left = inf if why else self._markers.left(index)
@@ -115,8 +125,8 @@ class Quarantine:
                 self._quarantined.discard(index)
                 self._context.emit(NodeTrusted(node.address))
 
-    def _say_void(self) -> None:
-        """Say once that no node knows the locks of before; anew after a node was trusted again."""
+    def _report_void(self) -> None:
+        """Report once that all nodes lost their memory. A trusted node allows the next report."""
         before, now = self._void, self._context.clock()
         if any(
             reading is not None and reading.trust is Trust.TRUSTED
