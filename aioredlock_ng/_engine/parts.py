@@ -38,8 +38,8 @@ __all__ = ["Parts"]
 class Parts:
     """The parts of the engine of one manager.
 
-    They must be created on the event loop that uses them. `Context` has the meaning of most
-    arguments.
+    They must be created on the event loop that uses them. `Context` describes most arguments in
+    detail.
 
     Args:
         fleet: The nodes.

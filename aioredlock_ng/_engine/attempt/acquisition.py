@@ -1,7 +1,7 @@
 """One acquisition, from the call to a lease or an error. It runs in callbacks only.
 
-The caller awaits one future. Between a request to a node and the moment at which its answer has an
-owner there is no await. So an acquisition is atomic under cancellation: `give_up` undoes it in any
+The caller awaits one future. No await stands between a request to a node and the moment at which
+its answer has an owner. So an acquisition is atomic under cancellation: `give_up` undoes it in any
 state, and in the same tick.
 """
 
@@ -38,7 +38,7 @@ class Acquisition(Call):
     __slots__ = ()
 
     def start(self) -> None:
-        """Join the line, or ask the nodes at once; both happen before this returns.
+        """Join the line, or ask the nodes at once, before this returns.
 
         Raises:
             LockHeld: The calling task holds the lock through an enclosing `async with`, and would
@@ -242,8 +242,8 @@ class Acquisition(Call):
 
     def _time_out(self) -> None:
         self.context.counters.timeouts += 1
-        # A call behind others in its line has asked no node. The reason why it still waits is that
-        # of the first call in the line.
+        # A call behind others in its line has asked no node. It waits for the same reason as the
+        # first call in that line.
         if self.unreachable if self.round is not None else self._lines.left_behind(self):
             why = f"no quorum answered within {self._blocking_timeout:g} s"
             self.give_up(not_acquired(QuorumUnreachable, why, self))

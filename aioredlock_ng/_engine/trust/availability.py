@@ -66,7 +66,7 @@ class Availability:
         context, markers = self._context, self._markers
         connected = [index for index, node in enumerate(context.fleet.nodes) if node.ready]
         # A node with a new connection has not shown its marker yet, and counts for neither result.
-        # Otherwise a restart of all nodes would be reported as regained, and then as lost again.
+        # Otherwise a restart of all nodes would regain the quorum, and lose it again at once.
         able = [index for index in connected if markers is None or markers.admits(index)]
         sure = sum(markers is None or markers.has_read(index) for index in able)
         if sure >= context.quorum:
