@@ -244,7 +244,7 @@ class Engine(Parts):
         for contender in [*self.lines.contenders(), *self._past_the_lines]:
             contender.give_up(RedlockClosed("the Redlock was closed while this acquisition waited"))
         for holding in list(self.extender.holdings):
-            if holding.still_used is not None and holding.still_used(_nothing):
+            if holding.still_used is not None and holding.still_used(lambda: None):
                 # A thread still works under the lease. A release would let the next holder work
                 # beside it, so the lease is left to expire.
                 self.extender.abandon(holding)
@@ -278,10 +278,7 @@ class Engine(Parts):
         return self.availability.ready and not self._closed
 
     def onlooker(self, key: bytes, changed: Callable[[], object]) -> AbstractContextManager[None]:
-        """Return a context in which `changed` is called when a node reports a change of this key.
-
-        The key must be tracked. A lost connection counts as a change, too.
-        """
+        """Call `changed` at each change of this tracked key; see `Reports.onlooker`."""
         return self.reports.onlooker(key, changed)
 
     def invalidated(self, index: int, keys: list[bytes]) -> None:
@@ -299,7 +296,3 @@ class Engine(Parts):
         self.lines.doubt(key)
         for holding in self.lines.holders((key,)):
             self.extender.watch(holding)
-
-
-def _nothing() -> None:
-    """Do nothing at the end of the thread."""

@@ -70,7 +70,7 @@ class Markers:
         return bool(self.refusals[index])
 
     def admits(self, index: int) -> bool:
-        """True unless the marker of a node, or its refusal to show the marker, forbids a vote."""
+        """True if a node may vote, by its marker as last read. A refused marker forbids it."""
         return not self.refuses(index) and self.left(index) is None
 
     def has_read(self, index: int) -> bool:

@@ -78,8 +78,8 @@ class Quarantine:
     def words(self, index: int) -> str:
         """Return why a node is in quarantine; "" if it may have forgotten locks.
 
-        A server that refuses to keep a marker gives its own words. Its quarantine never ends. The
-        other reason is that the set of nodes is new.
+        If a server refuses to keep a marker, the reason is its own error, and the quarantine never
+        ends. The other reason is that the set of nodes is new.
         """
         reading = self._markers.readings[index]
         if (
