@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.guard import Trust, read_marker, remembered
+from aioredlock_ng._core.guard import remembered
+from aioredlock_ng._core.marker import Trust, read_marker
 from aioredlock_ng._core.replies import MarkerRead
 from aioredlock_ng._core.votes import Garbled, Refusal
 from aioredlock_ng._engine.attempt.round import Round
@@ -17,7 +18,8 @@ from aioredlock_ng._scripts.kinds import MARKER, MARKER_KEY
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aioredlock_ng._core.guard import Memory, Reading, Step
+    from aioredlock_ng._core.guard import Memory, Step
+    from aioredlock_ng._core.marker import Reading
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.guard import LONGEST_MS, Trust, all_forgot, new_set_words
+from aioredlock_ng._core.guard import all_forgot, new_set_words
+from aioredlock_ng._core.marker import LONGEST_MS, Trust
 from aioredlock_ng.events import AllNodesForgot, NodeQuarantined, NodeTrusted
 
 if TYPE_CHECKING:
-    from aioredlock_ng._core.guard import Reading
+    from aioredlock_ng._core.marker import Reading
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.trust.markers import Markers
     from aioredlock_ng._nodes.port import NodeState
