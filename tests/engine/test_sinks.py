@@ -171,7 +171,7 @@ async def test_a_lease_that_a_sink_ends_when_another_is_lost_is_not_renewed(
     await asyncio.sleep(0.5)
     # As after a stall of the loop: the timer comes round behind the deadline.
     for lease in [*others[:10], doomed, *others[10:]]:
-        process.redlock.engine().extender._put(lease._holding, doomed._holding.deadline + 0.05)
+        process.redlock.engine().extender._schedule.put(lease._holding, doomed._holding.deadline + 0.05)
     executed = count_commands(monkeypatch)
     await asyncio.sleep(20)
     assert executed["extend"] == 0

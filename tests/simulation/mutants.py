@@ -19,6 +19,7 @@ from aioredlock_ng._engine.attempt import acquisition, releases
 from aioredlock_ng._engine.attempt.acquisition import Acquisition
 from aioredlock_ng._engine.keeping import extender
 from aioredlock_ng._engine.keeping.holding import Holding
+from aioredlock_ng._engine.keeping.schedule import Schedule
 from aioredlock_ng._engine.trust import guard, markers
 from aioredlock_ng._engine.waiting import place
 from aioredlock_ng._engine.waiting.lines import Lines
@@ -229,7 +230,7 @@ def _mutants() -> Iterator[Mutant]:
     yield one("owed", "releases are not owed across a reconnect", (RedisNode, "_pay", _forgive_releases))
     yield one("shapes", "numbers are read whatever their type and range", (replies, "_is", lambda *_: True))
     yield one("garbled", "a reply that cannot be read counts as a refusal", (Channel, "_garbled", _refusal))
-    yield one("timer", "nobody watches the deadline", (extender.Extender, "_watch_deadline", _nothing))
+    yield one("timer", "nobody watches the deadline", (Schedule, "watch_deadline", _nothing))
     yield one("monotonic", "the clock stands still in a suspend", (ProcessLoop, "clock", ProcessLoop.time))
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from aioredlock_ng._core.validity import deadline_of
 from aioredlock_ng._engine.attempt import acquisition
-from aioredlock_ng._engine.keeping.extender import Extender
 from aioredlock_ng._engine.keeping.holding import Holding
+from aioredlock_ng._engine.keeping.renewals import Renewals
 from tests.simulation.plan import plan_of
 from tests.simulation.shrink import play
 
@@ -44,13 +44,13 @@ def _half(spec: Any, token: bytes, started: float, *rest: Any) -> Holding:
     return holding
 
 
-_schedule = Extender._schedule
+_schedule_next = Renewals._schedule_next
 
 
-def _take_away(self: Extender, holding: Holding) -> None:
-    _schedule(self, holding)
+def _take_away(self: Renewals, holding: Holding) -> None:
+    _schedule_next(self, holding)
     if holding.spec.max_hold is not None:
-        self._vanished(holding)
+        self._lose(holding)
 
 
 def test_a_lease_that_goes_on_beyond_its_max_hold_is_noticed() -> None:
@@ -66,6 +66,6 @@ def test_a_lease_that_ends_before_its_max_hold_is_noticed() -> None:
 
 
 def test_a_lease_with_a_max_hold_that_is_lost_for_another_reason_is_noticed() -> None:
-    violation = noticed(Extender, "_schedule", _take_away)
+    violation = noticed(Renewals, "_schedule_next", _take_away)
     assert violation.invariant == "minority"
     assert "was lost while a quorum was well" in violation.detail

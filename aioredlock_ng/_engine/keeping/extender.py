@@ -1,47 +1,28 @@
-"""Keeps holdings alive and notices their end: batched renewals, deadlines, loss. A renewal never re-creates a key.
-
-No task runs here: one timer wheel hands over the holdings that are due, their renewals leave in a few commands, and the
-answers come back as callbacks. A holding is renewed by its own token, never by the name of its resource.
-"""
+"""Every holding of a manager from grant to end: adopted, then passed on, released, abandoned or lost."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.lease_state import Phase, Renewal
+from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.owners import owner_key
-from aioredlock_ng._core.refusals import harmless
-from aioredlock_ng._core.replies import ALL_OURS, KeyStates
-from aioredlock_ng._core.validity import (
-    RETRY_SHARE,
-    SILENT_SHARE,
-    STALL_SHARE,
-    deadline_of,
-    renew_at,
-    ttl_ms,
-)
-from aioredlock_ng._core.votes import Refusal
-from aioredlock_ng._engine.keeping.batch import Batch, parts
+from aioredlock_ng._core.validity import STALL_SHARE
+from aioredlock_ng._engine.keeping.batch import Batch
 from aioredlock_ng._engine.keeping.holding import Counted
+from aioredlock_ng._engine.keeping.renewals import Renewals
 from aioredlock_ng._engine.keeping.repair import Repairs
 from aioredlock_ng._engine.keeping.watcher import Watcher
-from aioredlock_ng._engine.wheel import Wheel
-from aioredlock_ng._scripts import Command
 from aioredlock_ng.events import (
     LeaseAbandoned,
     LeaseLost,
     LeaseReleased,
-    LeasesRenewed,
     LockHandedOn,
     LossFound,
-    NodeDegraded,
-    RenewalFailed,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.attempt.releases import Releases
     from aioredlock_ng._engine.attempt.round import Round
     from aioredlock_ng._engine.context import Context
@@ -49,9 +30,6 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.waiting.lines import Lines
 
 __all__ = ["CLOSED", "Extender"]
-
-RENEW_WIDTH = 0.02
-"""Seconds of renewals that leave together."""
 
 CLOSED = "its Redlock was closed"
 _UNRENEWED = "its deadline passed before a quorum renewed it"
@@ -68,18 +46,17 @@ class Extender:
         self._context = context
         self._releases = releases
         self._lines = lines
-        self._repairs = Repairs(context)
         self.holdings: set[Holding] = set()
-        self.watcher = Watcher(context, self.holdings, self._vanished, self.check, self._repairs)
-        self._wheel: Wheel[Holding] = Wheel(context.loop, context.clock, RENEW_WIDTH, self._due)
-        # Nodes whose last answer to a renewal was a refusal.
-        self._refusing: set[int] = set()
+        repairs = Repairs(context)
+        self.watcher = Watcher(context, self.holdings, self._vanished, self.check, repairs)
+        self._renewals = Renewals(context, self.watcher, repairs, self._vanished, self._overdue)
+        self._schedule = self._renewals.schedule
 
     def adopt(self, holding: Holding) -> None:
         """Take over a holding that was just granted."""
         self.holdings.add(holding)
         at = holding.since + holding.spec.life.watch_after
-        holding.slot = self._wheel.add(
+        holding.slot = self._schedule.add(
             holding, at if holding.spec.max_hold is None else min(holding.deadline, at)
         )
 
@@ -189,126 +166,15 @@ class Extender:
             self._overdue(holding)
 
     def renew(self, holdings: Sequence[Holding], ttl: float) -> Batch:
-        """Send one batch now; the outcome moves deadlines, schedules another try, or declares a loss.
+        """Send one batch now. See `Renewals.renew`."""
+        return self._renewals.renew(holdings, ttl)
 
-        Args:
-            holdings: Whom to renew.
-            ttl: Their life from now, seconds.
-        """
-        context = self._context
-        options = context.options
-        started = context.clock()
-        renewal = Renewal(started, ttl, deadline_of(started, ttl, options.drift(ttl)))
-        decided_by = started + options.node_timeout + 2 * RENEW_WIDTH
-        # A label lives by the ttl; and who is extended early leaves the slot in which it would have begun to be watched.
-        unread = [
-            holding
-            for holding in holdings
-            if not holding.watched
-            or (
-                holding.labelled_until
-                and (started >= holding.labelled_until or ttl > holding.longest_ttl)
-            )
-        ]
-        for holding in holdings:
-            holding.asked(renewal)
-            if ttl > holding.longest_ttl:
-                holding.longest_ttl = ttl
-            # The outcome puts it back on the wheel; before that its deadline must not pass unseen.
-            if holding.deadline < decided_by:
-                self._put(holding, holding.deadline)
-            elif holding.slot is not None or holding.timer is not None:
-                holding.unschedule()
-
-        def renewed(batch: Batch, confirmed: Sequence[Holding]) -> None:
-            context.counters.renewals += len(confirmed)
-            # Never in the slot that runs now: the shortest leases would be renewed in a hot loop.
-            at = max(renew_at(started, ttl, context.draw()), context.clock() + RENEW_WIDTH)
-            newest = []
-            for holding in confirmed:
-                if holding.renewed(renewal):
-                    holding.ballot = batch
-                    if (
-                        holding.deadline > at
-                        and holding.spec.auto_extend
-                        and not holding.unconfirmed
-                    ):
-                        newest.append(holding)
-                    elif (
-                        holding.spec.auto_extend
-                        and not holding.unconfirmed
-                        and holding.deadline != holding.ends_at
-                    ):
-                        self._renew_before_deadline(holding)
-                    elif holding.slot is None and holding.timer is None:
-                        # Asked for again meanwhile, or not to be: its deadline must not pass unseen either way.
-                        self._put(holding, holding.deadline)
-            self._put_all(newest, at)
-            if (tell := context.tell) is not None:
-                tell(LeasesRenewed(len(confirmed), context.clock() - started))
-
-        kind = holdings[0].spec.kind
-        keys = tuple([key for holding in holdings for key in holding.spec.keys])
-        tokens = [holding.token for holding in holdings for _ in holding.spec.keys]
-        batch = Batch(
-            context,
-            Command(kind.extend, keys, (ttl_ms(ttl), *tokens), tracked=True),
-            holdings,
-            started,
-            on_yes=renewed,
-            on_no=self._vanished,
-            on_unsure=self._failed,
-            on_late=self._late,
-            on_missing=self._repairs.missing,
-            on_answer=self._answered,
-            # Sent again behind a later renewal it would undo that one.
-            stands=lambda: all(holding.is_latest(renewal) for holding in holdings),
-        )
-        batch.ask()
-        if kind.repairing:
-            self._repairs.complete(holdings)
-        if unread:
-            self.watcher.watch([holding for holding in unread if holding.phase is Phase.HELD])
-        return batch
-
-    def _answered(self, reply: Reply, index: int) -> None:
-        """Warn of the first renewal that a node refuses, until it renews a key again; a missing key takes no right."""
-        if isinstance(reply, Refusal):
-            if index not in self._refusing:
-                self._refusing.add(index)
-                node = self._context.fleet.nodes[index].address
-                self._context.emit(
-                    NodeDegraded(node, f"it refuses to renew leases: {harmless(str(reply))}")
-                )
-        elif self._refusing and (
-            reply is ALL_OURS or (isinstance(reply, KeyStates) and reply.some_ours)
-        ):
-            self._refusing.discard(index)
+    def close(self) -> None:
+        """Stop all timers."""
+        self._schedule.stop()
 
     def _vanished(self, holding: Holding) -> None:
         self.lose(holding, "a quorum of nodes no longer holds its key")
-
-    def _failed(self, holding: Holding) -> None:
-        """No quorum can renew it this time: again, faster, until the deadline."""
-        self._again(holding, RETRY_SHARE)
-
-    def _late(self, holding: Holding) -> None:
-        """No quorum has answered in time: again, but not so soon. Nodes that are busy would be kept busy by it."""
-        self._again(holding, SILENT_SHARE)
-
-    def _again(self, holding: Holding, share: float) -> None:
-        self._context.counters.renewals_failed += 1
-        now = self._context.clock()
-        # Never in the slot that runs now: refusals come back at once, and would be answered in a hot loop.
-        at = min(now + max(holding.shortest_ttl * share, 2 * RENEW_WIDTH), holding.deadline)
-        self._put(holding, at if holding.spec.auto_extend else holding.deadline)
-        # Last: who is told may end the lease.
-        if (tell := self._context.tell) is not None:
-            tell(
-                RenewalFailed(
-                    holding.spec.resource, holding.remaining(now), silent=share == SILENT_SHARE
-                )
-            )
 
     def _overdue(self, holding: Holding) -> None:
         if holding.deadline == holding.ends_at:
@@ -321,91 +187,12 @@ class Extender:
     def _standstill(self, holding: Holding) -> str:
         """Say how long this process's own event loop kept the renewals waiting, where that was long enough to matter."""
         now = self._context.clock()
-        stall = max(now - holding.deadline, self._wheel.stall(holding.started, now))
+        stall = max(now - holding.deadline, self._schedule.stall(holding.started, now))
         return (
             f"; the event loop stood still for {stall:.1f} s"
             if stall >= holding.ttl * STALL_SHARE
             else ""
         )
-
-    def close(self) -> None:
-        """Stop all timers."""
-        self._wheel.stop()
-
-    def _schedule(self, holding: Holding) -> None:
-        at = holding.deadline
-        if holding.spec.auto_extend:
-            at = min(at, renew_at(holding.started, holding.ttl, self._context.draw()))
-        self._put(holding, at)
-
-    def _put(self, holding: Holding, at: float) -> None:
-        holding.unschedule()
-        holding.slot = self._wheel.add(holding, at)
-
-    def _put_all(self, holdings: Sequence[Holding], at: float) -> None:
-        if holdings:
-            slot = self._wheel.slot(at)
-            for holding in holdings:
-                if holding.slot is not None or holding.timer is not None:
-                    holding.unschedule()
-                holding.slot = slot
-            slot.update(holdings)
-
-    def _due(self, holdings: set[Holding]) -> None:
-        now = self._context.clock()
-        soon = now + RENEW_WIDTH
-        here = list(holdings)
-        for holding in here:
-            holding.slot = holding.timer = None
-        for holding in [holding for holding in here if holding.deadline <= now]:
-            self._overdue(holding)
-        unwatched: list[Holding] = []
-        due: dict[float, list[Holding]] = {}
-        for holding in here:
-            # Who was told of those losses may have ended others.
-            if holding.phase is not Phase.HELD:
-                continue
-            last = not holding.spec.auto_extend or holding.deadline == holding.ends_at
-            if holding.deadline <= soon and (last or holding.unconfirmed):
-                self._watch_deadline(holding)
-            elif not holding.watched:
-                unwatched.append(holding)
-            elif last:
-                self._put(holding, holding.deadline)
-            elif holding.ttl in due:
-                due[holding.ttl].append(holding)
-            else:
-                due[holding.ttl] = [holding]
-        if unwatched:
-            self.watcher.watch(unwatched)
-            for holding in unwatched:
-                if holding.phase is Phase.HELD:
-                    self._schedule(holding)
-        for ttl, alike in due.items():
-            for part in parts(alike):
-                if held := [holding for holding in part if holding.phase is Phase.HELD]:
-                    self.renew(held, ttl)
-
-    def _renew_before_deadline(self, holding: Holding) -> None:
-        """A timer of its own, for the slot of so near a deadline may begin a moment before it, or have begun."""
-        holding.unschedule()
-        left = max(0.0, holding.deadline - self._context.clock())
-        holding.timer = self._context.loop.call_later(left / 2, self._due, {holding})
-
-    def _watch_deadline(self, holding: Holding) -> None:
-        """An exact timer: the wheel may be a slot early, and a loss must not be."""
-        holding.unschedule()
-        delay = max(0.0, holding.deadline - self._context.clock())
-        holding.timer = self._context.loop.call_later(delay, self._at_deadline, holding)
-
-    def _at_deadline(self, holding: Holding) -> None:
-        holding.timer = None
-        if holding.phase is not Phase.HELD:
-            return
-        if holding.deadline <= self._context.clock():
-            self._overdue(holding)
-        else:
-            self._watch_deadline(holding)
 
     def _end(self, holding: Holding, now: float) -> Round:
         self._forget(holding)

@@ -23,12 +23,12 @@ KINDS: Final = {
 def break_it(kind: str, redlock: Redlock) -> None:
     """Break an open manager of this process; "" and "guard" (an option of the manager) change nothing here."""
     holding: Any = importlib.import_module("aioredlock_ng._engine.keeping.holding")
-    extender: Any = importlib.import_module("aioredlock_ng._engine.keeping.extender")
+    renewals: Any = importlib.import_module("aioredlock_ng._engine.keeping.renewals")
     cleanup: Any = importlib.import_module("aioredlock_ng._engine.attempt.releases")
     if kind == "quorum":
         redlock.engine().context.quorum = 1
     elif kind == "deadline":
-        holding.deadline_of = extender.deadline_of = lambda started, ttl, drift: started + ttl - drift + 1000.0
+        holding.deadline_of = renewals.deadline_of = lambda started, ttl, drift: started + ttl - drift + 1000.0
     elif kind == "fence":
         init = holding.Holding.__init__
 

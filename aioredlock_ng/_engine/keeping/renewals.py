@@ -1,0 +1,223 @@
+"""Renewals: sent in batches, judged lease by lease, and tried again. A renewal never re-creates a key.
+
+No task runs here: the schedule hands over the holdings that are due, their renewals leave in a few
+commands, and the answers come back as callbacks. A holding is renewed by its own token, never by
+the name of its resource.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.lease_state import Phase, Renewal
+from aioredlock_ng._core.refusals import harmless
+from aioredlock_ng._core.replies import ALL_OURS, KeyStates
+from aioredlock_ng._core.validity import RETRY_SHARE, SILENT_SHARE, deadline_of, renew_at, ttl_ms
+from aioredlock_ng._core.votes import Refusal
+from aioredlock_ng._engine.keeping.batch import Batch, parts
+from aioredlock_ng._engine.keeping.schedule import RENEW_WIDTH, Schedule
+from aioredlock_ng._scripts import Command
+from aioredlock_ng.events import LeasesRenewed, NodeDegraded, RenewalFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._engine.context import Context
+    from aioredlock_ng._engine.keeping.holding import Holding
+    from aioredlock_ng._engine.keeping.repair import Repairs
+    from aioredlock_ng._engine.keeping.watcher import Watcher
+
+__all__ = ["Renewals"]
+
+
+class Renewals:
+    """The renewals of one manager.
+
+    Args:
+        context: The engine's surroundings.
+        watcher: Has the keys of a holding tracked.
+        repairs: Gives nodes back what they lost.
+        lose: Called for a holding that no quorum has any more.
+        overdue: Called for a holding whose deadline has passed.
+
+    Attributes:
+        schedule: When each holding is watched, renewed, or overdue.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        watcher: Watcher,
+        repairs: Repairs,
+        lose: Callable[[Holding], None],
+        overdue: Callable[[Holding], None],
+    ) -> None:
+        self._context = context
+        self._watcher = watcher
+        self._repairs = repairs
+        self._lose = lose
+        self._overdue = overdue
+        self.schedule = Schedule(context, self._due, overdue)
+        # Nodes whose last answer to a renewal was a refusal.
+        self._refusing: set[int] = set()
+
+    def renew(self, holdings: Sequence[Holding], ttl: float) -> Batch:
+        """Send one batch now; the outcome moves deadlines, schedules another try, or declares a loss.
+
+        Args:
+            holdings: Whom to renew.
+            ttl: Their life from now, seconds.
+        """
+        context = self._context
+        options = context.options
+        started = context.clock()
+        renewal = Renewal(started, ttl, deadline_of(started, ttl, options.drift(ttl)))
+        decided_by = started + options.node_timeout + 2 * RENEW_WIDTH
+        # A label lives by the ttl; and who is extended early leaves the slot in which it would have begun to be watched.
+        unread = [
+            holding
+            for holding in holdings
+            if not holding.watched
+            or (
+                holding.labelled_until
+                and (started >= holding.labelled_until or ttl > holding.longest_ttl)
+            )
+        ]
+        for holding in holdings:
+            holding.asked(renewal)
+            if ttl > holding.longest_ttl:
+                holding.longest_ttl = ttl
+            # The outcome puts it back on the wheel; before that its deadline must not pass unseen.
+            if holding.deadline < decided_by:
+                self.schedule.put(holding, holding.deadline)
+            elif holding.slot is not None or holding.timer is not None:
+                holding.unschedule()
+
+        kind = holdings[0].spec.kind
+        keys = tuple([key for holding in holdings for key in holding.spec.keys])
+        tokens = [holding.token for holding in holdings for _ in holding.spec.keys]
+        batch = Batch(
+            context,
+            Command(kind.extend, keys, (ttl_ms(ttl), *tokens), tracked=True),
+            holdings,
+            started,
+            on_yes=partial(self._renewed, renewal),
+            on_no=self._lose,
+            on_unsure=self._failed,
+            on_late=self._late,
+            on_missing=self._repairs.missing,
+            on_answer=self._answered,
+            # Sent again behind a later renewal it would undo that one.
+            stands=lambda: all(holding.is_latest(renewal) for holding in holdings),
+        )
+        batch.ask()
+        if kind.repairing:
+            self._repairs.complete(holdings)
+        if unread:
+            self._watcher.watch([holding for holding in unread if holding.phase is Phase.HELD])
+        return batch
+
+    def _renewed(self, renewal: Renewal, batch: Batch, confirmed: Sequence[Holding]) -> None:
+        context = self._context
+        context.counters.renewals += len(confirmed)
+        # Never in the slot that runs now: the shortest leases would be renewed in a hot loop.
+        at = max(
+            renew_at(renewal.started, renewal.ttl, context.draw()), context.clock() + RENEW_WIDTH
+        )
+        newest = []
+        for holding in confirmed:
+            if holding.renewed(renewal):
+                holding.ballot = batch
+                if holding.deadline > at and holding.spec.auto_extend and not holding.unconfirmed:
+                    newest.append(holding)
+                elif (
+                    holding.spec.auto_extend
+                    and not holding.unconfirmed
+                    and holding.deadline != holding.ends_at
+                ):
+                    self.schedule.renew_before_deadline(holding)
+                elif holding.slot is None and holding.timer is None:
+                    # Asked for again meanwhile, or not to be: its deadline must not pass unseen either way.
+                    self.schedule.put(holding, holding.deadline)
+        self.schedule.put_all(newest, at)
+        if (tell := context.tell) is not None:
+            tell(LeasesRenewed(len(confirmed), context.clock() - renewal.started))
+
+    def _answered(self, reply: Reply, index: int) -> None:
+        """Warn of the first renewal that a node refuses, until it renews a key again; a missing key takes no right."""
+        if isinstance(reply, Refusal):
+            if index not in self._refusing:
+                self._refusing.add(index)
+                node = self._context.fleet.nodes[index].address
+                self._context.emit(
+                    NodeDegraded(node, f"it refuses to renew leases: {harmless(str(reply))}")
+                )
+        elif self._refusing and (
+            reply is ALL_OURS or (isinstance(reply, KeyStates) and reply.some_ours)
+        ):
+            self._refusing.discard(index)
+
+    def _failed(self, holding: Holding) -> None:
+        """No quorum can renew it this time: again, faster, until the deadline."""
+        self._again(holding, RETRY_SHARE)
+
+    def _late(self, holding: Holding) -> None:
+        """No quorum has answered in time: again, but not so soon. Nodes that are busy would be kept busy by it."""
+        self._again(holding, SILENT_SHARE)
+
+    def _again(self, holding: Holding, share: float) -> None:
+        self._context.counters.renewals_failed += 1
+        now = self._context.clock()
+        # Never in the slot that runs now: refusals come back at once, and would be answered in a hot loop.
+        at = min(now + max(holding.shortest_ttl * share, 2 * RENEW_WIDTH), holding.deadline)
+        self.schedule.put(holding, at if holding.spec.auto_extend else holding.deadline)
+        # Last: who is told may end the lease.
+        if (tell := self._context.tell) is not None:
+            tell(
+                RenewalFailed(
+                    holding.spec.resource, holding.remaining(now), silent=share == SILENT_SHARE
+                )
+            )
+
+    def _due(self, holdings: set[Holding]) -> None:
+        now = self._context.clock()
+        soon = now + RENEW_WIDTH
+        here = list(holdings)
+        for holding in here:
+            holding.slot = holding.timer = None
+        for holding in [holding for holding in here if holding.deadline <= now]:
+            self._overdue(holding)
+        unwatched: list[Holding] = []
+        due: dict[float, list[Holding]] = {}
+        for holding in here:
+            # Who was told of those losses may have ended others.
+            if holding.phase is not Phase.HELD:
+                continue
+            last = not holding.spec.auto_extend or holding.deadline == holding.ends_at
+            if holding.deadline <= soon and (last or holding.unconfirmed):
+                self.schedule.watch_deadline(holding)
+            elif not holding.watched:
+                unwatched.append(holding)
+            elif last:
+                self.schedule.put(holding, holding.deadline)
+            elif holding.ttl in due:
+                due[holding.ttl].append(holding)
+            else:
+                due[holding.ttl] = [holding]
+        if unwatched:
+            self._watcher.watch(unwatched)
+            for holding in unwatched:
+                if holding.phase is Phase.HELD:
+                    self._schedule_next(holding)
+        for ttl, alike in due.items():
+            for part in parts(alike):
+                if held := [holding for holding in part if holding.phase is Phase.HELD]:
+                    self.renew(held, ttl)
+
+    def _schedule_next(self, holding: Holding) -> None:
+        at = holding.deadline
+        if holding.spec.auto_extend:
+            at = min(at, renew_at(holding.started, holding.ttl, self._context.draw()))
+        self.schedule.put(holding, at)
