@@ -64,7 +64,7 @@ async def test_the_tutorial_can_be_typed_at_a_prompt(
                         await done
             assert typed == [], "unfinished at the end of its block"
     printed = capsys.readouterr().out
-    shown = re.findall(r"print\(.*\)\s+# ([\[({b].*[\])}'])", text)
+    shown = re.findall(r"^ *# Prints ([\[({b].*?[\])}'])\.", text, re.MULTILINE)
     assert len(shown) == 5
     for value in [*shown, "the lock 'report' was lost after ", "rolled back"]:
         assert value in printed, value
