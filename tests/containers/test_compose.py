@@ -65,6 +65,7 @@ def _await_healthy(containers: list[str]) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_the_demo_runs_against_the_composed_nodes(composed: list[str]) -> None:
     words = [word for url in composed for word in ("--url", url)]
     demo = subprocess.run(

@@ -13,7 +13,7 @@ from aioredlock_ng import ConfigurationError, Redlock
 from aioredlock_ng._scripts.kinds import SCRIPTS
 from tests.doctor.rewriting import Rewriting, RewritingProxy
 from tests.doctor.test_findings_on_servers import examine, of, the
-from tests.support import server_versions
+from tests.support import server_versions, tiers
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     StartServer = Callable[..., LocalServer]
 
-VERSIONS = [pytest.param(version.binary, id=version.id) for version in server_versions.at_hand()]
+VERSIONS = tiers.ends([pytest.param(version.binary, id=version.id) for version in server_versions.at_hand()])
 SECRET = "s3cr3t-p4ss"
 
 

@@ -32,6 +32,7 @@ def first() -> datetime:
     return datetime.now(UTC) - SLOTS * cron_recorded.PERIOD
 
 
+@pytest.mark.slow
 @pytest.mark.once
 async def test_runs_of_a_killed_host_are_made_up_and_none_is_done_twice(
     nodes: NodeSet, tmp_path: Path, first: datetime, monkeypatch: pytest.MonkeyPatch

@@ -26,6 +26,7 @@ def python() -> Path:
     return python_with("taskiq", "taskiq==0.13.0", "taskiq-redis==1.2.4")
 
 
+@pytest.mark.slow
 @pytest.mark.once
 @pytest.mark.timeout(180)  # the environment is made when it is not there
 async def test_no_deposit_of_many_workers_is_lost(

@@ -39,6 +39,7 @@ async def test_nodes_that_hang_and_answer_again(three_nodes: NodeSet) -> None:
             assert kinds(heard) == [QuorumLost, QuorumRegained]
 
 
+@pytest.mark.slow
 async def test_a_majority_that_comes_back_empty_is_not_back_before_its_quarantine_is_over(three_nodes: NodeSet) -> None:
     heard: list[Event] = []
     settings = {"ttl": 1.0, "max_ttl": 2.0, "node_timeout": 0.3}

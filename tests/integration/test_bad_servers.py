@@ -291,6 +291,7 @@ async def test_a_server_that_is_loading_is_told_so_and_used_once_it_is_ready(sta
     await starting
 
 
+@pytest.mark.slow
 async def test_a_full_server_is_used_again_once_there_is_room(start_server: StartServer) -> None:
     server = start_server(["--maxmemory", "4mb", "--maxmemory-policy", "noeviction"])
     # Wiped below, the server waits for the guard time.

@@ -21,7 +21,7 @@ GUARD = SHORT_GUARD | {"ttl": 2.0, "max_ttl": 2.0}
 """With bodies that must not lose their lock to a process that stalls for a second."""
 
 
-@pytest.mark.parametrize("dead", [1, 2])
+@pytest.mark.parametrize("dead", [pytest.param(1, marks=pytest.mark.full), 2])
 async def test_with_a_minority_killed_under_load_nobody_notices(five_nodes: NodeSet, dead: int) -> None:
     async with Redlock(five_nodes.urls, **GUARD) as redlock:
         running, witness = True, Witness()
@@ -87,6 +87,7 @@ async def test_a_holder_is_told_when_a_majority_comes_back_empty(three_nodes: No
             await hold(redlock)
 
 
+@pytest.mark.slow
 async def test_nodes_that_come_up_after_opening_are_used(five_nodes: NodeSet) -> None:
     for index in range(5):
         five_nodes.crash(index)

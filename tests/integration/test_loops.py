@@ -19,7 +19,7 @@ import pytest
 
 from aioredlock_ng import LockLost, QuorumUnreachable, Redlock
 from tests.integration.helpers import Witness, all_up, no_keys_left, state_of
-from tests.support import loops
+from tests.support import loops, tiers
 from tests.support.eventually import eventually
 from tests.support.node_set import locks_on
 from tests.support.proxy import Proxy
@@ -38,7 +38,7 @@ AT_HAND = [
 ]
 
 
-@pytest.fixture(params=AT_HAND)
+@pytest.fixture(params=tiers.ends(AT_HAND))
 def loop_kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -23,7 +23,7 @@ from redis.exceptions import ResponseError
 
 from aioredlock_ng import LockLost, LockNotAcquired, QuorumUnreachable, Redlock
 from tests.integration.helpers import SHORT_GUARD, all_up
-from tests.support import server_versions
+from tests.support import server_versions, tiers
 from tests.support.eventually import eventually
 from tests.support.node_set import OWN, locks_on
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tests.support.node_set import NodeSet
     from tests.support.sentinel import SentinelSet
 
-VERSIONS = [pytest.param(version.binary, id=version.id) for version in server_versions.at_hand()]
+VERSIONS = tiers.ends([pytest.param(version.binary, id=version.id) for version in server_versions.at_hand()])
 ACL_DOC = Path(__file__).parents[2] / "docs" / "acl.md"
 SECRET = "s3cr3t-w0rd"
 
@@ -376,7 +376,7 @@ async def sentinel_names(sentinel: Sentinel, name: str, address: tuple[str, int]
         return False
 
 
-@pytest.mark.parametrize("planned", [False, True], ids=["killed", "planned"])
+@pytest.mark.parametrize("planned", [pytest.param(False, marks=pytest.mark.slow), True], ids=["killed", "planned"])
 async def test_locks_go_on_after_a_sentinels_failover(sentinel_set: SentinelSet, planned: bool) -> None:
     sentinel = Sentinel([sentinel_set.address])
     client = sentinel.master_for(sentinel_set.name)
@@ -432,6 +432,7 @@ async def test_a_sentinel_that_is_late_to_notice_a_failover_is_waited_for(sentin
             await one.aclose()
 
 
+@pytest.mark.slow
 async def test_a_waiter_is_served_after_a_sentinels_failover(sentinel_set: SentinelSet) -> None:
     sentinel = Sentinel([sentinel_set.address])
     clients = [sentinel.master_for(sentinel_set.name) for _ in range(2)]

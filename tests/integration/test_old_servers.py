@@ -9,7 +9,7 @@ import pytest
 
 from aioredlock_ng import QuorumUnreachable, Redlock
 from aioredlock_ng._scripts.kinds import CALLED, OF_QUEUES
-from tests.support import server_versions
+from tests.support import server_versions, tiers
 from tests.support.fake_server import FakeServer, bulk
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     StartServer = Callable[..., LocalServer]
 
-VERSIONS = [pytest.param(version.binary, id=version.id) for version in server_versions.at_hand()]
+VERSIONS = tiers.ends([pytest.param(version.binary, id=version.id) for version in server_versions.at_hand()])
 
 
 async def refused(url: str, words: str, **options: Any) -> None:
@@ -83,7 +83,7 @@ async def test_other_versions_are_taken(info: str) -> None:
         assert redlock.nodes[0].state == "up"
 
 
-@pytest.mark.parametrize("lacking", ["-eval", "-mget", "-time", "-zadd", "-@all"])
+@pytest.mark.parametrize("lacking", ["-eval", "-mget", "-time", "-zadd", pytest.param("-@all", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("binary", VERSIONS)
 async def test_a_missing_right_is_told_as_the_servers_word_and_not_as_a_missing_command(
     binary: Path, lacking: str, start_server: StartServer

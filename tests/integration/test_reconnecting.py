@@ -92,6 +92,7 @@ async def suspect(redlock: Redlock, index: int) -> None:
     await eventually(suspected)
 
 
+@pytest.mark.slow
 @pytest.mark.faults
 async def test_a_node_that_wakes_while_it_is_probed_keeps_its_connection(
     three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
@@ -242,6 +243,7 @@ async def test_closing_does_not_wait_for_a_connection_that_is_gone(three_nodes: 
         await asyncio.wait_for(closing, 20)
 
 
+@pytest.mark.slow
 async def test_a_node_that_is_always_slow_is_suspect_until_it_answers_in_time(three_nodes: NodeSet) -> None:
     heard: list[Event] = []
     async with (

@@ -15,6 +15,7 @@ from redis.asyncio import Sentinel
 
 from aioredlock_ng import LockLost, QuorumUnreachable, Redlock
 from tests.integration.helpers import SHORT_GUARD, all_up, program, state_of
+from tests.support import tiers
 from tests.support.eventually import eventually
 from tests.support.node_set import OWN, locks_on, trust
 
@@ -86,7 +87,7 @@ async def is_refused_then_granted(redlock: Redlock, index: int, since: float, mi
     await lease.release()
 
 
-@pytest.mark.parametrize("how", FORGETTING)
+@pytest.mark.parametrize("how", tiers.ends([*FORGETTING]))
 async def test_a_server_that_forgot_grants_nothing_for_the_guard_time(
     how: str, start_server: StartServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -128,6 +129,7 @@ async def test_a_first_start_with_a_server_missing_waits_the_guard_time(start_se
         await is_refused_then_granted(redlock, 1, since, missing=servers[2].address)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 3])
 async def test_a_restart_of_all_servers_lets_nobody_in_beside_a_holder_who_is_told_at_once(
     count: int, start_server: StartServer, caplog: pytest.LogCaptureFixture
@@ -152,6 +154,7 @@ async def test_a_restart_of_all_servers_lets_nobody_in_beside_a_holder_who_is_to
     assert len(said) == 2, "each of them noticed"
 
 
+@pytest.mark.slow
 async def test_a_promoted_replica_grants_nothing_for_the_guard_time(
     sentinel_set: SentinelSet, start_server: StartServer
 ) -> None:
@@ -218,6 +221,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.once
 async def test_twenty_processes_start_a_new_deployment_whose_last_server_comes_up_a_second_after_them(
     start_server: StartServer,
@@ -270,6 +274,7 @@ async def test_a_longer_max_ttl_is_on_the_nodes_before_they_vote_for_it(start_se
         assert float(left[1]) > 30.0 - BUSY
 
 
+@pytest.mark.slow
 @pytest.mark.once
 async def test_a_lease_survives_a_rolling_restart_a_guard_time_apart(start_server: StartServer) -> None:
     servers = [start_server() for _ in range(3)]
@@ -384,6 +389,7 @@ async def overlaps_in_bursts(start_server: StartServer, guard: str | None, ttl: 
         return overlaps()
 
 
+@pytest.mark.slow
 @pytest.mark.once
 async def test_ten_bursts_of_three_restarts_of_five_let_nobody_in_beside_a_holder(start_server: StartServer) -> None:
     assert await overlaps_in_bursts(start_server, "auto", ttl=1.0, hold=0.4) == 0

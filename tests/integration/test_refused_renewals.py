@@ -37,6 +37,7 @@ def restricted(server: LocalServer) -> str:
     return f"redis://locks:word@{server.address}"
 
 
+@pytest.mark.slow
 async def test_the_first_refused_renewal_of_a_node_is_a_warning_until_it_renews_again(
     two_nodes_and: Callable[[str], list[str]], start_server: Callable[..., LocalServer], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -63,6 +64,7 @@ async def test_the_first_refused_renewal_of_a_node_is_a_warning_until_it_renews_
     assert server.address in said[0].getMessage()
 
 
+@pytest.mark.slow
 async def test_the_first_refused_release_of_a_node_is_a_warning_until_it_releases_again(
     two_nodes_and: Callable[[str], list[str]], start_server: Callable[..., LocalServer], caplog: pytest.LogCaptureFixture
 ) -> None:

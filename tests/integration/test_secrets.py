@@ -128,6 +128,7 @@ async def test_a_password_that_a_server_quotes_is_shown_nowhere(
     assert "***" in text
 
 
+@pytest.mark.slow
 async def test_a_sentinels_password_is_shown_nowhere(caplog: pytest.LogCaptureFixture) -> None:
     class Own(CredentialProvider):
         def get_credentials(self) -> tuple[str, str]:

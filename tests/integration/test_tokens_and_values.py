@@ -18,6 +18,7 @@ from aioredlock_ng._core.inspection import Unknown, look_vote
 from aioredlock_ng._core.replies import ForceReleased, Free, Held, NotALock
 from aioredlock_ng.compat.aioredlock import Aioredlock, AioredlockError, Lock
 from tests.cli.commands import Cli
+from tests.support import tiers
 from tests.support.eventually import eventually
 from tests.support.node_set import trust
 
@@ -112,7 +113,7 @@ async def test_what_is_under_a_locks_key_is_told_to_nobody(three_nodes: NodeSet,
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("found", FOUND)
+@pytest.mark.parametrize("found", tiers.ends([*FOUND]))
 async def test_without_a_quorum_a_look_tells_it_to_nobody_either(three_nodes: NodeSet, told: Told, found: str) -> None:
     three_nodes[0].command(*FOUND[found].format("order").split())
     async with Redlock(three_nodes.urls, node_timeout=0.4, recovery_guard=None, sinks=[told]) as redlock:
@@ -184,6 +185,7 @@ async def lease_of(redlock: Redlock, told: Told) -> AsyncIterator[list[str]]:
         raise
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_the_command_line_shows_the_beginning_of_tokens_and_no_value(three_nodes: NodeSet, told: Told) -> None:
     for node in three_nodes:
@@ -255,7 +257,7 @@ async def liar(lie: bytes | None, run_id: str) -> AsyncIterator[str]:
         yield f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("lie", tiers.ends([*LIES]))
 async def test_what_a_lying_server_says_is_told_to_nobody(one_node: NodeSet, told: Told, lie: str) -> None:
     async with liar(LIES[lie], "1" * 40) as first, liar(LIES[lie], "2" * 40) as second:
         urls = [first, one_node.urls[0], second]

@@ -21,6 +21,7 @@ from aioredlock_ng.integrations.aiohttp import locked, redlock_ctx
 from aioredlock_ng.integrations.fastapi import lock_for, redlock_lifespan
 from tests.integrations.limits import AnyioLimit, AsyncioLimit, Hasty
 from tests.integrations.serving import PATIENCE, aiohttp_client, fastapi_client, held
+from tests.support import tiers
 from tests.support.eventually import eventually
 from tests.support.node_set import NodeSet
 
@@ -223,7 +224,9 @@ def to_thread_in_the_body(app: FastAPI, job: Job, lock: Any) -> None:
             raise LookupError from error
 
 
-@pytest.mark.parametrize("make", [a_dependency, a_dependency_that_yields, run_in_threadpool_in_the_body, to_thread_in_the_body])
+@pytest.mark.parametrize(
+    "make", tiers.ends([a_dependency, a_dependency_that_yields, run_in_threadpool_in_the_body, to_thread_in_the_body])
+)
 async def test_the_lock_of_a_cancelled_request_whose_thread_ends_unseen_is_left_to_expire(
     nodes: NodeSet, elsewhere: Redlock, job: Job, make: Any
 ) -> None:

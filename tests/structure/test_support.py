@@ -189,11 +189,12 @@ def test_nodes_given_by_url_are_never_shared_by_processes(monkeypatch: pytest.Mo
     workers.check(_Options({"--nodes": "local", "numprocesses": 2}))
 
 
-def test_make_test_runs_the_tests_of_its_folders_but_for_those_that_are_marked_full() -> None:
+def test_make_test_runs_the_tests_of_its_folders_but_for_those_that_are_marked_full_or_slow() -> None:
     tests = Path(__file__).parents[1]
     assert all((tests / folder).is_dir() for folder in tiers.QUICK_FOLDERS)
     assert tiers.is_quick(tests / "unit" / "test_clock.py", ["virtual_time"])
     assert not tiers.is_quick(tests / "unit" / "test_clock.py", ["virtual_time", "full"])
+    assert not tiers.is_quick(tests / "unit" / "test_clock.py", ["slow"])
     assert not tiers.is_quick(tests / "chaos" / "test_runs.py", [])
     for name in tiers.SPARSE:
         path, _, test = name.partition("::")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,6 +21,7 @@ QUICK_FOLDERS = frozenset(
 """Folders of tests that `make test` runs. The others start commands, long runs or environments of their own."""
 
 SPARSE = {
+    "integration/test_secrets.py::test_a_password_that_a_server_quotes_is_shown_nowhere": 3,
     "engine/test_cancellation.py::test_interrupted_at_any_instant_nothing_is_left_and_the_next_one_gets_it": 5,
     "engine/test_overlapping.py::test_neither_sets_of_names_nor_single_names_are_starved": 7,
     "engine/test_sleeping_beside.py::test_no_waiter_sleeps_beside_a_free_lock": 4,
@@ -37,7 +38,7 @@ _COLLECTED = pytest.StashKey[Counter[str]]()
 
 def is_quick(path: Path, marks: Iterable[str]) -> bool:
     """Return whether `make test` runs a test of this file that has these marks."""
-    return path.relative_to(_TESTS).parts[0] in QUICK_FOLDERS and "full" not in marks
+    return path.relative_to(_TESTS).parts[0] in QUICK_FOLDERS and not {"full", "slow"} & set(marks)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -63,9 +64,13 @@ def take_out(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 def ends(cases: Sequence[object]) -> list[object]:
     """Return the cases as parameters of a test, all but the first and the last of them marked `full`."""
-    return [
-        case if place in (0, len(cases) - 1) else pytest.param(case, marks=pytest.mark.full) for place, case in enumerate(cases)
-    ]
+    return [case if place in (0, len(cases) - 1) else _full(case) for place, case in enumerate(cases)]
+
+
+def _full(case: Any) -> object:
+    if isinstance(case, type(pytest.param())):
+        return pytest.param(*case.values, id=case.id, marks=[*case.marks, pytest.mark.full])
+    return pytest.param(case, marks=pytest.mark.full)
 
 
 def _tier_of(item: pytest.Item) -> str:
