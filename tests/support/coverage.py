@@ -29,6 +29,12 @@ _COMPUTING = [
     )
 ]
 
+_CROWDS = {
+    "test_no_waiter_sleeps_beside_a_free_lock",
+    "test_the_cost_and_the_shares_of_a_crowd_do_not_depend_on_its_size",
+}
+"""Tests of many seconds in files whose other tests are short."""
+
 _TRACED = "[cancel-again-and-again-"
 """One kind of cancellation is measured: only these tests run what follows a cancellation earlier in the same tick."""
 
@@ -47,7 +53,9 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """
     tracer = sys.gettrace()
     measured = item.config.pluginmanager.hasplugin("_cov")
-    computing = any(item.path.is_relative_to(path) for path in _COMPUTING) and _TRACED not in item.name
+    computing = getattr(item, "originalname", "") in _CROWDS or (
+        any(item.path.is_relative_to(path) for path in _COMPUTING) and _TRACED not in item.name
+    )
     if tracer is None or not measured or not computing:
         return (yield)
     sys.settrace(None)
