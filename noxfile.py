@@ -79,18 +79,20 @@ def _suite(session: nox.Session, *options: str, python: tuple[str, ...] = (), wi
     session.run("python", *python, "-m", "pytest", *chosen, *options, *session.posargs, env=one)
 
 
-def _on(python: str, version: str, *paths: str) -> None:
+def _on(python: str, version: str, *paths: str, without: str = "") -> None:
     @nox.session(name=f"python{version}", python=python)
     def _(session: nox.Session) -> None:
         _install(session)
-        _suite(session, *paths)
+        _suite(session, *paths, without=without)
 
 
 # What is the same on the oldest and on the newest is the same on those between, but for connections and loops.
 _ENDS = (next(iter(PYTHONS)), next(reversed(PYTHONS)))
 for _version, _python in PYTHONS.items():
-    if _python != OURS:
-        _on(_python, _version, *(() if _version in _ENDS else BETWEEN))
+    if _python != OURS and _version in _ENDS:
+        _on(_python, _version)
+    elif _python != OURS:
+        _on(_python, _version, *BETWEEN, without="slow")
 
 
 if FREE_THREADED in _FOUND and HERE != FREE_THREADED:
