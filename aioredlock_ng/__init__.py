@@ -1,6 +1,6 @@
-"""Redlock for asyncio: a distributed lock over N independent Redis nodes.
+"""Provide Redlock for asyncio: distributed locks over N independent Redis nodes.
 
-Importing this opens nothing, patches nothing and imports no optional dependency.
+An import opens nothing, patches nothing and imports no optional dependency.
 """
 
 from aioredlock_ng._core.votes import Outcome, Vote

@@ -1,4 +1,4 @@
-"""Lets `python -m aioredlock_ng` run the command line; never does anything by being imported."""
+"""Run the command line for `python -m aioredlock_ng`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Examines a set of nodes and tells what weakens it; it opens no manager and leaves nothing behind."""
+"""Examine a set of nodes and return its weaknesses, without opening a manager."""
 
 from __future__ import annotations
 
@@ -25,10 +25,16 @@ if TYPE_CHECKING:
 __all__ = ["PROBE", "WATCH", "diagnose"]
 
 PROBE = "doctor:aioredlock_ng"
-"""Name of the lock that the doctor takes, up to a random end; `aioredlock_ng:` begins keys that are no locks."""
+"""Name of the doctor's lock, without its random end.
+
+`aioredlock_ng:` begins keys that are no locks.
+"""
 
 WATCH = 1.0
-"""Seconds between two looks at the nodes' clocks: with round trips of some milliseconds it tells a rate to within a percent."""
+"""Seconds between two readings of the nodes' clocks.
+
+With round trips of a few milliseconds this gives the rate of a clock to within a percent.
+"""
 
 
 async def diagnose(
@@ -39,14 +45,16 @@ async def diagnose(
     probe: str | bytes = PROBE,
     clock: Callable[[], float] = boottime,
 ) -> Diagnosis:
-    """Examine all nodes at once; see `Redlock.diagnose`. A server that is named twice is a finding here, and no error.
+    """Examine all nodes at once, as `Redlock.diagnose` does.
+
+    A server that is named twice is a finding here and no error.
 
     Raises:
-        ConfigurationError: A node or an argument is unusable.
+        ConfigurationError: A node or an argument is invalid.
 
-    Safety: as `Redlock.diagnose`.
+    Safety: as in `Redlock.diagnose`.
     """
-    # Importing these takes milliseconds that only those should pay who examine.
+    # The imports take milliseconds, which only a diagnosis needs to pay.
     from aioredlock_ng._doctor.examine import examine
     from aioredlock_ng._doctor.findings import diagnosis_of
 
@@ -58,7 +66,7 @@ async def diagnose(
         node if isinstance(node, Connector) or hasattr(node, "ask") else Connector(node)
         for node in nodes
     ]
-    # A key for each: the same server under two names must not refuse us our own lock.
+    # Each node has its own key: two names of the same server must not compete for one lock.
     looks = [(node, keys.key(name + b":" + secrets.token_hex(8).encode())) for node in given]
 
     async def look(node: Connector | Node, key: bytes) -> NodeFacts:

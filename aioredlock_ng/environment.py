@@ -1,4 +1,4 @@
-"""Settings from environment variables, for `Redlock.from_env` and the command line; it opens nothing."""
+"""Read settings from environment variables, for `Redlock.from_env` and the command line."""
 
 from __future__ import annotations
 
@@ -31,12 +31,16 @@ _WORDS: Final[dict[str, dict[str, bool | str | None]]] = {
     "fencing": {"true": True, "false": False},
     "recovery_guard": {"auto": "auto", "strict": "strict", "none": None},
 }
-"""Options that are named by a word."""
+"""Options with a fixed set of words, and the value of each word."""
 
 _KNOWN: Final = tuple(name.upper() for name in ("nodes", *_NUMBERS, *_WORDS, "owner", "key_format"))
 
 _NO_SETTINGS: Final = frozenset({"NAME", "TOKEN", "FENCE", "REDIS_SERVER"})
-"""What `aioredlock-ng run` tells its child, and where `aioredlock_ng.testing` finds a server."""
+"""Variables that are no settings.
+
+`aioredlock-ng run` sets three of them for its child. `aioredlock_ng.testing` finds a server by the
+fourth.
+"""
 
 _log = logging.getLogger("aioredlock_ng")
 
@@ -44,12 +48,13 @@ _log = logging.getLogger("aioredlock_ng")
 def settings_from(
     environ: Mapping[str, str], given: Mapping[str, Any]
 ) -> tuple[list[str], dict[str, Any]]:
-    """The nodes' URLs and the options that the environment names, but for those that are given.
+    """Return the URLs of the nodes and the options that the environment sets.
 
-    A variable that is nearly one of ours is named in the log: it may be a slip of the pen.
+    Options in `given` are left out. The log names a variable whose name is almost a setting,
+    because it may be misspelt.
 
     Raises:
-        ConfigurationError: There are no nodes, or a value is unusable.
+        ConfigurationError: There are no nodes, or a value is invalid.
     """
     if not isinstance(environ, Mapping):
         raise ConfigurationError(
@@ -66,13 +71,16 @@ def settings_from(
     urls = [url.strip() for url in environ.get(f"{PREFIX}NODES", "").split(",") if url.strip()]
     if not urls:
         raise ConfigurationError(
-            f"{PREFIX}NODES is not set; set it to the nodes' URLs, like redis://10.0.0.1,redis://10.0.0.2"
+            f"{PREFIX}NODES is not set; set it to the nodes' URLs, like"
+            " redis://10.0.0.1,redis://10.0.0.2"
         )
     if pieces := [number for number, url in enumerate(urls, 1) if "://" not in url]:
-        # Not quoted: behind a comma that is part of a password it is part of one.
+        # The entry is not quoted: after a comma inside a password it would be a part of the
+        # password.
         raise ConfigurationError(
-            f"{PREFIX}NODES: entry {pieces[0]} of {len(urls)} is no URL; begin each with redis://, rediss:// or unix://,"
-            " and write a comma within a user name or password as %2C"
+            f"{PREFIX}NODES: entry {pieces[0]} of {len(urls)} is no URL; begin each entry"
+            " with redis://, rediss:// or unix://, and write a comma inside a user name or"
+            " password as %2C"
         )
     options: dict[str, Any] = {}
     for name in _NUMBERS:
@@ -103,10 +111,12 @@ def settings_from(
 
 @contextmanager
 def naming_variables(*options: str) -> Iterator[None]:
-    """Have an error about options that came from the environment name the variables: nobody wrote those options.
+    """Add the name of the variable to an error about an option from the environment.
+
+    The user wrote the variable and not the option.
 
     Raises:
-        ConfigurationError: With the same words.
+        ConfigurationError: With the same message.
     """
     try:
         yield

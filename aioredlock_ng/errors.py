@@ -1,4 +1,7 @@
-"""The errors users catch; it never formats a client object, a whole token or a password."""
+"""Define the errors that users catch.
+
+No message contains a client object, a whole token or a password.
+"""
 
 from __future__ import annotations
 
@@ -25,27 +28,32 @@ class RedlockError(Exception):
 
 
 class ConfigurationError(RedlockError, ValueError):
-    """An argument is wrong; the message names it and the remedy. Raised before any I/O on behalf of the call.
+    """Report an invalid argument. The message names the argument and the remedy.
 
-    Two exceptions ask the nodes first and change nothing there: `open` where two nodes are the same
-    server, and `force_release` where the key is no lock.
+    The library raises this error before any I/O of the call, with two exceptions. `open` asks the
+    nodes whether two of them are the same server, and `force_release` asks whether the key is a
+    lock. Neither changes anything on the nodes in that case.
     """
 
 
 class RedlockClosed(RedlockError):
-    """The manager is not open: before `open()`, after `aclose()`, in another event loop or none, or after a fork."""
+    """Report that the manager cannot be used here.
+
+    The manager was not opened, was closed, belongs to another event loop, or was opened before a
+    fork. Or no event loop runs.
+    """
 
 
 class LockReleased(RedlockError):
-    """The lease was released or abandoned before; it cannot be checked, verified or extended any more."""
+    """Report that the lease was already released or abandoned. It cannot be checked or extended."""
 
 
 class _Asked(RedlockError):
-    """An error that comes from asking nodes.
+    """Base of the errors that follow from the answers of the nodes.
 
     Attributes:
-        resource: The lock's name as given (several names are joined by ", ").
-        votes: One `Vote` per node of the last round; empty when no node was asked.
+        resource: The lock's name as given. Several names are joined by ", ".
+        votes: One `Vote` per node of the last round. Empty if no node was asked.
         elapsed: Seconds from the call to the error.
     """
 
@@ -64,44 +72,50 @@ class _Asked(RedlockError):
 
 
 class LockNotAcquired(_Asked):
-    """The lock was not acquired, and nothing of the attempt is left behind beyond its ttl."""
+    """The lock was not acquired. Any key that the attempt left behind expires within the ttl."""
 
 
 class LockHeld(LockNotAcquired):
-    """Another holder (or a contender in the same instant) has it, and the caller did not want to wait.
+    """Another client holds the lock, or contended for it at the same moment.
+
+    The caller did not wait.
 
     Attributes:
-        owner: The label of its holder, which the message shows too; None where no label was found. A holder writes it
-            once its lease is a tenth of a second old.
+        owner: The label of the holder, which the message contains as well. None if no label was
+            found. A holder writes its label once its lease is a tenth of a second old.
     """
 
     owner: str | None = None
 
 
 class AcquireTimeout(LockNotAcquired, TimeoutError):
-    """`blocking_timeout` passed while another held it.
+    """Another client held the lock until `blocking_timeout` was over.
 
     Attributes:
-        owner: As of `LockHeld`.
+        owner: The label of the holder, as in `LockHeld`.
     """
 
     owner: str | None = None
 
 
 class QuorumUnreachable(LockNotAcquired):
-    """Too few nodes could be asked, or too many refused for reasons of their own, for any quorum to be possible.
+    """No quorum was possible: too few nodes answered, or too many could not grant any lock.
 
     Attributes:
-        retry_after: Seconds until a quorum may grant again, as far as known: what is left of
-            quarantines, 0.0 where enough nodes could now; None where it is not known.
+        retry_after: Seconds until a quorum may grant again: the remaining time of quarantines, or
+            0.0 if enough nodes may grant now. None if it is not known.
     """
 
     retry_after: float | None = None
 
 
 class LockLost(_Asked):
-    """The lease ended before it was released: unrenewed by its deadline, taken away, or held beyond `max_hold`.
+    """The lease ended before its release.
+
+    It was not renewed before its deadline, a quorum of nodes lost its key, or it exceeded
+    `max_hold`.
 
     Attributes:
-        elapsed: Seconds from the beginning of the attempt that acquired it to the loss, whenever this is raised.
+        elapsed: Seconds from the start of the attempt that acquired the lease to the loss. A later
+            raise of this error does not change the value.
     """

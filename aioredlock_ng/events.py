@@ -1,8 +1,8 @@
-"""One frozen record per thing that happens; it never formats or sends anything: sinks do.
+"""Define one frozen record per event of the library.
 
-A sink is any callable that takes an event: `Redlock(nodes, sinks=[print])`. It is called on the event loop, in the middle
-of things: it must be quick, must not block, and must not await. One that raises is reported once, in the log, and does no harm.
-Times are seconds.
+A sink is a callable that takes an event: `Redlock(nodes, sinks=[print])`. The library calls sinks
+on the event loop between other work. A sink must return quickly, must not block and must not await.
+The log reports an exception of a sink once; it has no other effect. Times are seconds.
 """
 
 from __future__ import annotations
@@ -10,6 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from aioredlock_ng._node_events import (
+    AllNodesForgot,
+    NodeAnswers,
+    NodeDegraded,
+    NodeDown,
+    NodeQuarantined,
+    NodeSuspect,
+    NodeTrusted,
+    NodeUp,
+    QuorumLost,
+    QuorumRegained,
+    TaskFailed,
+)
 
 if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Vote
@@ -44,15 +58,17 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class LockAcquired:
-    """A caller was given a lease. Told in the caller's own task and context.
+    """A caller received a lease. The event is sent in the caller's own task and context.
 
     Attributes:
         resource: The lock's name.
-        token_prefix: The first characters of the lease's token; those to whom one grant is passed on have the same.
-        fence: The lease's fence; None without fencing.
+        token_prefix: The first characters of the lease's token. Leases of one grant share the
+            token.
+        fence: The lease's fence. None without fencing.
         waited: Seconds from the call to the lease.
-        attempts: How often the nodes were asked; 1 where it was free, 0 for a grant that was passed on in line.
-        votes: What each node said the last time, as far as it has answered.
+        attempts: Number of rounds to the nodes: 1 if the lock was free, 0 for a grant that another
+            task of this process passed on.
+        votes: The last vote of each node that has answered.
     """
 
     resource: str
@@ -65,16 +81,18 @@ class LockAcquired:
 
 @dataclass(frozen=True, slots=True)
 class AcquireFailed:
-    """A caller was given an error instead of a lease. Told in the caller's own task and context.
+    """A caller received an error instead of a lease.
+
+    The event is sent in the caller's own task and context.
 
     Attributes:
         resource: The lock's name.
-        error: The error's class: `LockHeld`, `AcquireTimeout`, `QuorumUnreachable`, or `RedlockClosed` where it was closed
-            meanwhile.
-        reason: What it says.
+        error: Class of the error: `LockHeld`, `AcquireTimeout`, `QuorumUnreachable`, or
+            `RedlockClosed` if the manager was closed meanwhile.
+        reason: Message of the error.
         waited: Seconds from the call to the error.
-        attempts: How often the nodes were asked.
-        votes: What each node said the last time.
+        attempts: Number of rounds to the nodes.
+        votes: The last vote of each node.
     """
 
     resource: str
@@ -87,7 +105,10 @@ class AcquireFailed:
 
 @dataclass(frozen=True, slots=True)
 class AcquireCancelled:
-    """A caller was cancelled while it waited; its attempt is undone. Told in the caller's own task and context."""
+    """A waiting caller was cancelled, and its attempt is undone.
+
+    The event is sent in the caller's own task and context.
+    """
 
     resource: str
     waited: float
@@ -96,10 +117,11 @@ class AcquireCancelled:
 
 @dataclass(frozen=True, slots=True)
 class LeaseReleased:
-    """A lease was given up by its holder; the release is on its way.
+    """The holder released a lease. The requests to the nodes are on their way.
 
-    Where its answers then show that a quorum no longer held it, `LossFound` follows. Each lease that `LockAcquired` told of
-    ends once, as released, abandoned or lost; nothing else is told to be released.
+    `LossFound` follows if their answers show that a quorum no longer held the key. Each lease of a
+    `LockAcquired` event ends exactly once, as released, abandoned or lost. Other tokens that the
+    library deletes send no event.
     """
 
     resource: str
@@ -109,7 +131,10 @@ class LeaseReleased:
 
 @dataclass(frozen=True, slots=True)
 class LossFound:
-    """The answers to a release show that the lease had been lost: `release()` says False, `async with` raises `LockLost`."""
+    """The answers to a release show that the lease was already lost.
+
+    `release()` returns False, and `async with` raises `LockLost`.
+    """
 
     resource: str
     token_prefix: str
@@ -118,7 +143,7 @@ class LossFound:
 
 @dataclass(frozen=True, slots=True)
 class LeaseAbandoned:
-    """A holder let its lease expire by itself."""
+    """The holder abandoned its lease, which now expires by itself."""
 
     resource: str
     token_prefix: str
@@ -127,11 +152,11 @@ class LeaseAbandoned:
 
 @dataclass(frozen=True, slots=True)
 class LeasesRenewed:
-    """A quorum renewed these leases, which were asked for together.
+    """A quorum renewed a group of leases with one request.
 
     Attributes:
-        leases: How many.
-        took: Seconds from the question to the deciding answer.
+        leases: Number of renewed leases.
+        took: Seconds from the request to the deciding answer.
     """
 
     leases: int
@@ -140,12 +165,12 @@ class LeasesRenewed:
 
 @dataclass(frozen=True, slots=True)
 class RenewalFailed:
-    """No quorum renewed a lease this time; it is tried again until the deadline.
+    """No quorum renewed a lease in time. The renewal is retried until the deadline.
 
     Attributes:
         resource: The lock's name.
-        remaining: Seconds until the lease is lost unless it is renewed.
-        silent: True where too few nodes had answered in time, False where too many could not renew it.
+        remaining: Seconds until the lease is lost without a renewal.
+        silent: True if too few nodes answered in time, False if too many could not renew the lease.
     """
 
     resource: str
@@ -155,19 +180,23 @@ class RenewalFailed:
 
 @dataclass(frozen=True, slots=True)
 class LockHandedOn:
-    """A lease of this process is over, and the next waiter of this process has its grant, or asks in the same write."""
+    """A lease of this process ended and a local waiter follows it.
+
+    The waiter has received the grant, or its request leaves in the same write as the release.
+    """
 
     resource: str
 
 
 @dataclass(frozen=True, slots=True)
 class WaiterWoken:
-    """A waiter asks again.
+    """A waiter sends a new attempt.
 
     Attributes:
         resource: The lock's name.
-        cause: "told": by what nodes said, a quorum may grant. "expiry": the remaining time of a holder, or of an
-            offer to another waiter, is over. "look": no quorum of nodes answered the waiter's look.
+        cause: The reason. "told": by the messages of the nodes, a quorum may grant. "expiry": the
+            remaining time of a holder, or of an offer to another waiter, is over. "look": no quorum
+            of nodes answered the waiter's request for the state.
     """
 
     resource: str
@@ -175,53 +204,17 @@ class WaiterWoken:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeUp:
-    """A node was connected and identified; it may vote."""
-
-    node: str
-    server: str
-
-
-@dataclass(frozen=True, slots=True)
-class NodeDown:
-    """A node's connection was lost, or it could not be connected. Said once per outage, not per attempt."""
-
-    node: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSuspect:
-    """A connected node has stopped answering; acquires go on without it until it answers."""
-
-    node: str
-    silent_for: float
-
-
-@dataclass(frozen=True, slots=True)
-class NodeAnswers:
-    """A suspect node answers again, on the same connection."""
-
-    node: str
-
-
-@dataclass(frozen=True, slots=True)
-class NodeDegraded:
-    """A node works, but lacks or refuses something, or answers a script with what does not fit it.
-
-    The first renewal and the first release that a node refuses are told, each once until it takes one again.
-    """
-
-    node: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class LeaseLost:
-    """A lease ended without being released.
+    """A lease ended without a release.
 
-    `cause`: `gone` (a quorum no longer holds its key), `unrenewed` (its deadline passed), or as the application wanted it:
-    `expired` (it was not to be renewed), `max_hold`, `closed` (its `Redlock`). `held_for`: seconds, until it was lost.
+    Attributes:
+        resource: The lock's name.
+        token_prefix: The first characters of the lease's token.
+        reason: The cause in words.
+        held_for: Seconds from the grant to the loss.
+        cause: "gone" if a quorum no longer holds the key, "unrenewed" if the deadline passed. Three
+            causes are the wish of the application: "expired" (a lease without renewal), "max_hold"
+            and "closed" (the manager was closed).
     """
 
     resource: str
@@ -229,97 +222,6 @@ class LeaseLost:
     reason: str
     held_for: float
     cause: str = "gone"
-
-
-@dataclass(frozen=True, slots=True)
-class NodeQuarantined:
-    """A node grants nothing for a while: it may have forgotten locks, or a node of a new set is missing.
-
-    Said once per connection in a quarantine.
-
-    `left`: seconds; infinite where the server refuses to show or to keep its marker, and `reason` is its own words.
-    """
-
-    node: str
-    left: float
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class NodeTrusted:
-    """A node that was quarantined may vote again."""
-
-    node: str
-
-
-@dataclass(frozen=True, slots=True)
-class TaskFailed:
-    """A background task of the manager met an unexpected exception, and begins its work again.
-
-    Attributes:
-        task: The task's purpose and node.
-        reason: The exception's class and its place in the code.
-        retry_in: Seconds until it begins again.
-    """
-
-    task: str
-    reason: str
-    retry_in: float
-
-
-@dataclass(frozen=True, slots=True)
-class AllNodesForgot:
-    """All nodes lost their memory within one guard time: locks granted before are void.
-
-    Only a manager that has seen a node trusted before notices. It is said once, until a node is
-    trusted again. Locks that a majority of servers had on disk are kept.
-
-    Attributes:
-        nodes: The addresses of all nodes.
-        left: Seconds until the first of them may grant a lock again.
-    """
-
-    nodes: tuple[str, ...]
-    left: float
-
-
-@dataclass(frozen=True, slots=True)
-class QuorumLost:
-    """No quorum of nodes can grant locks any more, or none could when the manager was opened.
-
-    Told once; `QuorumRegained` follows. Leases go on until their deadlines.
-
-    Attributes:
-        able: How many nodes are connected and may grant.
-        needed: How many a quorum is.
-        nodes: How many there are.
-        back_in: Seconds until a quorum may grant again, where quarantines alone are in the way;
-            None where it is not known.
-        reasons: "address: state (reason)" of each of the other nodes.
-    """
-
-    able: int
-    needed: int
-    nodes: int
-    back_in: float | None
-    reasons: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class QuorumRegained:
-    """A quorum of nodes is connected and may grant again.
-
-    Attributes:
-        able: How many nodes are.
-        needed: How many a quorum is.
-        nodes: How many there are.
-        after: Seconds since `QuorumLost`.
-    """
-
-    able: int
-    needed: int
-    nodes: int
-    after: float
 
 
 Event = (

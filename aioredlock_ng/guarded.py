@@ -1,4 +1,4 @@
-"""The decorator behind `Redlock.guard`: names a lock by a call's arguments and holds it for the call; decides about no lock."""
+"""Define the decorator behind `Redlock.guard`, which names a lock by the arguments of a call."""
 
 from __future__ import annotations
 
@@ -22,16 +22,20 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-"""What the text of an object without a text of its own contains: its place in memory, which no other process has."""
+"""Mark of an object without a text of its own: its address, which differs in every process."""
 
 _WITHOUT_TEXT = (bytes, bytearray, memoryview, set, frozenset)
-"""Sets have their elements in another order in each process; the text of bytes is not the name that they are elsewhere."""
+"""Types without a stable text.
+
+The order of a set differs between processes. The text of bytes is not the name that bytes have in
+other places.
+"""
 
 _MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class LockOptions(TypedDict, total=False):
-    """What `Redlock.lock` takes besides names, and means by it."""
+    """Arguments of `Redlock.lock` besides the names, with the same meaning."""
 
     ttl: float | None
     blocking_timeout: float | None
@@ -49,18 +53,20 @@ class Guard(Protocol):
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]], /
     ) -> Callable[P, Coroutine[Any, Any, R]]:
-        """Decorate."""
+        """Return the decorated function."""
 
 
 class NameTemplate:
-    """The name of a lock, with placeholders for the arguments of one function.
+    """A lock name with placeholders for the arguments of one function.
 
     Args:
-        template: As for `str.format`, with parameters of the function and attributes of them; no positions, no indexing.
-        function: Whose arguments they are.
+        template: A text as for `str.format`, with parameters of the function and their attributes.
+            Positions and indexing are not allowed.
+        function: The function with these parameters.
 
     Raises:
-        ConfigurationError: A placeholder names no parameter, or two stand side by side.
+        ConfigurationError: A placeholder names no parameter, or two placeholders stand side by
+            side.
     """
 
     def __init__(self, template: str, function: Callable[..., object]) -> None:
@@ -77,17 +83,19 @@ class NameTemplate:
         for placeholder in self._template.placeholders:
             if placeholder.name not in parameters:
                 raise self._error(
-                    f"{placeholder} names no parameter; there are: {', '.join(parameters) or 'none'}"
+                    f"{placeholder} names no parameter; there are:"
+                    f" {', '.join(parameters) or 'none'}"
                 )
 
     def name(self, *args: Any, **kwargs: Any) -> str:
-        """The lock's name for a call with these arguments; defaults count as if they were given.
+        """Return the lock's name for a call with these arguments. Defaults count as given.
 
-        Different texts never give one name: a value that contains what separates it from the next one is refused.
+        Different texts never give the same name. A value that contains the separator behind its
+        placeholder is refused for that reason.
 
         Raises:
-            ConfigurationError: A value has no text of use, or contains the separator behind it.
-            TypeError: The function cannot be called like this.
+            ConfigurationError: A value has no stable text, or contains the separator behind it.
+            TypeError: The function does not accept these arguments.
         """
         try:
             bound = self._signature.bind(*args, **kwargs)
@@ -100,8 +108,9 @@ class NameTemplate:
             )
         except SeparatorInText as error:
             raise self._error(
-                f"the value {error.text!r} of {error.placeholder} contains {error.separator!r}, which is to end it, so that"
-                " other arguments could give the same name; separate by what no value contains"
+                f"the value {error.text!r} of {error.placeholder} contains"
+                f" {error.separator!r}, which ends the placeholder: other arguments could"
+                " give the same name; use a separator that no value contains"
             ) from None
 
     def _text(self, placeholder: Placeholder, arguments: Mapping[str, object]) -> str:
@@ -113,7 +122,8 @@ class NameTemplate:
             ):
                 kind = type(value).__name__
                 raise TypeError(
-                    f"a {kind} has no text that is the same in every process; name an attribute of it"
+                    f"a {kind} has no text that is the same in every process; name an attribute"
+                    " of it"
                 )
         except (AttributeError, TypeError, ValueError) as error:
             raise self._error(f"{placeholder} has no value for the name: {error}") from error
@@ -124,33 +134,34 @@ class NameTemplate:
 
 
 def guarded(lock: Callable[[str], Lock], template: str) -> Guard:
-    """Make the decorator; see `Redlock.guard`.
+    """Return the decorator of `Redlock.guard`.
 
     Args:
         lock: Describes the lock of a name.
-        template: See `NameTemplate`.
+        template: The name's template (`NameTemplate`).
 
     Raises:
-        ConfigurationError: The template or an option of the lock is unusable whatever the arguments will be.
+        ConfigurationError: The template or an option is invalid for all arguments.
     """
     if not isinstance(template, str):
         raise ConfigurationError(
             f'guard() takes a name first, like @redlock.guard("job:{{job_id}}"); got {template!r}'
         )
-    lock(template)  # an option that cannot be right is told here, not at the first call
+    lock(template)  # raises for an invalid option now, not at the first call
 
     def decorate(
         function: Callable[P, Coroutine[Any, Any, R]], /
     ) -> Callable[P, Coroutine[Any, Any, R]]:
         if inspect.isasyncgenfunction(function):
             raise ConfigurationError(
-                f"guard({template!r}) cannot hold a lock for the async generator {function.__qualname__}(), whose caller may"
-                " never end it; use `async with redlock.lock(...)` where its values are used"
+                f"guard({template!r}) cannot hold a lock for the async generator"
+                f" {function.__qualname__}(), which its caller may never close; use `async"
+                " with redlock.lock(...)` in the code that reads its values"
             )
         if not inspect.iscoroutinefunction(function):
             raise ConfigurationError(
-                f"guard({template!r}) is for functions defined by `async def`, not {function!r}; write it directly above the"
-                " `async def`, below every other decorator"
+                f"guard({template!r}) is for functions defined by `async def`, not {function!r};"
+                " write it directly above the `async def`, below every other decorator"
             )
         names = NameTemplate(template, function)
 

@@ -1,4 +1,7 @@
-"""Where events go: always to the standard library's logging, which never shows a whole token, and to the sinks given."""
+"""Send events to the standard library's log and to the given sinks.
+
+The log never contains a whole token.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ _log = logging.getLogger("aioredlock_ng")
 
 
 def log_event(event: Event) -> None:
-    """The default sink: losses are errors, node trouble is one warning per outage."""
+    """Write an event to the log. Losses are errors, and each outage of a node is one warning."""
     match event:
         case LeaseLost():
             held_for, token = event.held_for, event.token_prefix
@@ -51,22 +54,26 @@ def log_event(event: Event) -> None:
         case NodeDown():
             _log.warning("node %s is down: %s", event.node, event.reason)
         case NodeSuspect():
-            _log.warning("node %s does not answer; going on without it", event.node)
+            _log.warning("node %s does not answer; rounds do not wait for it", event.node)
         case NodeDegraded():
             _log.warning("node %s: %s", event.node, event.reason)
         case NodeQuarantined() if event.left == inf:
             _log.warning(
-                "node %s grants no lock, for it refuses the recovery guard: %s",
+                "node %s grants no lock, because it refuses the recovery guard: %s",
                 event.node,
                 event.reason,
             )
         case NodeQuarantined():
             _log.warning(
-                "node %s grants no lock for %.1f s more: %s", event.node, event.left, event.reason
+                "node %s grants no lock for %.1f s more: %s",
+                event.node,
+                event.left,
+                event.reason,
             )
         case AllNodesForgot():
             _log.error(
-                "all nodes lost their memory (%s): locks granted before are void; no lock is granted for %.1f s more",
+                "all nodes lost their memory (%s): locks granted before are void; no lock is"
+                " granted for %.1f s more",
                 ", ".join(event.nodes),
                 event.left,
             )
@@ -92,32 +99,33 @@ def log_event(event: Event) -> None:
             _log.info("node %s is up (%s)", event.node, event.server)
         case TaskFailed():
             _log.error(
-                "%s failed: %s; it begins again in %g s", event.task, event.reason, event.retry_in
+                "%s failed: %s; it restarts in %g s", event.task, event.reason, event.retry_in
             )
 
 
 class Sinks:
-    """Several sinks as one, which never raises: a sink that does is reported once, and is called again all the same."""
+    """Combine several sinks. An exception of a sink is reported once, and the sink stays in use."""
 
     def __init__(self, sinks: Sequence[EventSink]) -> None:
         self._sinks = sinks
         self._reported: set[int] = set()
 
     def __call__(self, event: Event) -> None:
-        """Hand it to each in turn."""
+        """Send the event to each sink in turn."""
         for sink in self._sinks:
             try:
                 sink(event)
             except (KeyboardInterrupt, SystemExit):
                 raise
             except BaseException:
-                # A cancellation or a failed test too: raised from here, it would end a timer that other leases need.
+                # A sink may also raise a cancellation or a failed test. An exception from here
+                # would end a timer that other leases need.
                 if id(sink) not in self._reported:
                     self._reported.add(id(sink))
-                    # A filter or handler of the log itself may be what fails.
+                    # The failure may come from a filter or handler of the log itself.
                     with suppress(Exception):
                         _log.exception(
-                            "the sink %r failed on %s; this is said once",
+                            "the sink %r failed on %s; this is reported once",
                             sink,
                             type(event).__name__,
                         )

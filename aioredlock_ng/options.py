@@ -1,4 +1,4 @@
-"""All settings in one frozen, validated record; every time is float seconds. It never opens anything."""
+"""Hold all settings in one frozen, validated record. Every time is in float seconds."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ from aioredlock_ng.errors import ConfigurationError
 __all__ = ["LONGEST_MAX_TTL", "Options", "positive_seconds", "whole_number"]
 
 LONGEST_MAX_TTL = 86_400.0
-"""Seconds. With the recovery guard `max_ttl` is written to the nodes, for all who use them: more is surely milliseconds."""
+"""Longest `max_ttl` in seconds with the recovery guard.
+
+The nodes store `max_ttl` for all managers. A larger value is almost certainly in milliseconds.
+"""
 
 
 def positive_seconds(
     name: str, value: object, *, zero: bool = False, unit: str = " of seconds"
 ) -> float:
-    """Check a time that a user gave, or another number: `unit` is what the errors call it.
+    """Return a time or another number given by a user. `unit` is its unit in errors.
 
     Raises:
-        ConfigurationError: `value` is no finite positive number (or zero, where `zero` allows it).
+        ConfigurationError: `value` is no finite positive number, and not zero where `zero` allows
+            it.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigurationError(f"{name} must be a number{unit}, not {type(value).__name__}")
@@ -37,7 +41,7 @@ def positive_seconds(
 
 
 def whole_number(name: str, value: object, least: int, most: int | None = None) -> int:
-    """Check a number of things, or which of them, that a user gave.
+    """Return a whole number given by a user.
 
     Raises:
         ConfigurationError: `value` is no int, or not between `least` and `most`.
@@ -55,22 +59,29 @@ class Options:
     """Settings of a `Redlock`.
 
     Attributes:
-        ttl: Life of a lock without renewal, seconds. Default of every `lock()`.
-        node_timeout: How long one node may take to answer before a round goes on without it, seconds.
-        drift_factor: Share of the ttl given up for clocks running at different rates (Redlock text: 0.01), 0 to 0.5.
-        min_validity: Seconds that must be left for a grant to count; None: a twentieth of the ttl.
-        key_format: Redis key of a name; contains `{name}` once.
-        max_ttl: The longest ttl that a lock may ask for, seconds; with a recovery guard at most 86,400, a day.
-        connect_timeout: How long connecting and the handshake with one node may take, seconds.
-        close_timeout: How long `aclose()` waits for releases under way, seconds.
-        fencing: Give every lease a fencing token.
-        recovery_guard: "auto": a node that lost its memory grants nothing for the guard time, but a wholly new set of
-            nodes may vote at once. "strict": that waits too. None: no guard.
-        owner: Text of the label beside the keys of leases that live longer than a moment; True: host, process and task;
-            False: no label. A text is one printable line of at most 200 bytes.
+        ttl: Seconds until a lock expires without renewal. Default of every `lock()`.
+        node_timeout: Seconds after which a round goes on without a node that has not answered.
+        drift_factor: Share of the ttl subtracted for clocks with different rates, 0 to 0.5. The
+            Redlock text uses 0.01.
+        min_validity: Seconds that must remain for a grant to count. None: a twentieth of the ttl.
+        key_format: Redis key of a name. It contains `{name}` once.
+        max_ttl: Longest ttl in seconds that a lock may ask for. At most 86,400 (a day) with a
+            recovery guard. The nodes store the longest value of all managers, and a node that lost
+            its memory waits that long (docs/operations.md, "To lower max_ttl").
+        connect_timeout: Seconds for the connection and the handshake with one node.
+        close_timeout: Seconds that `aclose()` waits for releases.
+        fencing: Give every lease a fencing token. False: plain `SET NX PX` without repair of lost
+            keys.
+        recovery_guard: "auto": a node that lost its memory (restart, flush, failover) grants
+            nothing for `max_ttl` and a second, but a wholly new set of nodes may vote at once.
+            "strict": a new set waits as well. None: no guard.
+        owner: Label of the holder, which `inspect` shows. It lies beside the keys of leases that
+            are older than a tenth of a second. True: host, process and task. A text: one printable
+            line of at most 200 bytes. False: no label.
 
     Raises:
-        ConfigurationError: A setting is unusable; says which, why, and what to do.
+        ConfigurationError: A setting is invalid. The message names the setting, the reason and the
+            remedy.
     """
 
     ttl: float = 10.0
@@ -86,13 +97,14 @@ class Options:
     owner: str | bool = True
 
     def __post_init__(self) -> None:
-        """Check everything that can be checked without I/O."""
+        """Check everything that needs no I/O."""
         for name in ("ttl", "node_timeout", "max_ttl", "connect_timeout", "close_timeout"):
             positive_seconds(name, getattr(self, name))
         if self.max_ttl > LONGEST_MAX_TTL and self.recovery_guard is not None:
             raise ConfigurationError(
-                f"max_ttl={self.max_ttl:g} is more than {LONGEST_MAX_TTL:,.0f} seconds: a node that forgot would grant nothing"
-                f" for so long; name seconds (if milliseconds were meant: max_ttl={self.max_ttl / 1000:g})"
+                f"max_ttl={self.max_ttl:g} is more than {LONGEST_MAX_TTL:,.0f} seconds: a"
+                " node that lost its memory would grant nothing for that time; give seconds"
+                f" (if milliseconds were meant: max_ttl={self.max_ttl / 1000:g})"
             )
         positive_seconds("drift_factor", self.drift_factor, zero=True, unit="")
         if self.drift_factor > 0.5:
@@ -118,16 +130,18 @@ class Options:
         self.check_ttl(self.ttl)
 
     def check_ttl(self, value: object) -> float:
-        """A ttl that the user gave, checked against `max_ttl` and `node_timeout`.
+        """Return a ttl given by a user, checked against `max_ttl` and `node_timeout`.
 
         Raises:
-            ConfigurationError: Not a finite positive number, above `max_ttl`, or too small for `node_timeout`.
+            ConfigurationError: The ttl is no finite positive number, above `max_ttl`, or too small
+                for `node_timeout`.
         """
         ttl = positive_seconds("ttl", value)
         if ttl > self.max_ttl:
             hint = f" (if milliseconds were meant: ttl={ttl / 1000:g})" if ttl >= 1000 else ""
             raise ConfigurationError(
-                f"ttl={ttl:g} is above max_ttl={self.max_ttl:g} seconds; ask for less or raise max_ttl{hint}"
+                f"ttl={ttl:g} is above max_ttl={self.max_ttl:g} seconds; lower the ttl or"
+                f" raise max_ttl{hint}"
             )
         least = least_ttl(self.node_timeout, self.drift_factor, self.min_validity)
         if ttl < least:
@@ -135,30 +149,31 @@ class Options:
                 "5 % of ttl" if self.min_validity is None else f"min_validity={self.min_validity:g}"
             )
             raise ConfigurationError(
-                f"ttl={ttl:g} is too small for node_timeout={self.node_timeout:g}: needed is ttl - ttl * drift_factor"
-                f" - 0.002 - node_timeout >= {share}, that is ttl >= {least:.4g}; raise ttl or lower node_timeout"
+                f"ttl={ttl:g} is too small for node_timeout={self.node_timeout:g}: needed is"
+                f" ttl - ttl * drift_factor - 0.002 - node_timeout >= {share}, that is ttl >="
+                f" {least:.4g}; raise ttl or lower node_timeout"
             )
         return ttl
 
     @property
     def labelled(self) -> bool:
-        """True where labels are written: they are wanted, and the library has keys of its own on every node anyway."""
+        """True if labels are written. They need the option and own keys of the library on nodes."""
         return self.owner is not False and self.own_keys
 
     @property
     def own_keys(self) -> bool:
-        """True where the library has keys of its own on every node."""
+        """True if the library stores keys of its own on every node."""
         return self.fencing or self.recovery_guard is not None
 
     @property
     def guard_ms(self) -> int:
-        """Milliseconds for which a lock that was forgotten may still be held."""
+        """Milliseconds for which a client may still hold a lock that a node forgot."""
         return ttl_ms(self.max_ttl)
 
     def drift(self, ttl: float) -> float:
-        """Seconds of `ttl` given up for clock drift."""
+        """Return the seconds of `ttl` that are subtracted for clock drift."""
         return drift_of(ttl, self.drift_factor)
 
     def least_validity(self, ttl: float) -> float:
-        """Seconds that must be left of `ttl` for a grant to count."""
+        """Return the seconds of `ttl` that must remain for a grant to count."""
         return ttl * MIN_VALIDITY_SHARE if self.min_validity is None else self.min_validity

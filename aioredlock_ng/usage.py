@@ -1,4 +1,4 @@
-"""Errors that show the right line where an object is used in a way that it does not have."""
+"""Raise errors that show the right code when an object is used in an unsupported way."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ C = TypeVar("C")
 
 
 def async_with_only(right_use: Callable[[Any], str]) -> Callable[[type[C]], type[C]]:
-    """Let a plain `with` and an `await` of a class's objects raise a `TypeError` that says what to write.
+    """Make a plain `with` and an `await` raise a `TypeError` that shows the right code.
 
-    A type checker does not see these methods, so it refuses both uses too.
+    A type checker does not see these methods, so it refuses both uses as well.
 
     Args:
-        right_use: What to write instead, for an object of the class.
+        right_use: Returns the right code for an object of the class.
     """
 
     def decorate(kind: type[C]) -> type[C]:
@@ -28,7 +28,7 @@ def async_with_only(right_use: Callable[[Any], str]) -> Callable[[type[C]], type
             )
 
         def exits(self: C, *exc_info: object) -> None:
-            """Never called; without it a `with` does not call `__enter__` either."""
+            """Exist only so that a `with` calls `__enter__`. Never called."""
 
         def awaits(self: C) -> NoReturn:
             raise TypeError(f"a {kind.__name__} cannot be awaited; use {right_use(self)}")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FENCE = re.compile(r"(?P<indent> *)```(?P<language>\w*)")
 SHORT = 60
 COLON = "\ue000"
-INTERNAL = re.compile(r"For (`|those )|[^\n]*; for those ")
+INTERNAL = re.compile(r"^Internal: ", re.MULTILINE)
 RAISES = re.compile(r"(?P<indent> +)(?P<errors>\w+(?:, \w+)+): (?P<when>.+)")
 
 
@@ -96,9 +96,15 @@ def _entries(module: ModuleType, wanted: list[str]) -> Iterator[str]:
             kind = "exception" if issubclass(thing, BaseException) else "class"
             options = ["   :members:", "   :special-members: __aenter__, __aexit__", "   :show-inheritance:"]
             options += ["   :undoc-members:"] if issubclass(thing, Enum) else []
+            # A class of a private module is part of the public class that extends it.
+            options += ["   :inherited-members: object"] if _is_private(thing.__base__) and kind == "class" else []
         else:
             kind, options = "function", []
         yield from ("", f".. auto{kind}:: {module.__name__}.{name}", *options, "")
+
+
+def _is_private(thing: type | None) -> bool:
+    return thing is not None and (thing.__name__.startswith("_") or "._" in thing.__module__)
 
 
 def _data(module: ModuleType, name: str, thing: object) -> Iterator[str]:
@@ -144,13 +150,13 @@ def _docstring_converted(app: Sphinx, what: str, name: str, thing: object, optio
 
 
 def _member(app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object) -> bool | None:
-    """Leave out what one part of the library does for another, as the first line of a docstring says."""
-    return True if INTERNAL.match(inspect.getdoc(thing) or "") else None
+    """Leave out methods that one part of the library calls in another, by a line of their docstring."""
+    return True if INTERNAL.search(inspect.getdoc(thing) or "") else None
 
 
 def _bases(app: Sphinx, name: str, thing: type, options: object, bases: list[type]) -> None:
-    """Name the public bases of a private one in its place."""
-    while private := [base for base in bases if base.__name__.startswith("_")]:
+    """Replace a private base by its own bases."""
+    while private := [base for base in bases if _is_private(base)]:
         place = bases.index(private[0])
         bases[place : place + 1] = private[0].__bases__
 
@@ -159,7 +165,7 @@ def _signature(
     app: Sphinx, what: str, name: str, thing: object, options: object, signature: str, returned: str
 ) -> tuple[str, str] | None:
     """What users never make shows no arguments."""
-    made = what == "exception" or (what == "class" and "Made by `" in (inspect.getdoc(thing) or ""))
+    made = what == "exception" or (what == "class" and "ade by `" in (inspect.getdoc(thing) or ""))
     return ("", "") if made and signature else None
 
 

@@ -296,7 +296,7 @@ async def test_a_node_that_refuses_to_show_its_marker_is_said_to_be_in_quarantin
     assert states(process.redlock) == ["up"] * 3
     assert heard[1:] == [NodeTrusted("memory-1")]
     assert [line for line in caplog.messages if "memory-1" in line] == [
-        "node memory-1 grants no lock, for it refuses the recovery guard: NOPERM marker"
+        "node memory-1 grants no lock, because it refuses the recovery guard: NOPERM marker"
     ]
 
 

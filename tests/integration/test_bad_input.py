@@ -157,7 +157,7 @@ def test_a_ttl_too_small_for_the_node_timeout_is_refused_with_the_inequality() -
 async def test_a_wall_clock_that_is_none_is_refused_before_anything_is_sent(told: float) -> None:
     """Milliseconds, for instance: no other client's fence would ever be above such a one."""
     redlock = Redlock(URLS, wall_clock=lambda: told)
-    with pytest.raises(ConfigurationError, match="wall_clock must tell seconds since 1970"):
+    with pytest.raises(ConfigurationError, match="wall_clock must return seconds since 1970"):
         await redlock.open()
 
 

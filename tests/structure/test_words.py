@@ -27,7 +27,6 @@ PENDING = (
     "integrations",
     "telemetry",
     "testing",
-    "*.py",
 )
 
 COLUMNS = 100

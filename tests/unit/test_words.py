@@ -112,7 +112,7 @@ def test_a_ttl_that_may_be_milliseconds_is_refused_with_a_hint() -> None:
         ConfigurationError, match=r"^ttl=10000 is above max_ttl=60 seconds; .*milliseconds were meant: ttl=10\)$"
     ):
         Options().check_ttl(10_000)
-    with pytest.raises(ConfigurationError, match=r"^ttl=61 is above max_ttl=60 seconds; ask for less or raise max_ttl$"):
+    with pytest.raises(ConfigurationError, match=r"^ttl=61 is above max_ttl=60 seconds; lower the ttl or raise max_ttl$"):
         Options().check_ttl(61)
 
 

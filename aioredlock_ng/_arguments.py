@@ -1,0 +1,105 @@
+"""Check the arguments of `Redlock` that are no settings: nodes, sinks, clocks and randomness."""
+
+from __future__ import annotations
+
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any
+
+from aioredlock_ng._core.fencing import LATEST_US
+from aioredlock_ng.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aioredlock_ng._nodes.connect import Connector
+    from aioredlock_ng._nodes.port import Node
+    from aioredlock_ng.events import EventSink
+
+__all__ = ["check_surroundings", "check_wall_clock", "checked_nodes", "checked_sinks"]
+
+
+def check_surroundings(clock: object, wall_clock: object, rng: object) -> None:
+    """Check that the clocks and the source of randomness can be called.
+
+    Raises:
+        ConfigurationError: An argument has the wrong type.
+    """
+    if not callable(clock):
+        raise ConfigurationError(
+            f"clock must be a callable that returns seconds, not {type(clock).__name__}; leave it"
+            " out"
+        )
+    if wall_clock is not None and not callable(wall_clock):
+        raise ConfigurationError(
+            "wall_clock must be a callable that returns seconds since 1970, or None, not"
+            f" {type(wall_clock).__name__}"
+        )
+    if rng is not None and not all(
+        callable(getattr(rng, draw, None)) for draw in ("random", "getrandbits")
+    ):
+        raise ConfigurationError(f"rng must be a random.Random or None, not {type(rng).__name__}")
+
+
+def check_wall_clock(wall_us: int) -> None:
+    """Check the time of the wall clock, in microseconds since 1970.
+
+    Raises:
+        ConfigurationError: The time is out of range.
+    """
+    if not 0 <= wall_us < LATEST_US:
+        raise ConfigurationError(
+            f"wall_clock must return seconds since 1970, from 0 to {LATEST_US / 1e6:g};"
+            f" it returns {wall_us / 1e6:g}"
+        )
+
+
+def checked_sinks(sinks: Iterable[EventSink]) -> tuple[EventSink, ...]:
+    """Return the sinks, each of which must be a plain callable.
+
+    Raises:
+        ConfigurationError: A sink is no callable, or a coroutine function.
+    """
+    if callable(sinks) or not hasattr(sinks, "__iter__"):
+        raise ConfigurationError(
+            f"sinks must be a list of callables that take an event, not {type(sinks).__name__}"
+        )
+    checked = tuple(sinks)
+    for sink in checked:
+        if not callable(sink):
+            raise ConfigurationError(
+                f"sinks must be callables that take an event; {sink!r} is not callable"
+            )
+        method = getattr(sink, "__call__", None)  # noqa: B004
+        if iscoroutinefunction(sink) or iscoroutinefunction(method):
+            raise ConfigurationError(
+                f"sinks are called and never awaited; {sink!r} is a coroutine function; use a"
+                " plain function"
+            )
+    return checked
+
+
+def checked_nodes(nodes: Iterable[object], connector: type[Connector]) -> list[Connector | Node]:
+    """Return the nodes, with a connector for each URL or client.
+
+    Raises:
+        ConfigurationError: There is no node, a node is unusable, or two are the same server.
+    """
+    if isinstance(nodes, (str, bytes, dict)) or not hasattr(nodes, "__iter__"):
+        raise ConfigurationError(
+            f"nodes must be a list of URLs, clients or node objects, not {type(nodes).__name__}"
+        )
+    checked: list[Any] = [node if hasattr(node, "ask") else connector(node) for node in nodes]
+    if not checked:
+        raise ConfigurationError(
+            "nodes is empty; name at least one server, better three or five independent ones"
+        )
+    seen: dict[object, str] = {}
+    for node in checked:
+        identity = node.identity if isinstance(node, connector) else id(node)
+        if identity in seen:
+            raise ConfigurationError(
+                f"nodes names the same server twice: {seen[identity]} and {node.address};"
+                " name each server once, or a quorum has no meaning"
+            )
+        seen[identity] = node.address
+    return checked

@@ -1,0 +1,182 @@
+"""Define the records of the doctor, for `records`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = [
+    "ClockReading",
+    "Diagnosis",
+    "Finding",
+    "NodeFacts",
+    "Refused",
+    "RoundTrips",
+    "Severity",
+]
+
+
+class Severity(StrEnum):
+    """The severity of a finding, the worst first."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding of the doctor.
+
+    Attributes:
+        code: The kind of finding, for example "eviction-policy". docs/operations.md explains each
+            kind.
+        severity: An error breaks a promise of the lock or stops a node from voting. A warning
+            weakens a promise. An info is useful to know.
+        nodes: Addresses of the nodes concerned. Empty if the finding concerns the whole set.
+        what: The observation.
+        meaning: The consequence for locks.
+        remedy: The action to take.
+    """
+
+    code: str
+    severity: Severity
+    nodes: tuple[str, ...]
+    what: str
+    meaning: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTrips:
+    """Round-trip times of a node in seconds, with percentiles by nearest rank.
+
+    Attributes:
+        count: Number of measured round trips.
+        p50: Half of the round trips took at most this time.
+        p95: 95 % of the round trips took at most this time.
+        p99: 99 % of the round trips took at most this time.
+    """
+
+    count: int
+    p50: float
+    p95: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClockReading:
+    """Two readings of a node's clock from this machine. The round trips bound their precision.
+
+    Attributes:
+        offset: Seconds that the node's clock is ahead of this machine's wall clock.
+        offset_error: Largest error of `offset` in seconds, in both directions.
+        rate: Seconds that the node's clock advanced per second of this machine's steady clock.
+        rate_error: Largest error of `rate` as a share, in both directions.
+    """
+
+    offset: float
+    offset_error: float
+    rate: float
+    rate_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A request that a server refused during the examination.
+
+    Attributes:
+        step: The request: "SCRIPT LOAD", "script acquire", or "command GET" for a command that
+            scripts call.
+        words: The server's error message.
+    """
+
+    step: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """The doctor's observations of one node. None and "" stand for an unknown value.
+
+    Attributes:
+        address: The node's address without credentials.
+        problem: Code of the finding that ended the examination. "" if it was complete.
+        words: The reason for the end.
+        endpoint: The end of the connection: `address:port` with the name resolved, or the path of a
+            socket.
+        server: Name and version of the server.
+        run_id: Id of the server process.
+        role: "master" or "slave", in the words of the server.
+        primary: Address of the primary if the node is a replica.
+        cluster: True if the server runs in cluster mode.
+        unknown: Commands that the library needs and the server does not know.
+        uptime: Seconds since the server's start, by its own clock.
+        replicas: Number of attached replicas.
+        maxmemory: The memory limit in bytes. 0: no limit.
+        maxmemory_policy: The server's policy at the limit.
+        evicted_keys: Number of keys evicted since the server's start.
+        aof: True if the server keeps an append-only file.
+        fsync: The flush policy of that file: "always", "everysec" or "no".
+        failing: Parts of the persistence that failed last time, as INFO names them.
+        resp3: True if the server speaks RESP3.
+        tracking: True if the server sends notifications of changed keys.
+        messages: True if a published message arrived. None without RESP3.
+        granted: True if the node granted a lock on the doctor's own key, even in quarantine.
+        trust: State of the node's marker for the recovery guard: "trusted", "waiting", "founding",
+            "foreign" (of another server process), "excessive" (a guard time above a day and a
+            second), or "none".
+        ready_in: Seconds until the node may be trusted.
+        sampled_keys: Number of sampled keys, without the library's own. None if locks have a
+            `key_format` of their own, or if the rights to sample are missing.
+        foreign_keys: The type of each sampled key that cannot be a lock: no string, or without
+            expiry.
+        refusals: The refused requests in the order of asking.
+        round_trips: Round-trip times of the node.
+        clock: Readings of the node's clock.
+    """
+
+    address: str
+    problem: str = ""
+    words: str = ""
+    endpoint: str = ""
+    server: str = ""
+    run_id: str = ""
+    role: str = ""
+    primary: str = ""
+    cluster: bool | None = None
+    unknown: tuple[str, ...] = ()
+    uptime: float | None = None
+    replicas: int | None = None
+    maxmemory: int | None = None
+    maxmemory_policy: str = ""
+    evicted_keys: int | None = None
+    aof: bool | None = None
+    fsync: str = ""
+    failing: tuple[str, ...] = ()
+    resp3: bool | None = None
+    tracking: bool | None = None
+    messages: bool | None = None
+    granted: bool | None = None
+    trust: str = ""
+    ready_in: float | None = None
+    sampled_keys: int | None = None
+    foreign_keys: tuple[str, ...] = ()
+    refusals: tuple[Refused, ...] = ()
+    round_trips: RoundTrips | None = None
+    clock: ClockReading | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The result of an examination of all nodes.
+
+    Attributes:
+        severity: The worst severity of all findings. None if there are none.
+        findings: The findings, the worst first.
+        nodes: The observations of each node, in the order given.
+    """
+
+    severity: Severity | None
+    findings: tuple[Finding, ...]
+    nodes: tuple[NodeFacts, ...]

@@ -1,0 +1,79 @@
+"""Make the engine of a manager that is about to open."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._engine.attempt.tokens import system_tokens
+from aioredlock_ng._engine.engine import Engine
+from aioredlock_ng._nodes.node import RedisNode
+from aioredlock_ng._scripts.kinds import needed
+from aioredlock_ng.errors import ConfigurationError
+from aioredlock_ng.logs import Sinks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from aioredlock_ng._nodes.channel.outbox import Outbox
+    from aioredlock_ng._nodes.connect import Connector
+    from aioredlock_ng._nodes.fleet import Fleet
+    from aioredlock_ng._nodes.port import Node
+    from aioredlock_ng.events import EventSink
+    from aioredlock_ng.options import Options
+
+__all__ = ["engine_of", "node_of", "refuse_duplicates"]
+
+
+def node_of(connector: Connector, outbox: Outbox, options: Options) -> RedisNode:
+    """Return a node that connects by the given connector."""
+    commands = needed(fencing=options.fencing, guard=options.recovery_guard is not None)
+    return RedisNode(connector, outbox, options.connect_timeout, commands)
+
+
+def engine_of(
+    fleet: Fleet,
+    options: Options,
+    log: EventSink,
+    sinks: tuple[EventSink, ...],
+    *,
+    clock: Callable[[], float],
+    wall_us: Callable[[], int],
+    rng: random.Random | None,
+    run_id: bytes,
+) -> Engine:
+    """Return an engine that is not open yet.
+
+    Each call draws a new manager id. After a fork both processes may open the same `Redlock`, and
+    their ids must differ.
+    """
+    tell = Sinks(sinks) if sinks else None
+    return Engine(
+        fleet,
+        options,
+        Sinks((log,) if tell is None else (log, tell)),
+        tell=tell,
+        clock=clock,
+        wall_us=wall_us,
+        draw=random.random if rng is None else rng.random,
+        new_token=system_tokens().__next__
+        if rng is None
+        else lambda: b"%032x" % rng.getrandbits(128),
+        run_id=run_id,
+        manager_id=secrets.token_hex(8).encode() if rng is None else run_id[:16],
+    )
+
+
+def refuse_duplicates(nodes: Iterable[Node]) -> None:
+    """Check that no two nodes turned out to be the same server.
+
+    Raises:
+        ConfigurationError: Two nodes are the same server.
+    """
+    for node in nodes:
+        state = node.state()
+        if state.state == "refused" and "are the same server" in state.reason:
+            raise ConfigurationError(
+                f"{state.reason}; name each server once, or a quorum has no meaning"
+            )

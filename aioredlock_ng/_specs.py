@@ -1,0 +1,123 @@
+"""Turn the arguments of `Redlock.lock` into the settings with which the engine works."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aioredlock_ng._core.fencing import slot_of
+from aioredlock_ng._core.keys import MAX_NAMES, KeyFormat, resource_name
+from aioredlock_ng._core.owners import checked_label
+from aioredlock_ng._core.validity import ttl_ms, watch_after
+from aioredlock_ng._engine.spec import Life, LockSpec
+from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
+from aioredlock_ng.errors import ConfigurationError
+from aioredlock_ng.options import positive_seconds
+
+if TYPE_CHECKING:
+    from aioredlock_ng._scripts.kinds import LockKind
+    from aioredlock_ng.options import Options
+
+__all__ = ["Specs"]
+
+_MOST_SPECS: Final = 4096
+"""Number of names whose settings a manager keeps, about 2 MB."""
+
+
+class Specs:
+    """Make the settings of locks for one manager.
+
+    Args:
+        options: The manager's options.
+        run_id: The manager's random id, which the recovery guard writes to the nodes.
+
+    Attributes:
+        keys: Redis keys of names.
+        kind: Scripts of the manager's locks.
+        usual: Settings of locks that use the manager's own options, by name. A new record costs a
+            microsecond, and four objects for the garbage collector to visit.
+    """
+
+    def __init__(self, options: Options, run_id: bytes) -> None:
+        self._options = options
+        self.keys = KeyFormat(options.key_format)
+        self.kind = _kind_of(options, run_id)
+        self.usual: dict[str, LockSpec] = {}
+        self._life = self._life_of(options.ttl)
+
+    def usual_spec(self, name: str) -> LockSpec:
+        """Return the settings of a lock with the manager's own options, and keep them."""
+        if len(self.usual) >= _MOST_SPECS:
+            self.usual.clear()
+        self.usual[name] = spec = self.spec((name,))
+        return spec
+
+    def spec(
+        self,
+        names: tuple[str | bytes, ...],
+        ttl: float | None = None,
+        auto_extend: bool = True,
+        max_hold: float | None = None,
+        owner: str | None = None,
+        *,
+        fail_fast: bool = False,
+        fair: bool = False,
+    ) -> LockSpec:
+        """Check the arguments of `lock`, and return the settings that follow from them."""
+        if len(names) > MAX_NAMES:
+            raise ConfigurationError(
+                f"a lock takes at most {MAX_NAMES:,} names at once, got {len(names):,}; lock"
+                " one name that stands for all of them"
+            )
+        # All clients use the same order, so two sets with common names cannot wait for each other.
+        keys = tuple(sorted(map(self.keys.key, names)))
+        if len(set(keys)) != len(keys):
+            raise ConfigurationError(
+                f"lock names {resource_name(names)!r} contain one name twice; name each once"
+            )
+        slots = tuple(dict.fromkeys(map(slot_of, keys)))
+        if max_hold is not None:
+            max_hold = positive_seconds("max_hold", max_hold)
+        if not isinstance(auto_extend, bool):
+            raise ConfigurationError(
+                f"auto_extend must be True or False, not {type(auto_extend).__name__}"
+            )
+        if not isinstance(fail_fast, bool):
+            raise ConfigurationError(
+                f"fail_fast must be True or False, not {type(fail_fast).__name__}"
+            )
+        if not isinstance(fair, bool):
+            raise ConfigurationError(f"fair must be True or False, not {type(fair).__name__}")
+        if owner is not None:
+            owner = checked_label(owner)
+        life = self._life if ttl is None else self._life_of(self._options.check_ttl(ttl))
+        resource = resource_name(names)
+        return LockSpec(
+            self.kind,
+            resource,
+            names,
+            keys,
+            slots,
+            life,
+            auto_extend,
+            max_hold,
+            owner,
+            fail_fast,
+            fair,
+        )
+
+    def _life_of(self, ttl: float) -> Life:
+        options = self._options
+        return Life(
+            ttl,
+            b"%d" % ttl_ms(ttl),
+            options.drift(ttl),
+            options.least_validity(ttl),
+            watch_after(ttl),
+        )
+
+
+def _kind_of(options: Options, run_id: bytes) -> LockKind:
+    vouch = b"" if options.recovery_guard is None else b"%b:%d" % (run_id, options.guard_ms)
+    return (
+        guarded_mutex(fencing=options.fencing, vouch=vouch) if options.fencing or vouch else MUTEX
+    )
