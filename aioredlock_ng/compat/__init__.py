@@ -1,1 +1,1 @@
-"""Names and meanings of other libraries, so that moving over is one changed import; never what new code should use."""
+"""Provide the names of other libraries, so that a migration is one changed import."""

@@ -1,1 +1,4 @@
-"""Locks in web frameworks, one module per framework; importing this package imports none of them."""
+"""Provide locks for web frameworks, one module per framework.
+
+An import of this package imports no framework.
+"""

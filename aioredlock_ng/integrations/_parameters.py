@@ -1,4 +1,7 @@
-"""What a FastAPI endpoint declares, and the values of it that a lock's name needs; it never reads a request's body."""
+"""Read the values for a lock's name from a request, as a FastAPI endpoint declares them.
+
+The request's body is never read.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _NONE = inspect.Parameter.empty
 
 
 class Parameters:
-    """The parameters of one endpoint, as FastAPI sees them.
+    """The parameters of one endpoint, as FastAPI understands them.
 
     Args:
         endpoint: The function behind a route.
@@ -39,10 +42,13 @@ class Parameters:
         self._adapters: dict[str, TypeAdapter[Any]] = {}
 
     def check(self, placeholder: Placeholder, path: frozenset[str]) -> None:
-        """Make sure that a placeholder that `lock_for` does not declare is a value from the path or the query.
+        """Check a placeholder that `lock_for` does not declare.
+
+        Its value must come from path or query.
 
         Raises:
-            ConfigurationError: It is something else, is nothing at all, or is of a type that has no one text.
+            ConfigurationError: The value comes from another place or does not exist, or its type
+                has no unique text.
         """
         name = placeholder.name
         if name not in self._found:
@@ -60,30 +66,35 @@ class Parameters:
                 or isinstance(marker, params.Depends)
                 or _declarable(parameter.annotation)
             ):
-                remedy = f"declare what it is, like lock_for(..., {name}={_remedy(parameter)})"
+                remedy = f"declare the value, like lock_for(..., {name}={_remedy(parameter)})"
             else:
-                remedy = f"let a dependency make one of it: lock_for(..., {name}=Depends(...))"
+                remedy = (
+                    "use a dependency that returns such a value: lock_for(...,"
+                    f" {name}=Depends(...))"
+                )
             raise ConfigurationError(
-                f"{placeholder} of {self._called} is not a plain str, int, UUID, date or Enum from the path or the query;"
-                f" {remedy}"
+                f"{placeholder} of {self._called} is not a plain str, int, UUID, date or Enum"
+                f" from the path or the query; {remedy}"
             )
         if marker is not None and (
             marker.default_factory is not None
             or marker.validation_alias not in (None, marker.alias)
         ):
             raise ConfigurationError(
-                f"{placeholder} of {self._called} has a validation_alias or a default_factory, by which it could have another"
-                " value than the lock's name; use alias= and a plain default"
+                f"{placeholder} of {self._called} has a validation_alias or a"
+                " default_factory, so its value could differ from the one in the lock's"
+                " name; use alias= and a plain default"
             )
 
     def agree(
         self, placeholder: Placeholder, declared: inspect.Parameter, path: frozenset[str]
     ) -> None:
-        """Make sure that what `lock_for` declares is what the endpoint declares under that name, and has the attributes.
+        """Check that `lock_for` and the endpoint declare the same value, with the named attributes.
 
         Raises:
-            ConfigurationError: It has not, or is of another type there; or the endpoint has no such parameter, and the lock
-                would ask clients for a value that nobody else asks for.
+            ConfigurationError: The declarations differ, or an attribute is missing. Or the endpoint
+                has no parameter of that name, so the lock alone would require the value from
+                clients.
         """
         if isinstance(declared.default, params.Depends):
             return
@@ -93,12 +104,13 @@ class Parameters:
             same_place = name in path or _source(parameter) == _source(declared)
             if _plain(parameter.annotation) != _plain(annotation) or not same_place:
                 raise ConfigurationError(
-                    f"{name} is {annotation!r} here, but not in {self._called}; declare the same: {name}={_remedy(parameter)}"
+                    f"{name} is {annotation!r} here, but not in {self._called}; declare the same:"
+                    f" {name}={_remedy(parameter)}"
                 )
             if self._default(name) is not _NONE:
                 raise ConfigurationError(
-                    f"{name} has a default in {self._called}, and would have none here; write a dependency that returns it, for"
-                    f" both: {name}=Depends(...)"
+                    f"{name} has a default in {self._called}, but not in lock_for(); use a"
+                    f" dependency that returns it in both places: {name}=Depends(...)"
                 )
         elif name not in path and not isinstance(_marker(declared), params.Header | params.Cookie):
             raise self._missing(placeholder, path)
@@ -116,15 +128,16 @@ class Parameters:
             annotation = annotation.model_fields[attribute].annotation
         if not _textual(annotation):
             raise ConfigurationError(
-                f"{placeholder} must be a str, int, UUID, date or Enum, not {_written(annotation)}; name an attribute of it, or"
-                f" let a dependency make one of it: lock_for(..., {name}=Depends(...))"
+                f"{placeholder} must be a str, int, UUID, date or Enum, not"
+                f" {_written(annotation)}; name an attribute of it, or use a dependency that"
+                f" returns such a value: lock_for(..., {name}=Depends(...))"
             )
 
     def read(self, names: Iterable[str], connection: HTTPConnection) -> dict[str, Any]:
-        """The values that the endpoint will get, from the path and the query.
+        """Return the values that the endpoint receives from the path and the query.
 
         Raises:
-            RequestValidationError: The request lacks one, or it is not of its type: 422.
+            RequestValidationError: The request lacks a value, or a value has the wrong type (422).
             ConfigurationError: The endpoint has no such parameter.
         """
         values: dict[str, Any] = {}
@@ -184,7 +197,10 @@ class Parameters:
 
 
 def _marker(parameter: inspect.Parameter) -> Any:
-    """What says where a parameter comes from: `Path()`, `Query()`, `Body()`, `Depends()`; None: FastAPI decides."""
+    """Return the declared source of a parameter: `Path()`, `Query()`, `Body()` or `Depends()`.
+
+    The result is None if FastAPI chooses the source.
+    """
     given = (*getattr(parameter.annotation, "__metadata__", ()), parameter.default)
     return next(
         (
@@ -197,13 +213,13 @@ def _marker(parameter: inspect.Parameter) -> Any:
 
 
 def _source(parameter: inspect.Parameter) -> tuple[type[Any], str | None]:
-    """The part of the request that has a parameter, and its name there if that is another."""
+    """Return the part of the request that contains a parameter, and its alias there."""
     marker = _marker(parameter)
     return type(marker), getattr(marker, "alias", None)
 
 
 def _plain(annotation: Any) -> Any:
-    """The type without what `Annotated` and `NewType` add."""
+    """Return the type without the additions of `Annotated` and `NewType`."""
     while True:
         if get_origin(annotation) is Annotated:
             annotation = get_args(annotation)[0]
@@ -214,7 +230,10 @@ def _plain(annotation: Any) -> Any:
 
 
 def _textual(annotation: Any) -> bool:
-    """Whether every value of this type has one text; without an annotation it is the text of the request."""
+    """Return True if every value of this type has a unique text.
+
+    A parameter without annotation has the text of the request.
+    """
     plain = _plain(annotation)
     if get_origin(plain) in (Union, UnionType):
         return all(_textual(one) for one in get_args(plain))
@@ -224,13 +243,13 @@ def _textual(annotation: Any) -> bool:
 
 
 def _declarable(annotation: Any) -> bool:
-    """Whether `lock_for` can be told this type: it has one text, or fields that may."""
+    """Return True if `lock_for` can declare this type: it has a unique text, or fields with one."""
     plain = _plain(annotation)
     return _textual(plain) or (isinstance(plain, type) and issubclass(plain, BaseModel))
 
 
 def _remedy(parameter: inspect.Parameter) -> str:
-    """What to declare to have the parameter's own value."""
+    """Return the declaration that gives the lock the parameter's own value."""
     marker, written = _marker(parameter), _written(parameter.annotation)
     if isinstance(marker, params.Depends):
         return f"Depends({getattr(marker.dependency, '__name__', '...')})"
@@ -238,7 +257,7 @@ def _remedy(parameter: inspect.Parameter) -> str:
 
 
 def _written(annotation: Any) -> str:
-    """A type as people write it."""
+    """Return a type in the form in which users write it."""
     plain = _plain(annotation)
     if plain is _NONE:
         return "..."

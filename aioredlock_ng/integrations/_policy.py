@@ -1,4 +1,4 @@
-"""Which locks a request takes, and what is answered when it cannot have or keep them; it holds no lock."""
+"""Decide which locks a request needs, and which answer it gets without them."""
 
 from __future__ import annotations
 
@@ -19,34 +19,42 @@ if TYPE_CHECKING:
 __all__ = ["UNAVAILABLE", "Answer", "Policy", "checked_manager"]
 
 UNAVAILABLE: Final = 503
-"""Service Unavailable: no quorum of nodes, or the lock was lost."""
+"""Service Unavailable: no quorum of nodes, or a lost lock."""
 
 _SWITCHES = ("fail_fast", "fair")
-"""Options that are True or False; the others are times."""
+"""Options that are True or False. The other options are times."""
 
 _HELD: Final = (409, 423)
-"""Conflict, and Locked, which says exactly that and cannot be mistaken for a conflict of the application's own."""
+"""Conflict and Locked.
+
+Locked describes the case exactly and cannot be confused with a conflict of the application.
+"""
 
 _LONGEST: Final = 3600
-"""Seconds that a client is told to wait at most: an operator may have mended the nodes by then."""
+"""Longest wait in seconds that a client is advised.
+
+An operator may have repaired the nodes earlier than a longer wait would end.
+"""
 
 
 def checked_manager(call: str, redlock: object) -> Redlock | None:
-    """What a user gave as the app's manager; None stays None.
+    """Return the manager that a user gave, or None.
 
     Raises:
-        ConfigurationError: It is no `Redlock`. Its text is not shown: a URL may have a password in it.
+        ConfigurationError: The object is no `Redlock`. The message does not contain its text,
+            because a URL may contain a password.
     """
     if redlock is not None and not isinstance(redlock, Redlock):
         raise ConfigurationError(
-            f'{call}() takes a Redlock, not {type(redlock).__name__}: write {call}(Redlock(["redis://10.0.0.1"])), or {call}()'
-            " for the nodes in AIOREDLOCK_NG_NODES"
+            f"{call}() takes a Redlock, not {type(redlock).__name__}: write"
+            f' {call}(Redlock(["redis://10.0.0.1"])), or {call}() for the nodes in'
+            " AIOREDLOCK_NG_NODES"
         )
     return redlock
 
 
 class Answer(NamedTuple):
-    """What the client is told: never which lock, which node, or whose."""
+    """The answer to the client. It contains no lock name, node or holder."""
 
     status: int
     detail: str
@@ -54,17 +62,17 @@ class Answer(NamedTuple):
 
 
 class Policy:
-    """What one `lock_for` or `locked` says.
+    """The rules of one `lock_for` or `locked`.
 
     Args:
-        templates: Names of the locks, which are taken together.
+        templates: Names of the locks, which are acquired together.
         options: Arguments of `Redlock.lock`: times, `fail_fast` and `fair`.
-        held_status: 409 or 423, when another holds the lock.
-        retry_after: Whole seconds for the Retry-After header; more where it is known that no quorum
-            of nodes can grant for longer.
+        held_status: Status if another request holds the lock: 409 or 423.
+        retry_after: Whole seconds for the Retry-After header. The header has a larger value if no
+            quorum of nodes can grant for a known longer time.
 
     Raises:
-        ConfigurationError: An argument is unusable.
+        ConfigurationError: An argument is invalid.
     """
 
     def __init__(
@@ -97,23 +105,24 @@ class Policy:
 
     @property
     def placeholders(self) -> list[Placeholder]:
-        """What the templates need, in the order in which they are written."""
+        """Placeholders of the templates, in their order."""
         return [placeholder for template in self.templates for placeholder in template.placeholders]
 
     def check(self, redlock: Redlock) -> None:
-        """Make sure that this manager accepts the options.
+        """Check that this manager accepts the options.
 
         Raises:
-            ConfigurationError: It does not: a ttl above its `max_ttl`, or too small for its `node_timeout`.
+            ConfigurationError: A ttl is above the manager's `max_ttl`, or too small for its
+                `node_timeout`.
         """
         redlock.lock("a name", **self._options)
 
     def lock(self, redlock: Redlock, values: Mapping[str, object]) -> Lock:
-        """Describe the lock for a request's values; no I/O. Equal names count once.
+        """Describe the lock for a request's values. Equal names count once. No I/O.
 
         Raises:
-            UnusableValue: The request's values make no name.
-            ConfigurationError: The template or an option is unusable whatever the values are.
+            UnusableValue: The request's values form no name.
+            ConfigurationError: The template or an option is invalid for all values.
         """
         names = dict.fromkeys(template.fill(values) for template in self.templates)
         try:
@@ -123,9 +132,11 @@ class Policy:
             raise UnusableValue(f"not possible as a lock's name: {error}") from error
 
     def answer(self, error: LockNotAcquired | LockLost) -> Answer:
-        """What to answer for an error of the lock."""
+        """Return the answer for an error of the lock."""
         if isinstance(error, LockLost):
-            return self._answer(UNAVAILABLE, "the lock was lost; what was done is uncertain")
+            return self._answer(
+                UNAVAILABLE, "the lock was lost; the request may or may not have taken effect"
+            )
         if isinstance(error, QuorumUnreachable):
             return self._answer(
                 UNAVAILABLE, "locks are not available; try again", error.retry_after

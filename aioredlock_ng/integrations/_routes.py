@@ -1,4 +1,4 @@
-"""The routes of a FastAPI app as they are served, those of included routers and mounted apps too; it changes none."""
+"""List the served routes of a FastAPI app, including those of included routers and mounted apps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Served", "dependencies_of", "served"]
 
 
 class Served(NamedTuple):
-    """One route: where, in which app, and with which variables in its whole path."""
+    """One route, with its app and the variables of its whole path."""
 
     app: FastAPI
     route: Any
@@ -23,13 +23,14 @@ class Served(NamedTuple):
 
 
 def served(app: FastAPI, outer: frozenset[str] = frozenset()) -> Iterator[Served]:
-    """Every route of the app and of those below it.
+    """Return every route of the app and of the apps mounted in it.
 
     Args:
         app: The app.
-        outer: Variables of the path that it is mounted at.
+        outer: Variables of the path at which the app is mounted.
     """
-    # Since FastAPI includes routers by reference, only this function of it gives routes with the prefixes that they have.
+    # FastAPI now includes routers by reference. Only this function of FastAPI returns routes with
+    # their full prefixes.
     contexts: Callable[[Any], Iterable[Any]] = getattr(routing, "iter_route_contexts", iter)
     for route in contexts(app.routes):
         variables = outer | frozenset(getattr(route, "param_convertors", ()))
@@ -41,7 +42,10 @@ def served(app: FastAPI, outer: frozenset[str] = frozenset()) -> Iterator[Served
 
 
 def dependencies_of(dependant: Any) -> Iterator[Any]:
-    """A route's dependencies, and theirs, as FastAPI has them: each has `call` and `scope`."""
+    """Return the dependencies of a route, nested ones included.
+
+    Each is FastAPI's own object with `call` and `scope`.
+    """
     for inner in dependant.dependencies:
         yield inner
         yield from dependencies_of(inner)

@@ -1,4 +1,4 @@
-"""The name of a lock with placeholders for a request's values; it reads no request and knows no framework."""
+"""Form the name of a lock from a template and a request's values."""
 
 from __future__ import annotations
 
@@ -18,29 +18,33 @@ if TYPE_CHECKING:
 __all__ = ["Template", "UnusableValue", "is_textual"]
 
 _TEXTUAL: Final = (str, int, UUID, date, Enum)
-"""Types whose equal values have one text. Not so decimals (1.0 and 1.00), floats, and times in different zones."""
+"""Types whose equal values have the same text.
+
+Decimals (1.0 and 1.00), floats and times in different zones do not.
+"""
 
 
 class UnusableValue(ValueError):
-    """A request's value cannot be in a lock's name; the message says why, and is fit for whoever sent the request."""
+    """A request's value cannot be in a lock's name. The client may read the message."""
 
 
 def is_textual(kind: type) -> bool:
-    """Whether equal values of this type have one text, so that one value is one lock."""
+    """Return True if equal values of this type have the same text, so that a value has one lock."""
     return issubclass(kind, _TEXTUAL) and not issubclass(kind, datetime)
 
 
 class Template:
-    """`order:{order_id}`, `cart:{user.id}`: text with placeholders, which are values and attributes of them.
+    """A text with placeholders for values and attributes: `order:{order_id}`, `cart:{user.id}`.
 
-    A value is written as it is. Different values never give one name: one that contains the text which separates it from
-    the next placeholder is refused.
+    A value is written as it is. Different values never give the same name. For that reason a value
+    is refused if it contains the separator before the next placeholder.
 
     Args:
-        text: A brace that is meant is written {{ or }}. No positions, no indexing, no formats.
+        text: The template. A literal brace is written {{ or }}. Positions, indexing and formats are
+            not allowed.
 
     Raises:
-        ConfigurationError: No template, or two placeholders stand side by side.
+        ConfigurationError: The text is no template, or two placeholders stand side by side.
     """
 
     def __init__(self, text: str) -> None:
@@ -58,20 +62,21 @@ class Template:
                 word.startswith("_") for word in (placeholder.name, *placeholder.attributes)
             ):
                 raise ConfigurationError(
-                    f"lock name {text!r}: {placeholder} is not possible; formats and private names have no place in it"
+                    f"lock name {text!r}: {placeholder} is not possible; formats and private"
+                    " names are not allowed"
                 )
 
     @property
     def placeholders(self) -> list[Placeholder]:
-        """In the order in which they are written."""
+        """Placeholders in their order."""
         return self._template.placeholders
 
     def fill(self, values: Mapping[str, object]) -> str:
-        """The lock's name for these values.
+        """Return the lock's name for these values.
 
         Raises:
             UnusableValue: A value contains the separator behind it.
-            ConfigurationError: A value is of a type that has no one text, or lacks an attribute.
+            ConfigurationError: A value has no unique text, or lacks an attribute.
         """
         try:
             return self._template.fill(
@@ -89,7 +94,8 @@ class Template:
             ) from error
         if not is_textual(type(value)):
             raise ConfigurationError(
-                f"lock name {self.text!r}: {placeholder} is a {type(value).__name__}, equal values of which may have"
-                " different texts; name an attribute of it, or make it a str, int, UUID, date or Enum"
+                f"lock name {self.text!r}: {placeholder} is a {type(value).__name__}, and"
+                " equal values of this type may have different texts; name an attribute of"
+                " it, or convert it to a str, int, UUID, date or Enum"
             )
         return format(value)

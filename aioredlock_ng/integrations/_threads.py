@@ -1,6 +1,7 @@
-"""Threads that work under a request's lock: when an endpoint's has ended, and whether an error left one behind.
+"""Track the threads that work under a request's lock.
 
-A task that is cancelled while it waits for a thread goes on at once; the thread does not stop.
+A task that is cancelled while it waits for a thread goes on at once, but the thread does not stop.
+The lock must stay held until the thread ends, or expire by itself.
 """
 
 from __future__ import annotations
@@ -23,19 +24,22 @@ if TYPE_CHECKING:
 __all__ = ["Work", "outlasting", "watched"]
 
 _NOT_BEGUN = ("checkpoint", "acquire_on_behalf_of")
-"""Functions of anyio that a task waits in before it has a thread."""
+"""Functions of anyio in which a task waits before its thread begins."""
 
 _WAITS = (("anyio.to_thread", "run_sync"), ("asyncio.threads", "to_thread"))
-"""Module and name of the functions that wait for a thread; those of frameworks call one of them."""
+"""Module and name of the functions that wait for a thread. Frameworks call them as well."""
 
 _current: ContextVar[Work | None] = ContextVar("aioredlock_ng request", default=None)
-"""The request that a thread works for: threads run in a copy of the context of the task that waits for them."""
+"""The request that a thread works for.
+
+A thread runs in a copy of the context of the task that waits for it.
+"""
 
 
 class Work:
-    """The endpoint of one request, where it may run in a thread.
+    """The endpoint of one request, which may run in a thread.
 
-    Must be created on the event loop that serves the request.
+    The object must be created on the event loop that serves the request.
     """
 
     def __init__(self) -> None:
@@ -47,15 +51,18 @@ class Work:
 
     @property
     def over(self) -> bool:
-        """True once it has ended."""
+        """True after the end of the request."""
         return self._over
 
     def enter(self) -> None:
-        """Make it the work of the current context."""
+        """Set this object as the work of the current context."""
         _current.set(self)
 
     def leave(self) -> bool:
-        """End it: no thread begins any more. True while one still works."""
+        """End the request and return True if a thread still works.
+
+        No further thread begins.
+        """
         if _current.get() is self:
             _current.set(None)
         with self._mutex:
@@ -63,21 +70,24 @@ class Work:
             return self._running > 0
 
     def still_used(self, then: Callable[[], None]) -> bool:
-        """End it; where a thread still works, call `then` on the event loop when that has ended, and return True."""
+        """End the request and return True if a thread still works.
+
+        In that case `then` is called on the event loop when the thread has ended.
+        """
         if not self.leave():
             return False
-        # `_ended` comes later: it runs on this very event loop, behind the end of the thread.
+        # `_ended` runs later: it is queued on this event loop behind the end of the thread.
         self._waiting.append(then)
         return True
 
     def run(self, call: Callable[[], Any]) -> Any:
-        """Call it, in the thread.
+        """Run the endpoint in its thread.
 
         Raises:
-            LockReleased: The request ended before its thread began, and its lock with it.
+            LockReleased: The request ended before its thread began, and with it the lock.
         """
         with self._mutex:
-            # The worker may have looked whether its task is cancelled just before it was.
+            # The worker thread may have checked for a cancellation just before the cancellation.
             if self._over:
                 raise LockReleased("the request was over before its endpoint began in a thread")
             self._running += 1
@@ -86,7 +96,7 @@ class Work:
         finally:
             with self._mutex:
                 self._running -= 1
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
+            with suppress(RuntimeError):  # the event loop is closed and nobody waits
                 self._loop.call_soon_threadsafe(self._ended)
 
     def _ended(self) -> None:
@@ -99,7 +109,10 @@ class Work:
 
 
 def watched(call: Callable[..., Any]) -> Callable[..., Any]:
-    """The same endpoint, which tells the request's `Work` when it begins and ends; on one that is watched: itself."""
+    """Return the endpoint in a wrapper that tells the request's `Work` when it begins and ends.
+
+    A wrapped endpoint is returned as it is.
+    """
     if getattr(call, "_is_watched", False):
         return call
 
@@ -116,11 +129,11 @@ def watched(call: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def outlasting(lease: Lease, work: Work | None = None) -> Iterator[None]:
-    """Within the lock: let the lease expire instead of being released where the body left a thread behind.
+    """Let the lease expire, instead of a release, if the body left a thread running.
 
     Args:
-        lease: The lock's.
-        work: Of the endpoint, whose thread's end is known.
+        lease: The lease of the lock around the body.
+        work: The endpoint of the request, if the end of its thread is known.
     """
     try:
         yield
@@ -132,13 +145,16 @@ def outlasting(lease: Lease, work: Work | None = None) -> Iterator[None]:
 
 
 def _left_a_thread(error: BaseException) -> bool:
-    """Whether the task stopped waiting for a thread that goes on, as far as the tracebacks of the error tell."""
+    """Return True if the task stopped waiting for a thread that still runs.
+
+    The tracebacks of the error show this.
+    """
     cancellations = (told for told in _all_of(error) if isinstance(told, asyncio.CancelledError))
     return any(_waited(told.__traceback__) for told in cancellations)
 
 
 def _all_of(error: BaseException) -> Iterator[BaseException]:
-    """The error and those that it came from: a timeout comes from a cancellation."""
+    """Yield the error and the errors that caused it: a timeout is caused by a cancellation."""
     seen: set[int] = set()
     found: list[BaseException | None] = [error]
     while found:

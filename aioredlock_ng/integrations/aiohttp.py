@@ -1,6 +1,6 @@
-"""Locks for aiohttp's server: a cleanup context, the manager and a decorator; it never decides when a lock is granted or lost.
+"""Provide locks for aiohttp's server: a cleanup context and a decorator.
 
-Needs the extra `aiohttp`. Nothing is imported or opened before a module of yours imports this one.
+The module needs the extra `aiohttp`. Only an import of this module imports aiohttp.
 """
 
 from __future__ import annotations
@@ -8,14 +8,13 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Mapping
-from datetime import date
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aioredlock_ng import ConfigurationError, Lease, LockLost, LockNotAcquired, Redlock
 
+from ._makers import check_makers, values_of
 from ._policy import Policy, checked_manager
-from ._template import UnusableValue, is_textual
+from ._template import UnusableValue
 from ._threads import outlasting
 
 try:
@@ -27,14 +26,15 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
 __all__ = ["REDLOCK", "LockUnavailable", "check_locks", "lease_of", "locked", "redlock_ctx"]
 
 REDLOCK: Final = web.AppKey("redlock", Redlock)
-"""The app's manager: `request.config_dict[REDLOCK]`, in apps below that one too."""
+"""Key of the app's manager: `request.config_dict[REDLOCK]`, also in subapps."""
 
-# Typed keys for requests are newer than those for apps, and plain ones are warned of since.
+# aiohttp added typed keys for requests later than those for apps. Since then it warns about plain
+# keys.
 _LEASE: Final[Any] = (
     web.RequestKey("lease", Lease) if hasattr(web, "RequestKey") else "aioredlock_ng.lease"
 )
@@ -44,10 +44,10 @@ H = TypeVar("H", bound="Callable[..., Awaitable[web.StreamResponse]]")
 
 
 class LockUnavailable(web.HTTPError):
-    """The lock was held by another (409 or 423), could not be asked for, or was lost (503); JSON, with Retry-After.
+    """The lock was held by another request (409 or 423), not available, or lost (503).
 
-    aiohttp answers it by itself. A middleware that catches it answers otherwise; `__cause__` is the library's error, with
-    the votes of the nodes.
+    aiohttp answers with JSON and a Retry-After header. A middleware may catch this error and answer
+    differently. `__cause__` is the library's error with the votes of the nodes.
     """
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str]) -> None:
@@ -58,13 +58,16 @@ class LockUnavailable(web.HTTPError):
 
 
 def redlock_ctx(redlock: Redlock | None = None) -> Callable[[web.Application], AsyncIterator[None]]:
-    """A cleanup context that opens a manager as `app[REDLOCK]` and closes it: `app.cleanup_ctx.append(redlock_ctx())`.
+    """Return a cleanup context that opens a manager as `app[REDLOCK]` and closes it.
+
+    Use it as `app.cleanup_ctx.append(redlock_ctx())`.
 
     Args:
-        redlock: A manager that is not open yet; None: `Redlock.from_env()`, when the app starts.
+        redlock: A manager that is not open yet. None: `Redlock.from_env()` at the start of the app.
 
     Returns:
-        The cleanup context. It raises `ConfigurationError` for settings and locks that are unusable, see `check_locks`.
+        The cleanup context. It raises `ConfigurationError` for invalid settings and locks
+        (`check_locks`).
 
     Raises:
         ConfigurationError: `redlock` is no manager.
@@ -94,35 +97,41 @@ def locked(
     fail_fast: bool = True,
     fair: bool = False,
 ) -> Callable[[H], H]:
-    """Hold a lock named by the request's values while a handler runs; `lease_of(request)` is the lease.
+    """Hold a lock, named by the request's values, while a handler runs.
 
-    It is free before a response that the handler returns is sent; a stream that the handler writes is within the lock.
-    A lock that is lost cancels the handler, which is answered by 503, or by a closed connection if a stream has begun. On
-    functions, methods that end in the request, and the methods of a `web.View`.
+    `lease_of(request)` is the lease. The lock is released before a returned response is sent. A
+    stream that the handler writes is sent under the lock. A loss of the lock cancels the handler.
+    The client then receives 503, or a closed connection if a stream has begun. The decorator works
+    on functions, on methods whose last argument is the request, and on the methods of a `web.View`.
 
     Args:
-        template: The lock's name. `{id}` is a variable of the route's path, or of the query if `query` says so.
-        more: Names of further locks, taken together: all or nothing.
-        path: What makes a value of a path variable's text: `{"id": int}`, so that /7 and /07 are one lock as they are one
-            account. Result: str, int, UUID, date or Enum. What it raises as ValueError is answered by 400. Not named: text.
-        query: The placeholders that come from the query, and the like for them: `{"size": str}`.
-        ttl: Seconds that it lives without renewal; None: the manager's.
-        blocking_timeout: Seconds to wait while another holds it; None: for ever; 0: no waiting. Requests of the
-            same instant in several processes may then split the votes twice, and all be refused; a short wait prevents that.
-        max_hold: Seconds after which the lock counts as lost though it could be renewed; None: never.
-        held_status: 409 or 423, when another holds it.
-        retry_after: Whole seconds for the Retry-After header of 409, 423 and 503; 503 says more where
-            quarantined nodes are in the way for longer, an hour at most.
-        fail_fast: While it is known that no quorum of nodes can grant, answer 503 after one attempt
-            instead of waiting for `blocking_timeout`.
-        fair: Serve the waiting requests of all processes one by one in the order in which they came. It
-            is slower, and changes nothing with `blocking_timeout=0`.
+        template: The lock's name. `{id}` is a variable of the route's path, or of the query if
+            `query` names it.
+        more: Names of further locks, which are acquired together: all or nothing.
+        path: Converters from the text of a path variable to a value: `{"id": int}` gives /7 and /07
+            the same lock. The value must be a str, int, UUID, date or Enum. A ValueError is
+            answered by 400. Default: the text itself.
+        query: The placeholders that come from the query, with their converters: `{"size": str}`.
+        ttl: Seconds until the lock expires without renewal. None: the manager's ttl.
+        blocking_timeout: Seconds to wait while another request holds the lock. None: for ever. 0:
+            no wait. Then requests of the same moment in several processes may split the votes
+            twice, and all are refused. A short wait prevents that.
+        max_hold: Seconds after which the lock is lost although it could be renewed. None: never.
+        held_status: Status if another request holds the lock: 409 or 423.
+        retry_after: Whole seconds for the Retry-After header of 409, 423 and 503. For 503 the value
+            is larger if quarantined nodes need longer, up to an hour.
+        fail_fast: Answer 503 after one attempt, without waiting for `blocking_timeout`, while no
+            quorum of nodes can grant.
+        fair: Serve the waiting requests of all processes strictly in the order of their arrival.
+            This is slower, and has no effect with `blocking_timeout=0`.
 
     Raises:
-        ConfigurationError: An argument is unusable. What depends on the route is found by `check_locks`, when the app starts.
+        ConfigurationError: An argument is invalid. `check_locks` finds errors that depend on the
+            route at the start of the app.
 
-    Safety: as `async with redlock.lock(...)`: however the handler ends, a client that went away included, the lock is released.
-        A handler that is cancelled while it waits for a thread leaves the lock to expire.
+    Safety: as `async with redlock.lock(...)`. The lock is released however the handler ends, also
+    if the client goes away. If a handler is cancelled while it waits for a thread, the lock is left
+    to expire.
     """
     options = {
         "ttl": ttl,
@@ -140,7 +149,8 @@ def locked(
     def decorate(handler: H) -> H:
         if not inspect.iscoroutinefunction(handler):
             raise ConfigurationError(
-                f"locked() is for handlers defined by `async def`, not {handler!r}; write it directly above"
+                f"locked() is for handlers defined by `async def`, not {handler!r}; write it"
+                " directly above"
             )
 
         @functools.wraps(handler)
@@ -156,28 +166,29 @@ def locked(
 
 
 def lease_of(request: web.Request) -> Lease:
-    """The lease of the innermost lock that `locked` holds for this request.
+    """Return the lease of the innermost lock that `locked` holds for this request.
 
     Raises:
-        ConfigurationError: There is none.
+        ConfigurationError: The request holds no lock.
     """
     lease: Lease | None = request.get(_LEASE)
     if lease is None:
         raise ConfigurationError(
-            "no lock is held for this request; decorate its handler by @locked(...)"
+            "no lock is held for this request; decorate its handler with @locked(...)"
         )
     return lease
 
 
 def check_locks(app: web.Application, redlock: Redlock | None = None) -> None:
-    """Check the locks of all handlers against their routes; `redlock_ctx` does it at start.
+    """Check the locks of all handlers against their routes. `redlock_ctx` does this at the start.
 
     Args:
-        app: With all its routes; those of apps below it count too.
-        redlock: Whose limits the locks' options must keep; None: not checked.
+        app: The app with all its routes. Routes of its subapps count as well.
+        redlock: The manager whose limits the options must keep. None: limits are not checked.
 
     Raises:
-        ConfigurationError: A placeholder is no variable of the route's path, or an option is unusable; says which and where.
+        ConfigurationError: A placeholder is no variable of the route's path, or an option is
+            invalid. The message names the error and the route.
     """
     for route in app.router.routes():
         info = route.resource.get_info() if route.resource is not None else {}
@@ -190,7 +201,7 @@ def check_locks(app: web.Application, redlock: Redlock | None = None) -> None:
 
 
 class _Locks:
-    """One `locked`: the policy, and where its values come from."""
+    """One `locked`: its policy, and the sources of its values."""
 
     def __init__(
         self,
@@ -203,10 +214,11 @@ class _Locks:
             placeholder.name for placeholder in policy.placeholders if not placeholder.attributes
         }
         for argument, given in (("path", path), ("query", query)):
-            _check_makers(argument, given, bare)
+            check_makers(argument, given, bare)
             if unused := given.keys() - needed:
                 raise ConfigurationError(
-                    f"{argument} names {', '.join(sorted(map(str, unused)))}, no placeholder of the lock's name"
+                    f"{argument} names {', '.join(sorted(map(str, unused)))}, which is no"
+                    " placeholder of the lock's name"
                 )
         if both := path.keys() & query.keys():
             raise ConfigurationError(
@@ -219,8 +231,9 @@ class _Locks:
     def check(self, where: str, variables: frozenset[str], redlock: Redlock | None) -> None:
         if unknown := self._from_path.keys() - variables:
             raise ConfigurationError(
-                f"{where}: the lock {self} needs {', '.join(sorted(unknown))}; variables of this path are:"
-                f" {', '.join(sorted(variables)) or 'none'}; what comes from the query is named by query="
+                f"{where}: the lock {self} needs {', '.join(sorted(unknown))}; variables of"
+                f" this path are: {', '.join(sorted(variables)) or 'none'}; name values from"
+                " the query by query="
             )
         if redlock is not None:
             self._policy.check(redlock)
@@ -247,7 +260,8 @@ class _Locks:
                 raise
             raise self._unavailable(error) from error
         except LockLost as error:
-            # Behind a response that has begun, another one would be taken for a part of it.
+            # After the start of a response, a client would read a second response as a part of the
+            # first.
             if lease is None or not lease.was_gone or request.writer.output_size > 0:
                 raise
             raise self._unavailable(error) from error
@@ -258,7 +272,8 @@ class _Locks:
         redlock = request.config_dict.get(REDLOCK)
         if redlock is None:
             raise ConfigurationError(
-                "this app has no Redlock: write app.cleanup_ctx.append(redlock_ctx()) here or in the app above it"
+                "this app has no Redlock: write app.cleanup_ctx.append(redlock_ctx()) here or in"
+                " the app above it"
             )
         return redlock
 
@@ -266,50 +281,14 @@ class _Locks:
         return LockUnavailable(*self._policy.answer(error))
 
     def _values(self, request: web.Request) -> dict[str, object]:
-        values: dict[str, object] = {}
-        for given, makers in (
+        return values_of(
             (request.match_info, self._from_path),
             (request.query, self._from_query),
-        ):
-            for name, make in makers.items():
-                if name not in given:
-                    raise UnusableValue(f"{name} is missing")
-                try:
-                    values[name] = make(given[name])
-                except ValueError as error:
-                    raise UnusableValue(f"{name} is not possible: {error}") from error
-        return values
-
-
-def _check_makers(argument: str, makers: Any, bare: set[str]) -> None:
-    """Check what `path` or `query` says, as far as that is possible without a request.
-
-    Args:
-        argument: What the errors call it.
-        makers: As the user gave it.
-        bare: Placeholders whose values are in the name themselves, and not an attribute of them.
-
-    Raises:
-        ConfigurationError: It is no mapping, or something in it makes no value that a name can have.
-    """
-    if not isinstance(makers, Mapping):
-        raise ConfigurationError(
-            f'{argument} must be a mapping like {{"id": int}}, not {type(makers).__name__}'
         )
-    for name, make in makers.items():
-        if not callable(make):
-            raise ConfigurationError(
-                f"{argument} must say what makes a value of the text of {name}, like {{{name!r}: int}}; got {make!r}"
-            )
-        if name in bare and isinstance(make, type) and (make is date or not is_textual(make)):
-            raise ConfigurationError(
-                f"{argument} makes a {make.__name__} of {name}, and needed is what makes a str, int, UUID, date or Enum of a"
-                " text: int, str, UUID, date.fromisoformat, an Enum, or a function of yours"
-            )
 
 
 def _handlers(handler: Any) -> Iterator[Any]:
-    """The handler, or the methods of a class-based one."""
+    """Return the handler, or the methods of a class-based handler."""
     yield handler
     if inspect.isclass(handler):
         for _, method in inspect.getmembers(handler, inspect.isfunction):

@@ -1,1 +1,1 @@
-"""Sinks that count and trace what happens to locks: one module per library, imported by nothing else; docs/telemetry.md."""
+"""Provide sinks that count and trace events, one module per library (docs/telemetry.md)."""

@@ -1,4 +1,4 @@
-"""Bounds of the histograms, in seconds, the same for every library; it measures nothing."""
+"""Define the bounds of the histograms in seconds, the same for every library."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ WAITS: Final = (
     30.0,
     60.0,
 )
-"""A free lock takes one round trip, less than a millisecond in one zone; who waits behind a dead holder waits a ttl."""
+"""Bounds for waits.
+
+A free lock needs one round trip, which takes less than a millisecond inside one zone. A wait for a
+lock whose holder died takes a ttl.
+"""
 
 HOLDS: Final = (
     0.001,
@@ -45,7 +49,13 @@ HOLDS: Final = (
     300.0,
     1800.0,
 )
-"""From one write to a database to a nightly job; the hold of a leader is beyond all bounds."""
+"""Bounds for holds, from one write to a database to a nightly job.
+
+The hold of a leader exceeds all bounds.
+"""
 
 ROUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0)
-"""A round ends at the node timeout, 0.1 s by default, whatever the nodes do."""
+"""Bounds for rounds.
+
+A round ends at the node timeout, 0.1 s by default, at the latest.
+"""

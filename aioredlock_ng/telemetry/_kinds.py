@@ -1,4 +1,4 @@
-"""The kind of a lock as a label: few values, whatever names and whatever function an application has."""
+"""Map lock names to a small number of kinds, which serve as labels."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ if TYPE_CHECKING:
 __all__ = ["MOST_KINDS", "OTHER", "Kinds"]
 
 MOST_KINDS: Final = 100
-"""Kinds that one sink tells apart. Each is a time series of its own in every metric that has it."""
+"""Largest number of kinds per sink.
+
+Each kind is a time series of its own in every metric with that label.
+"""
 
 OTHER: Final = "other"
-"""The kind of all that come later."""
+"""The kind of all names beyond that number."""
 
 
 class Kinds:
-    """What a lock's name is counted under.
+    """The mapping from lock names to kinds.
 
     Args:
-        kind: From the name to its kind; None: no kinds.
+        kind: Returns the kind of a name. None: no kinds.
 
     Raises:
         ConfigurationError: `kind` is not callable.
@@ -31,18 +34,19 @@ class Kinds:
     def __init__(self, kind: Callable[[str], str] | None) -> None:
         if kind is not None and not callable(kind):
             raise ConfigurationError(
-                f"kind must be a callable from a lock's name to its kind, or None, not {type(kind).__name__}"
+                "kind must be a callable from a lock's name to its kind, or None, not"
+                f" {type(kind).__name__}"
             )
         self._kind = kind
         self._known: set[str] = set()
 
     @property
     def wanted(self) -> bool:
-        """True where there is a function."""
+        """True if there is a function for kinds."""
         return self._kind is not None
 
     def of(self, resource: str) -> str:
-        """Return the kind of this name; "" where none is wanted."""
+        """Return the kind of this name, "" without a function."""
         if self._kind is None:
             return ""
         kind = str(self._kind(resource))

@@ -1,4 +1,4 @@
-"""The state of each node as events tell it, for sinks that show it; it never asks a node."""
+"""Track the state of each node from events, for sinks that show it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ __all__ = ["STATES", "Change", "NodeEvent", "NodeStates", "State"]
 State = Literal["up", "suspect", "quarantined", "down"]
 
 STATES: Final[tuple[State, ...]] = ("up", "suspect", "quarantined", "down")
-"""As `redlock.nodes` has them, but that a node which is refused counts as down, and one never connected has no state."""
+"""The states of `redlock.nodes`, with two differences.
+
+A refused node counts as down, and a node that was never connected has no state.
+"""
 
 NodeEvent = NodeUp | NodeDown | NodeSuspect | NodeAnswers | NodeQuarantined | NodeTrusted
 
@@ -34,7 +37,7 @@ _REACHED: Final[dict[type[Event], State]] = {
 
 
 class Change(NamedTuple):
-    """A node's state before and after an event; None before its first."""
+    """A node's state before and after an event. `before` is None for the first event."""
 
     node: str
     before: State | None
@@ -42,14 +45,18 @@ class Change(NamedTuple):
 
 
 class NodeStates:
-    """Keeps two things apart that one state shows: whether a node answers, and whether it may have forgotten."""
+    """The states of all nodes.
+
+    A single state shows two independent facts, which are kept apart here: whether a node answers,
+    and whether it is in quarantine.
+    """
 
     def __init__(self) -> None:
         self._reached: dict[str, State] = {}
         self._quarantined: set[str] = set()
 
     def take(self, event: NodeEvent) -> Change:
-        """Count an event in, and say what it changed; perhaps nothing."""
+        """Apply an event and return the change of the node's state, if any."""
         node = event.node
         before = self._of(node)
         if isinstance(event, NodeQuarantined):
@@ -59,7 +66,8 @@ class NodeStates:
         else:
             self._reached[node] = _REACHED[type(event)]
             if isinstance(event, NodeUp):
-                # Whoever connects to it says again if it is in quarantine; who said so before may be gone.
+                # Each manager that connects to the node reports a quarantine again. The manager
+                # that reported the last one may no longer exist.
                 self._quarantined.discard(node)
         return Change(node, before, self._of(node) or "up")
 

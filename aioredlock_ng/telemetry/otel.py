@@ -1,4 +1,7 @@
-"""Events as OpenTelemetry spans and metrics, by its API alone; it exports nothing and never imports the SDK."""
+"""Turn events into OpenTelemetry spans and metrics.
+
+Only the API of OpenTelemetry is imported, never its SDK.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,8 @@ try:
     from opentelemetry import metrics, trace
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
-        'aioredlock_ng.telemetry.otel needs opentelemetry-api: install aioredlock-ng with its extra "otel"',
+        "aioredlock_ng.telemetry.otel needs opentelemetry-api: install aioredlock-ng with its"
+        ' extra "otel"',
         name=missing.name,
     ) from missing
 
@@ -62,18 +66,20 @@ _PREFIX = "aioredlock_ng."
 
 
 class OpenTelemetrySink:
-    """Traces and counts events: `Redlock(nodes, sinks=[OpenTelemetrySink()])`.
+    """Trace and count events: `Redlock(nodes, sinks=[OpenTelemetrySink()])`.
 
-    Each call of `acquire` becomes a span "lock acquire" from the call to its outcome, a child of the span that is current
-    where it was called, with one event per vote. The lock's name is on spans and never on metrics; a token is nowhere whole.
-    One sink serves every manager of a process.
+    Each call of `acquire` becomes a span "lock acquire" from the call to its outcome. The span is a
+    child of the caller's current span, and has one event per vote. Spans contain the lock's name,
+    metrics never do. No span or metric contains a whole token. One sink serves every manager of a
+    process.
 
     Args:
-        tracer_provider: Who makes spans; None: the global one, also if that is set later.
-        meter_provider: Who makes metrics; None: the global one, also if that is set later.
-        kind: From a lock's name to its kind, for the attribute `aioredlock_ng.kind` of spans and
-            metrics: `lambda name: name.partition(":")[0]`. A hundred kinds are told apart, the rest
-            is "other". It must be quick, and always say the same of a name. None: no such attribute.
+        tracer_provider: Provider of the tracer. None: the global provider, even if it is set later.
+        meter_provider: Provider of the meter. None: the global provider, even if it is set later.
+        kind: Returns the kind of a lock's name, for the attribute `aioredlock_ng.kind` of spans and
+            metrics: `lambda name: name.partition(":")[0]`. The function must be quick and always
+            return the same kind for a name. After a hundred kinds the rest is "other". None: no
+            attribute.
 
     Raises:
         ConfigurationError: `kind` is not callable.
@@ -100,53 +106,55 @@ class OpenTelemetrySink:
                 _PREFIX + name, "s", text, explicit_bucket_boundaries_advisory=bounds
             )
 
-        self._wait = histogram("acquire.wait", "From the call to the lease.", WAITS)
+        self._wait = histogram("acquire.wait", "Time from the call to the lease.", WAITS)
         self._failures = counter(
-            "acquire.failures", "{failure}", "Callers that were given an error instead of a lease."
+            "acquire.failures", "{failure}", "Callers that received an error instead of a lease."
         )
         self._cancellations = counter(
-            "acquire.cancellations", "{cancellation}", "Callers cancelled while they waited."
+            "acquire.cancellations",
+            "{cancellation}",
+            "Callers that were cancelled while they waited.",
         )
-        self._hold = histogram(
-            "lease.hold", "From the beginning of a lease to its end, however it ends.", HOLDS
-        )
+        self._hold = histogram("lease.hold", "Time from the start of a lease to its end.", HOLDS)
         self._lost = counter(
             "leases.lost",
             "{lease}",
-            "Leases that ended without being released, or were gone when they were.",
+            "Leases that ended without a release, or whose release found them lost.",
         )
         self._held = meter.create_up_down_counter(
             _PREFIX + "leases.held", "{lease}", "Leases held now."
         )
         self._round = histogram(
-            "renewal.round", "One question that renewed leases, to the deciding answer.", ROUNDS
+            "renewal.round", "Time from the request of a renewal to the deciding answer.", ROUNDS
         )
         self._renewed = counter("leases.renewed", "{lease}", "Leases that a quorum renewed.")
         self._unrenewed = counter(
-            "renewal.failures", "{lease}", "Leases that no quorum renewed that time."
+            "renewal.failures", "{lease}", "Leases that a renewal failed to renew."
         )
         self._handoffs = counter(
-            "handoffs", "{handoff}", "Leases handed on to the next waiter of the same process."
+            "handoffs", "{handoff}", "Leases followed by a waiter of the same process."
         )
         self._wakeups = counter(
-            "wakeups", "{wakeup}", "Waiters that asked again, by what woke them."
+            "wakeups", "{wakeup}", "Attempts of waiters, by the cause of their wake-up."
         )
         self._outages = counter(
-            "node.outages", "{outage}", "Connections lost, and nodes that could not be connected."
+            "node.outages", "{outage}", "Lost connections and failed connections to nodes."
         )
         self._quarantines = counter(
-            "node.quarantines", "{quarantine}", "Times a node may have forgotten locks."
+            "node.quarantines",
+            "{quarantine}",
+            "Quarantines of nodes that may have forgotten locks.",
         )
         self._memory_losses = counter(
             "memory_losses",
             "{loss}",
-            "Times all nodes lost their memory: locks of before are void.",
+            "Losses of the memory of all nodes, which void earlier locks.",
         )
         self._quorum_losses = counter(
-            "quorum.losses", "{loss}", "Times no quorum of nodes could grant any more."
+            "quorum.losses", "{loss}", "Times at which no quorum of nodes could grant any more."
         )
         self._state = meter.create_up_down_counter(
-            _PREFIX + "node.state", "{node}", "1 for the state that a node is in."
+            _PREFIX + "node.state", "{node}", "1 for the present state of a node."
         )
 
         self._takers: dict[type[Event], Callable[[Any], None]] = {
@@ -174,7 +182,7 @@ class OpenTelemetrySink:
         }
 
     def __call__(self, event: Event) -> None:
-        """Trace and count one event. Kinds that mean nothing here are passed over."""
+        """Trace and count one event. Other kinds of events are ignored."""
         take = self._takers.get(type(event))
         if take is not None:
             take(event)
@@ -194,8 +202,8 @@ class OpenTelemetrySink:
     def _failed(self, event: AcquireFailed) -> None:
         self._failures.add(1, {"error.type": event.error, **self._kind(event)})
         if event.error == "LockHeld" and event.attempts:
-            # As its caller wanted it: to be told instead of waiting. Without an attempt it is a
-            # task that would wait for itself, and that is a mistake.
+            # The caller asked for an error instead of a wait, so this is no failure. Without any
+            # attempt, the task would have waited for itself, which is a mistake in the program.
             self._span(event, "held", {}, event.votes)
             return
         status = trace.Status(trace.StatusCode.ERROR, event.reason)
@@ -213,7 +221,7 @@ class OpenTelemetrySink:
         votes: tuple[Vote, ...],
         status: trace.Status | None = None,
     ) -> None:
-        """One span, begun in the past: what it tells is only known at its end."""
+        """Create one span with a start in the past. Its attributes are known only at the end."""
         now = time_ns()
         about[_PREFIX + "resource"] = event.resource
         about[_PREFIX + "outcome"] = outcome
@@ -263,7 +271,10 @@ class OpenTelemetrySink:
             self._state.add(1, {**address, _PREFIX + "state": after})
 
     def _address(self, node: str) -> dict[str, str | int]:
-        """By the conventions for servers; one dict per node, for as long as the sink lives."""
+        """Return the address attributes of a node by the conventions for servers.
+
+        The dict of each node is kept as long as the sink exists.
+        """
         address = self._addresses.get(node)
         if address is None:
             host, _, rest = node.rpartition(":")

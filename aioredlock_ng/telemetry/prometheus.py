@@ -1,4 +1,7 @@
-"""Events as Prometheus metrics, in a registry of the application's; it serves nothing, and no lock's name is in a label."""
+"""Turn events into Prometheus metrics in a registry of the application.
+
+No label contains a lock's name.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,8 @@ try:
     from prometheus_client.registry import Collector
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
-        'aioredlock_ng.telemetry.prometheus needs prometheus_client: install aioredlock-ng with its extra "prometheus"',
+        "aioredlock_ng.telemetry.prometheus needs prometheus_client: install aioredlock-ng with"
+        ' its extra "prometheus"',
         name=missing.name,
     ) from missing
 
@@ -58,7 +62,7 @@ _LOSSES = ("gone", "unrenewed", "expired", "max_hold", "closed")
 
 
 class _Counted(NamedTuple):
-    """What is counted of the locks of one kind; of all of them where there are no kinds."""
+    """The metrics of the locks of one kind, or of all locks without kinds."""
 
     wait: Histogram
     failures: dict[str, Counter]
@@ -69,20 +73,22 @@ class _Counted(NamedTuple):
 
 
 class PrometheusSink(Collector):
-    """Counts events: `Redlock(nodes, sinks=[PrometheusSink()])`; docs/telemetry.md has the table of its metrics.
+    """Count events: `Redlock(nodes, sinks=[PrometheusSink()])`.
 
-    One sink serves every manager of a process. In prometheus_client's multiprocess mode the
-    counters and histograms of all processes add up, so do held leases of those alive, and a node is in each state in
-    which any live process sees it; `mark_process_dead` is the application's to call, as for any gauge.
+    docs/telemetry.md has the table of the metrics. One sink serves every manager of a process. In
+    the multiprocess mode of prometheus_client, the counters and histograms of all processes are
+    added, and the held leases of live processes as well. A node then has each state in which a live
+    process sees it. The application must call `mark_process_dead`, as for any gauge.
 
     Args:
-        registry: Where its metrics are registered.
-        kind: From a lock's name to its kind, for the label `kind`: `lambda name: name.partition(":")[0]`.
-            A hundred kinds are told apart, the rest is "other". It must be quick, and always say
-            the same of a name. None: no such label.
+        registry: The registry of the metrics.
+        kind: Returns the kind of a lock's name, for the label `kind`: `lambda name:
+            name.partition(":")[0]`. The function must be quick and always return the same kind for
+            a name. After a hundred kinds the rest is "other". None: no label.
 
     Raises:
-        ConfigurationError: `registry` is none, or has metrics of these names already; `kind` is not callable.
+        ConfigurationError: `registry` is no registry, or already has metrics of these names. Or
+            `kind` is not callable.
     """
 
     def __init__(
@@ -99,11 +105,11 @@ class PrometheusSink(Collector):
         self._kinds = Kinds(kind)
         label = ("kind",) if self._kinds.wanted else ()
         self._wait = self._histogram(
-            "acquire_wait_seconds", "From the call to the lease.", WAITS, *label
+            "acquire_wait_seconds", "Time from the call to the lease.", WAITS, *label
         )
         self._failures = self._counter(
             "acquire_failures",
-            "Callers that were given an error instead of a lease.",
+            "Callers that received an error instead of a lease.",
             "error",
             *label,
         )
@@ -112,13 +118,13 @@ class PrometheusSink(Collector):
         )
         self._hold = self._histogram(
             "lease_hold_seconds",
-            "From the beginning of a lease to its end, however it ends.",
+            "Time from the start of a lease to its end.",
             HOLDS,
             *label,
         )
         self._lost = self._counter(
             "leases_lost",
-            "Leases that ended without being released, or were gone when they were.",
+            "Leases that ended without a release, or whose release found them lost.",
             "cause",
             *label,
         )
@@ -128,34 +134,36 @@ class PrometheusSink(Collector):
             self._of("")
         self._round = self._histogram(
             "renewal_round_seconds",
-            "One question that renewed leases, to the deciding answer.",
+            "Time from the request of a renewal to the deciding answer.",
             ROUNDS,
         )
         self._renewed = self._counter("leases_renewed", "Leases that a quorum renewed.")
         self._unrenewed = self._counter(
             "renewal_failures",
-            "Leases that no quorum renewed that time; tried again until the end.",
+            "Leases that a renewal failed to renew; retried until the deadline.",
         )
         self._handoffs = self._counter(
-            "handoffs", "Leases handed on to the next waiter of the same process."
+            "handoffs", "Leases followed by a waiter of the same process."
         )
-        wakeups = self._counter("wakeups", "Waiters that asked again, by what woke them.", "cause")
+        wakeups = self._counter(
+            "wakeups", "Attempts of waiters, by the cause of their wake-up.", "cause"
+        )
         self._wakeups = {cause: wakeups.labels(cause) for cause in _CAUSES}
         self._outages = self._counter(
-            "node_outages", "Connections lost, and nodes that could not be connected.", "node"
+            "node_outages", "Lost connections and failed connections to nodes.", "node"
         )
         self._quarantines = self._counter(
-            "node_quarantines", "Times a node may have forgotten locks.", "node"
+            "node_quarantines", "Quarantines of nodes that may have forgotten locks.", "node"
         )
         self._memory_losses = self._counter(
-            "memory_losses", "Times all nodes lost their memory: locks of before are void."
+            "memory_losses", "Losses of the memory of all nodes, which void earlier locks."
         )
         self._quorum_losses = self._counter(
-            "quorum_losses", "Times no quorum of nodes could grant any more."
+            "quorum_losses", "Times at which no quorum of nodes could grant any more."
         )
         self._state = self._gauge(
             "node_state",
-            "1 for the state that a node is in, 0 for the others.",
+            "1 for the present state of a node, 0 for the other states.",
             "livemax",
             "node",
             "state",
@@ -186,23 +194,27 @@ class PrometheusSink(Collector):
             registry.register(self)
         except ValueError:
             raise ConfigurationError(
-                "registry has metrics named aioredlock_ng_… already: give the sink that made them to every Redlock of this"
-                " process, or this one a registry of its own"
+                "registry already has metrics named aioredlock_ng_…: give the sink that made"
+                " them to every Redlock of this process, or give this sink a registry of its"
+                " own"
             ) from None
 
     def __call__(self, event: Event) -> None:
-        """Count one event. Kinds that are not counted are passed over."""
+        """Count one event. Other kinds of events are ignored."""
         take = self._takers.get(type(event))
         if take is not None:
             take(event)
 
     def collect(self) -> Iterator[Metric]:
-        """What the registry asks for at each scrape, on any thread."""
+        """Return the metrics for a scrape of the registry, from any thread."""
         for metric in self._metrics:
             yield from metric.collect()
 
     def describe(self) -> Iterator[Metric]:
-        """What the registry compares with what it has: either all of a sink's metrics are registered or none."""
+        """Return the metrics for the registry's check of duplicates.
+
+        Either all metrics of a sink are registered or none.
+        """
         for metric in self._metrics:
             yield from metric.describe()
 
@@ -210,7 +222,8 @@ class PrometheusSink(Collector):
         kind = self._kinds.of(resource)
         if (counted := self._counted.get(kind)) is None:
             label = {"kind": kind} if self._kinds.wanted else {}
-            # All of them at once: a counter that begins with its first event shows no increase for it.
+            # All states are created at once: a counter that begins with its first event shows no
+            # increase for that event.
             counted = self._counted[kind] = _Counted(
                 wait=self._wait.labels(**label) if label else self._wait,
                 failures={error: self._failures.labels(error=error, **label) for error in _ERRORS},
@@ -241,7 +254,8 @@ class PrometheusSink(Collector):
 
     def _node(self, event: NodeEvent) -> None:
         node, before, after = self._nodes.take(event)
-        # A counter that begins with its first event shows no increase for it.
+        # The counters are created before the first event: a counter that begins with its first
+        # event shows no increase for that event.
         outages, quarantines = self._outages.labels(node), self._quarantines.labels(node)
         if isinstance(event, NodeDown):
             outages.inc()

@@ -218,7 +218,7 @@ Pool = type("Redis", (), {"__module__": "aioredis.commands"})
 @pytest.mark.parametrize(
     ("connections", "words"),
     [
-        ([Pool()], "pool of aioredis.*what it was made from"),
+        ([Pool()], "pool of aioredis.*the source of the pool"),
         ([object()], "must be a dict.*not object"),
         ([7], "not int"),
         ([("localhost",)], "not tuple"),
@@ -230,8 +230,8 @@ Pool = type("Redis", (), {"__module__": "aioredis.commands"})
         (["redis://:ä：word@localhost"], "no URL of a Redis server"),  # noqa: RUF001
         (["redis://:[word@x]@localhost"], "no URL of a Redis server"),
         (["redis://localhost/word"], "the database of a connection is no number"),
-        (["redis://:/word@localhost:6379"], "a '/' cannot be in a URL.*give a dict"),
-        (["redis://:1/word@localhost:6379"], "a '/' cannot be in a URL.*give a dict"),
+        (["redis://:/word@localhost:6379"], "a '/' cannot be in one.*give a dict"),
+        (["redis://:1/word@localhost:6379"], "a '/' cannot be in one.*give a dict"),
         ([{"host": "localhost", "db": "word"}], "the database of a connection is no number"),
         ([{"host": "localhost", "nothing": 1}], "unknown settings.*nothing"),
         ([{"host": "localhost", "ssl": "yes"}], "'ssl' must be"),

@@ -128,7 +128,7 @@ async def test_a_loss_cancels_the_handler_and_is_answered_by_503(nodes: NodeSet,
         await elsewhere.force_release("account:42")
         answer = await request
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
-        assert answer.json() == {"detail": "the lock was lost; what was done is uncertain"}
+        assert answer.json() == {"detail": "the lock was lost; the request may or may not have taken effect"}
         assert stage.events == ["rolled back"]
         stage.go.set()
         assert (await client.post("/accounts/42")).status_code == 200
@@ -145,7 +145,7 @@ async def test_a_loss_that_only_the_release_finds_is_answered_by_503(nodes: Node
     async with aiohttp_client(make_app(pay)) as client:
         answer = await client.post("/accounts/42")
     assert answer.status_code == 503
-    assert answer.json() == {"detail": "the lock was lost; what was done is uncertain"}
+    assert answer.json() == {"detail": "the lock was lost; the request may or may not have taken effect"}
 
 
 @pytest.mark.parametrize("written", [b"", b"one\n"], ids=["prepared", "written"])
@@ -369,18 +369,18 @@ async def test_what_the_route_does_not_have_is_told_at_start(nodes: NodeSet, pat
     ("make", "told"),
     [
         (lambda: locked("a:{id"), "expected"),
-        (lambda: locked("a:{id}", path={"ix": int}), "path names ix, no placeholder"),
-        (lambda: locked("a:{id}", query={"ix": int}), "query names ix, no placeholder"),
+        (lambda: locked("a:{id}", path={"ix": int}), "path names ix, which is no placeholder"),
+        (lambda: locked("a:{id}", query={"ix": int}), "query names ix, which is no placeholder"),
         (lambda: locked("a:{id}", path={"id": int}, query={"id": int}), "not from both"),
-        (lambda: locked("a:{id}", path={1: int}), "path names 1, no placeholder"),  # type: ignore[dict-item]
+        (lambda: locked("a:{id}", path={1: int}), "path names 1, which is no placeholder"),  # type: ignore[dict-item]
         (lambda: locked("a:{id}", path=["id"]), "path must be a mapping like .*, not list"),  # type: ignore[arg-type]
         (lambda: locked("a:{id}", query="id"), "query must be a mapping like .*, not str"),  # type: ignore[arg-type]
         (lambda: locked("a:{id}", query=""), "query must be a mapping"),  # type: ignore[arg-type]
-        (lambda: locked("a:{id}", path={"id": 3}), r"path must say what makes .* of id, like \{'id': int\}; got 3"),  # type: ignore[dict-item]
-        (lambda: locked("a:{id}", query={"id": None}), "query must say what makes"),  # type: ignore[dict-item]
-        (lambda: locked("a:{id}", path={"id": float}), "path makes a float of id, and needed is .* str, int, UUID"),
-        (lambda: locked("a:{id}", path={"id": bytes}), "path makes a bytes of id"),  # type: ignore[dict-item]
-        (lambda: locked("a:{id}", path={"id": date}), r"path makes a date of id, .* date\.fromisoformat"),  # type: ignore[dict-item]
+        (lambda: locked("a:{id}", path={"id": 3}), r"path must contain a converter from the text of id to a value, like \{'id': int\}; got 3"),  # type: ignore[dict-item]
+        (lambda: locked("a:{id}", query={"id": None}), "query must contain a converter"),  # type: ignore[dict-item]
+        (lambda: locked("a:{id}", path={"id": float}), "path converts id to a float; the result must be a str, int, UUID"),
+        (lambda: locked("a:{id}", path={"id": bytes}), "path converts id to a bytes"),  # type: ignore[dict-item]
+        (lambda: locked("a:{id}", path={"id": date}), r"path converts id to a date; .* date\.fromisoformat"),  # type: ignore[dict-item]
         (lambda: locked("a", ttl=-1), "ttl must be a finite positive number of seconds, got -1"),
         (lambda: locked("a", blocking_timeout="5"), "blocking_timeout must be a number of seconds, not str"),  # type: ignore[arg-type]
         (lambda: redlock_ctx("redis://:secret@x"), r"redlock_ctx\(\) takes a Redlock, not str: write redlock_ctx\(Redlock"),  # type: ignore[arg-type]

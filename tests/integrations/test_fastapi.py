@@ -127,7 +127,7 @@ async def test_a_loss_cancels_the_endpoint_and_is_answered_by_503(nodes: NodeSet
         await elsewhere.force_release("order:42")
         answer = await request
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
-        assert answer.json() == {"detail": "the lock was lost; what was done is uncertain"}
+        assert answer.json() == {"detail": "the lock was lost; the request may or may not have taken effect"}
         assert stage.events == ["rolled back"]
         stage.go.set()
         assert (await client.post("/orders/42")).status_code == 200
@@ -158,7 +158,7 @@ async def test_a_loss_that_only_the_release_finds_is_answered_by_503(nodes: Node
     async with fastapi_client(app) as client:
         answer = await client.post("/orders/42")
     assert answer.status_code == 503
-    assert answer.json() == {"detail": "the lock was lost; what was done is uncertain"}
+    assert answer.json() == {"detail": "the lock was lost; the request may or may not have taken effect"}
 
 
 async def test_a_loss_that_the_endpoint_swallows_is_answered_by_503(nodes: NodeSet, elsewhere: Redlock) -> None:

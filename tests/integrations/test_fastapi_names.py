@@ -212,7 +212,7 @@ def test_a_lock_around_a_websocket_is_told_at_start() -> None:
     @app.websocket("/edit/{name}", dependencies=[Depends(lock_for("edit:{name}"))])
     async def edit(name: str) -> None: ...
 
-    with pytest.raises(ConfigurationError, match=r"/edit/\{name\}: .*a WebSocket cannot be answered"):
+    with pytest.raises(ConfigurationError, match=r"/edit/\{name\}: .*a WebSocket cannot receive this answer"):
         check_locks(app)
 
 
@@ -274,16 +274,16 @@ async def mine(user: Annotated[User, Depends(current_user)], tags: Annotated[lis
             "/",
             lock_for("o:{when}"),
             at,
-            r"not a plain .*; let a dependency make one of it: lock_for\(\.\.\., when=Depends\(\.\.\.\)",
+            r"not a plain .*; use a dependency that returns such a value: lock_for\(\.\.\., when=Depends\(\.\.\.\)",
         ),
-        ("/", lock_for("o:{when.year}"), at, r"declare what it is, like lock_for\(\.\.\., when=datetime"),
-        ("/", lock_for("o:{price}"), at, r"not a plain .*; let a dependency .* price=Depends\(\.\.\.\)"),
+        ("/", lock_for("o:{when.year}"), at, r"declare the value, like lock_for\(\.\.\., when=datetime"),
+        ("/", lock_for("o:{price}"), at, r"not a plain .*; use a dependency .* price=Depends\(\.\.\.\)"),
         ("/", lock_for("o:{price}", price=float | None), at, r"price has a default in at\(\).* price=Depends\(\.\.\.\)"),
-        ("/", lock_for("o:{tenant}"), at, r"not a plain .*; let a dependency .* tenant=Depends\(\.\.\.\)"),
+        ("/", lock_for("o:{tenant}"), at, r"not a plain .*; use a dependency .* tenant=Depends\(\.\.\.\)"),
         ("/", lock_for("o:{when}", when=datetime), at, r"must be a str, .*, not datetime; .* when=Depends\(\.\.\.\)"),
         ("/", lock_for("o:{side}"), chosen, r"like lock_for\(\.\.\., side=Annotated\[Literal\['a', 1\], Header\(\)\]"),
-        ("/", lock_for("o:{odd}"), chosen, r"not a plain .*; let a dependency"),
-        ("/", lock_for("o:{order.id}"), order, r"declare what it is, like lock_for\(\.\.\., order=Order\)"),
+        ("/", lock_for("o:{odd}"), chosen, r"not a plain .*; use a dependency"),
+        ("/", lock_for("o:{order.id}"), order, r"declare the value, like lock_for\(\.\.\., order=Order\)"),
         ("/", lock_for("o:{order}"), order, "order=Order"),
         ("/", lock_for("o:{order}", order=Order), order, "must be a str"),
         ("/", lock_for("o:{order.price}", order=Order), order, r"Order has no price; it has: id, item, tags"),
@@ -291,7 +291,7 @@ async def mine(user: Annotated[User, Depends(current_user)], tags: Annotated[lis
         ("/", lock_for("o:{order.tags}", order=Order), order, "must be a str"),
         ("/", lock_for("o:{it.sku}", it=Item), order, r"\{it.sku\} is no parameter of order\(\); there are: note, order"),
         ("/", lock_for("o:{user.id}"), mine, r"user=Depends\(current_user\)"),
-        ("/", lock_for("o:{tags}"), mine, r"let a dependency make one of it: lock_for\(\.\.\., tags=Depends\(\.\.\.\)"),
+        ("/", lock_for("o:{tags}"), mine, r"use a dependency that returns such a value: lock_for\(\.\.\., tags=Depends\(\.\.\.\)"),
         ("/", lock_for("o:{page.sku}", page=Item), paged, r"declare the same: page=Annotated\[Item, Query\(\)\]"),
         ("/", lock_for("o:{who}"), renamed, r"\{who\} of renamed\(\) has a validation_alias"),
         ("/", lock_for("o:{size}"), renamed, r"\{size\} of renamed\(\) has .* a default_factory"),
@@ -316,7 +316,7 @@ def test_what_the_route_does_not_have_is_told_at_start(
         (lambda: lock_for("o:{id}", held_status=503), "held_status must be 409 or 423"),
         (lambda: lock_for("o:{id}", retry_after=0.5), "retry_after must be whole seconds"),
         (lambda: lock_for("o:{id}", retry_after=-1), "retry_after must be whole seconds"),
-        (lambda: lock_for("o:{id}", blocking_timout=1), "blocking_timout, which is no option"),
+        (lambda: lock_for("o:{id}", blocking_timout=1), "blocking_timout, which is neither an option"),
         (lambda: lock_for("o:{id}", ttl=-1), "ttl must be a finite positive number of seconds, got -1"),
         (lambda: lock_for("o:{id}", blocking_timeout="5"), "blocking_timeout must be a number of seconds, not str"),  # type: ignore[arg-type]
         (lambda: lock_for("o:{id}", blocking_timeout=-1), "blocking_timeout must be a finite number of seconds, zero or more"),

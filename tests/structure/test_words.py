@@ -23,9 +23,6 @@ PENDING = (
     "_scripts",
     "_doctor",
     "cli",
-    "compat",
-    "integrations",
-    "telemetry",
     "testing",
 )
 

@@ -1,8 +1,9 @@
-"""aioredlock 0.7.3 by its own names, over this library. It is a bridge for moving over, and gets no features of its own.
+"""Provide the API of aioredlock 0.7.3 on top of this library, as a bridge for a migration.
 
-Change `from aioredlock import …` to `from aioredlock_ng.compat.aioredlock import …`. The submodules `algorithm`, `errors`,
-`lock` and `sentinel` have the names that they have there. Keys and their values are those that aioredlock writes and reads,
-so old and new processes exclude each other while both run. docs/migrating.md lists the differences.
+Change `from aioredlock import …` to `from aioredlock_ng.compat.aioredlock import …`. The submodules
+`algorithm`, `errors`, `lock` and `sentinel` have their original names. Keys and values on the nodes
+are those of aioredlock, so old and new processes exclude each other while both run.
+docs/migrating.md lists the differences.
 """
 
 from aioredlock_ng.compat.aioredlock.algorithm import Aioredlock

@@ -1,4 +1,4 @@
-"""The nodes of an `Aioredlock`: a `Redlock` that opens at its first use and closes once."""
+"""Give an `Aioredlock` access to its nodes, by a `Redlock` that opens at its first use."""
 
 from __future__ import annotations
 
@@ -25,19 +25,21 @@ __all__ = ["Access", "name_of"]
 
 
 def name_of(resource: str | bytes | float) -> str | bytes:
-    """Return the name of a resource. aioredis writes numbers as keys, too."""
-    return str(resource) if type(resource) in (int, float) else resource  # type: ignore[return-value]
+    """Return the name of a resource. aioredis also accepts numbers as keys."""
+    if type(resource) in (int, float):
+        return str(resource)
+    return resource  # type: ignore[return-value]
 
 
 class Access:
-    """The way of an `Aioredlock` to its nodes.
+    """The access of an `Aioredlock` to its nodes.
 
     Args:
-        redlock: The manager of these nodes.
-        sentinels: Clients that look the nodes up; closed with it.
+        redlock: The manager of the nodes.
+        sentinels: Clients that find the nodes. They are closed with the manager.
 
     Attributes:
-        destroyed: True once it is closed for good.
+        destroyed: True after the final close.
     """
 
     def __init__(self, redlock: Redlock, sentinels: list[Redis]) -> None:
@@ -51,17 +53,17 @@ class Access:
         """Open the manager at the first call, and return it.
 
         Raises:
-            LockRuntimeError: It is destroyed.
-            ConfigurationError: Two of the nodes are the same server.
+            LockRuntimeError: The manager is destroyed.
+            ConfigurationError: Two nodes are the same server.
 
-        Safety: cancelled, the next caller opens it.
+        Safety: if it is cancelled, the next caller opens the manager.
         """
         async with self._opening:
             if self.destroyed:
                 raise LockRuntimeError("this Aioredlock is destroyed; make a new one")
             if not self._open:
                 await self._redlock.open()
-                # Two locks that shared a grant would have the same identifier.
+                # Two locks with a shared grant would have the same identifier.
                 self._redlock.engine().lines.passing = False
                 self._open = True
         return self._redlock
@@ -72,14 +74,14 @@ class Access:
         Raises:
             LockRuntimeError: No majority of the nodes answered.
 
-        Safety: cancelled, nothing has changed.
+        Safety: if it is cancelled, nothing has changed.
         """
         redlock = await self.redlock()
         with in_words_of_aioredlock():
             return await redlock.inspect(name_of(resource))
 
     async def release(self, resource: str | bytes | float, identifier: object) -> bool:
-        """Delete the keys that hold this identifier, whichever process acquired the lock.
+        """Delete the keys with this identifier, of any process.
 
         Returns:
             False if no node had such a key.
@@ -97,18 +99,18 @@ class Access:
             )
 
     async def prolong(self, resource: str | bytes | float, identifier: object, ttl: float) -> float:
-        """Give the keys that hold this identifier at least `ttl` seconds, whichever process acquired the lock.
+        """Extend the keys with this identifier, of any process, to at least `ttl` seconds.
 
         Returns:
             Seconds for which the lock is certainly held.
 
         Raises:
-            LockLost: So many nodes hold no such key that no majority is left.
-            QuorumUnreachable: No majority confirmed it.
-            ConfigurationError: The ttl is unusable.
+            LockLost: Too many nodes have no such key for a majority.
+            QuorumUnreachable: No majority confirmed the extension.
+            ConfigurationError: The ttl is invalid.
             LockRuntimeError: The manager is destroyed.
 
-        Safety: cancelled, the keys may live longer or not.
+        Safety: if it is cancelled, the keys may or may not be extended.
         """
         engine = (await self.redlock()).engine()
         context, name = engine.context, name_of(resource)
@@ -124,18 +126,25 @@ class Access:
         if sum(vote.outcome is Outcome.GRANTED for vote in votes) >= context.quorum:
             return deadline_of(started, ttl, options.drift(ttl)) - context.clock()
         if sum(vote.outcome is Outcome.HELD for vote in votes) > len(votes) - context.quorum:
-            told = f"the lock {resource!r} is not held by this identifier: it was released, it expired, or another has it"
+            told = (
+                f"the lock {resource!r} is not held by this identifier: it was released, has"
+                " expired, or belongs to another client"
+            )
             raise LockLost(told, resource=str(name), votes=votes, elapsed=elapsed)
-        told = f"the lock {resource!r} could not be extended, no quorum confirmed it: {'; '.join(map(str, votes))}"
+        told = (
+            f"the lock {resource!r} could not be extended, no quorum confirmed it:"
+            f" {'; '.join(map(str, votes))}"
+        )
         raise QuorumUnreachable(told, resource=str(name), votes=votes, elapsed=elapsed)
 
     async def destroy(self) -> None:
-        """Close it for good.
+        """Close the manager for good.
 
         Raises:
-            LockRuntimeError: Called from another event loop or a forked process; nothing was closed.
+            LockRuntimeError: The call comes from another event loop or a forked process. Nothing
+                was closed.
 
-        Safety: as `aioredlock_ng.Redlock.aclose`; cancelled, it can be called again.
+        Safety: as `aioredlock_ng.Redlock.aclose`. A cancelled call may be repeated.
         """
         async with self._opening:
             with in_words_of_aioredlock():
@@ -146,12 +155,12 @@ class Access:
 
 
 def _token(identifier: object) -> bytes:
-    """Return what aioredis writes for an identifier."""
+    """Return the bytes that aioredis writes for an identifier."""
     return identifier if isinstance(identifier, bytes) else str(identifier).encode()
 
 
 def _prolonged(reply: object, _call: Call) -> KeyState | None:
-    """Decode the reply of prolong.lua; None where it does not fit."""
+    """Decode the reply of prolong.lua. Return None if it does not fit."""
     return _STATES.get(reply) if type(reply) is int else None
 
 

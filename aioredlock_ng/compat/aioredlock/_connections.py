@@ -1,4 +1,4 @@
-"""From the connections that aioredlock takes to nodes that `Redlock` takes; it connects to nothing."""
+"""Convert the connections of aioredlock to nodes of `Redlock`, without connecting."""
 
 from __future__ import annotations
 
@@ -27,13 +27,16 @@ __all__ = ["nodes_of", "sentinels_of", "without_passwords"]
 _IGNORED = frozenset(
     {"commands_factory", "encoding", "loop", "maxsize", "minsize", "parser", "timeout"}
 )
-"""Settings of aioredis's pools and replies: one connection per node serves all locks, and nothing is decoded."""
+"""Settings of aioredis's pools and replies, which have no effect here.
+
+One connection per node serves all locks, and replies are not decoded.
+"""
 
 _USED = frozenset({"db", "host", "password", "port", "ssl"})
 
 
 class _Given:
-    """An `SSLContext` in the place where redis-py keeps the settings from which it would make one."""
+    """Pass on an existing `SSLContext` where redis-py expects the settings to make one."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self._context = context
@@ -55,10 +58,10 @@ class _SentinelTLS(SentinelManagedSSLConnection):
 
 
 def nodes_of(connections: Any) -> list[Redis]:
-    """Clients that name the nodes: their settings are what counts. Those made here never connect.
+    """Return a client for each node, whose settings are used. Clients made here never connect.
 
     Raises:
-        ConfigurationError: One of them cannot be used; says which form to give it.
+        ConfigurationError: A connection is invalid. The message shows a valid form.
     """
     if not isinstance(connections, (list, tuple)):
         raise ConfigurationError(
@@ -68,7 +71,7 @@ def nodes_of(connections: Any) -> list[Redis]:
 
 
 def sentinels_of(connections: Any, nodes: list[Redis]) -> list[Redis]:
-    """The clients that ask the Sentinels of these nodes, where they were made here; they are to be closed in the end."""
+    """Return the clients of the Sentinels that were made here, which the caller must close."""
     ours = [
         node.connection_pool
         for given, node in zip(connections, nodes, strict=True)
@@ -83,7 +86,7 @@ def sentinels_of(connections: Any, nodes: list[Redis]) -> list[Redis]:
 
 
 def without_passwords(connections: Any) -> list[str]:
-    """The same for people: no password, no query."""
+    """Return the connections without passwords and queries, for messages."""
     return [_shown(connection) for connection in connections]
 
 
@@ -98,7 +101,8 @@ def _node_of(connection: Any) -> Redis:
         case dict():
             if unknown := connection.keys() - _USED - _IGNORED:
                 raise ConfigurationError(
-                    f"connection {_shown(connection)}: unknown settings {sorted(unknown)}; leave them out"
+                    f"connection {_shown(connection)}: unknown settings {sorted(unknown)}; leave"
+                    " them out"
                 )
             place = {
                 "host": connection.get("host", "localhost"),
@@ -109,12 +113,12 @@ def _node_of(connection: Any) -> Redis:
             return _client({"host": host, "port": port}, {})
     if type(connection).__module__.partition(".")[0] == "aioredis":
         raise ConfigurationError(
-            "a pool of aioredis cannot be a node, its connections are not ours; pass what it was made from:"
-            " a URL, a (host, port) tuple or a dict"
+            "a pool of aioredis cannot be a node, because its connections belong to aioredis;"
+            " pass the source of the pool: a URL, a (host, port) tuple or a dict"
         )
     raise ConfigurationError(
-        f"a connection must be a dict, a (host, port) tuple, a redis:// URL, the path of a socket or a Sentinel,"
-        f" not {type(connection).__name__}"
+        "a connection must be a dict, a (host, port) tuple, a redis:// URL, the path of a socket"
+        f" or a Sentinel, not {type(connection).__name__}"
     )
 
 
@@ -139,10 +143,11 @@ def _from_url(url: str) -> Redis:
                 )
     except ConfigurationError:
         raise
-    except ValueError:  # its words quote what may be the beginning of a password
+    except ValueError:  # the error quotes text that may be the start of a password
         pass
     raise ConfigurationError(
-        f"connection {_shown(url)} is no URL of a Redis server; write redis://host:6379/0, rediss:// or the path of a socket"
+        f"connection {_shown(url)} is no URL of a Redis server; write redis://host:6379/0,"
+        " rediss:// or the path of a socket"
     )
 
 
@@ -152,7 +157,8 @@ def _client(place: dict[str, Any], settings: dict[str, Any]) -> Redis:
     if (context := _context(settings.get("ssl"))) is not None:
         if "path" in place:
             raise ConfigurationError(
-                f"connection {place['path']}: TLS over a Unix socket is not supported; leave out 'ssl'"
+                f"connection {place['path']}: TLS over a Unix socket is not supported; leave out"
+                " 'ssl'"
             )
         kind, kwargs["context"] = _TLS, context
     if "port" in kwargs:
@@ -169,7 +175,8 @@ def _primary(sentinel: Sentinel) -> Redis:
         "socket_connect_timeout": sentinel.timeout,
         "retry": Retry(NoBackoff(), 0),
     }
-    watching: Any = RedisSentinel(sentinel.connection, sentinel_kwargs=asking)  # type: ignore[no-untyped-call,unused-ignore]
+    make: Any = RedisSentinel
+    watching = make(sentinel.connection, sentinel_kwargs=asking)
     primary: Redis = watching.master_for(sentinel.master, **settings)
     return primary
 
@@ -179,10 +186,12 @@ def _database(value: Any) -> int:
         return 0
     with suppress(TypeError, ValueError):
         return int(value)
-    # Neither quoted nor raised with a context: in a URL it may be a password with a "/" in it.
+    # The text is neither quoted nor raised with a context: it may be a password with a "/" in a
+    # URL.
     raise ConfigurationError(
-        "the database of a connection is no number; write 0 to 15. A password with a '/' cannot be in a URL, which"
-        " aioredis does not percent-decode: give a dict with 'host', 'port' and 'password'"
+        "the database of a connection is no number; write 0 to 15. aioredis does not"
+        " percent-decode a URL, so a password with a '/' cannot be in one: give a dict with"
+        " 'host', 'port' and 'password'"
     )
 
 
@@ -201,7 +210,7 @@ def _shown(connection: Any) -> str:
         case str():
             scheme, separator, rest = connection.partition("://")
             place, _, query = (rest or scheme).partition("?")
-            # Behind a "?" it is open what is part of a password.
+            # After a "?" any part may belong to a password.
             shown = "…" if "@" in query else place.rpartition("@")[2]
             return f"{scheme}{separator}{shown}" if separator else shown
         case dict():

@@ -24,7 +24,10 @@ __all__ = ["in_words_of_aioredlock", "naming"]
 
 @contextmanager
 def in_words_of_aioredlock() -> Iterator[None]:
-    """Raise aioredlock's error in place of ours. A `ConfigurationError` is a `ValueError` in both and keeps its class."""
+    """Raise aioredlock's error instead of ours.
+
+    A `ConfigurationError` is a `ValueError` in both libraries and keeps its class.
+    """
     try:
         with naming(ttl="lock_timeout"):
             yield
@@ -36,10 +39,10 @@ def in_words_of_aioredlock() -> Iterator[None]:
 
 @contextmanager
 def naming(**arguments: str) -> Iterator[None]:
-    """Replace the names of our arguments in a `ConfigurationError` by the names that the caller wrote.
+    """Replace our argument names in a `ConfigurationError` by those of the caller.
 
     Args:
-        arguments: Their names by ours.
+        arguments: The caller's names by ours.
     """
     try:
         yield

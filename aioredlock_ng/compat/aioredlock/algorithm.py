@@ -1,4 +1,4 @@
-"""aioredlock's lock manager over a `Redlock`; it has no connection of its own."""
+"""Provide aioredlock's lock manager on top of a `Redlock`."""
 
 from __future__ import annotations
 
@@ -6,49 +6,52 @@ import asyncio
 import math
 import random
 import warnings
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from aioredlock_ng import ConfigurationError, LockLost, LockReleased, QuorumUnreachable, Redlock
+from aioredlock_ng import LockLost, LockReleased, QuorumUnreachable, Redlock
 from aioredlock_ng.compat.aioredlock._access import Access, name_of
 from aioredlock_ng.compat.aioredlock._connections import nodes_of, sentinels_of, without_passwords
+from aioredlock_ng.compat.aioredlock._numbers import count_of, seconds_of
+from aioredlock_ng.compat.aioredlock._own_locks import OwnLocks
 from aioredlock_ng.compat.aioredlock._words import in_words_of_aioredlock, naming
 from aioredlock_ng.compat.aioredlock.errors import LockAcquiringError, LockRuntimeError
 from aioredlock_ng.compat.aioredlock.lock import Lock
-from aioredlock_ng.options import positive_seconds, whole_number
+from aioredlock_ng.options import positive_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from aioredlock_ng import Lease
 
 __all__ = ["Aioredlock"]
 
-_Number = TypeVar("_Number", int, float)
-
 _ANY_TTL = 1e9
-"""aioredlock knows no longest timeout, and without the recovery guard no node has to wait for it."""
+"""Longest ttl in seconds.
 
-_FORGET_FROM = 64
+aioredlock has no longest timeout. Without the recovery guard, no node has to wait for `max_ttl`.
+"""
 
 
 class Aioredlock:
-    """Locks over N independent nodes, by aioredlock's names; it connects when it is first used.
+    """Locks over N independent nodes, with the names of aioredlock.
 
-    On the nodes there is nothing but the lock's key, as with aioredlock.
+    The manager connects at its first use. As with aioredlock, the nodes contain nothing except the
+    lock's key.
 
     Args:
-        redis_connections: dicts (`host`, `port`, `db`, `password`, `ssl`), (host, port) tuples, `redis://` and
-            `rediss://` URLs, paths of Unix sockets, `Sentinel` objects. Each a server of its own.
-        retry_count: How often it is tried at most, 1 or more. Tries are not spaced out any more: `lock()` is woken when
-            the lock is free, and gives up after the time that so many tries would have taken on average.
-        retry_delay_min: Seconds between two tries at least.
-        retry_delay_max: Seconds between two tries at most.
-        internal_lock_timeout: Life of a lock without renewal, seconds.
-        options: Options of `Redlock`, to take over more of it step by step: `fencing=True`, `recovery_guard="auto"`
-            with `max_ttl`, `node_timeout`.
+        redis_connections: dicts (`host`, `port`, `db`, `password`, `ssl`), (host, port) tuples,
+            `redis://` and `rediss://` URLs, paths of Unix sockets, or `Sentinel` objects. Each must
+            be a separate server.
+        retry_count: Largest number of tries, 1 or more. The tries are no longer spaced out:
+            `lock()` is notified when the lock is free, and gives up after the average time of so
+            many tries.
+        retry_delay_min: Shortest delay between two tries in seconds.
+        retry_delay_max: Longest delay between two tries in seconds.
+        internal_lock_timeout: Seconds until a lock expires without renewal.
+        options: Options of `Redlock`, for a gradual migration: `fencing=True`,
+            `recovery_guard="auto"` with `max_ttl`, `node_timeout`.
 
     Raises:
-        ValueError: An argument is unusable; says which, and what to do.
+        ValueError: An argument is invalid. The message names it and the remedy.
     """
 
     def __init__(
@@ -61,24 +64,24 @@ class Aioredlock:
         **options: Any,
     ) -> None:
         warnings.warn(
-            "aioredlock_ng.compat.aioredlock is for moving over; use aioredlock_ng.Redlock in its place:"
-            " `async with redlock.lock(name)` also cancels the body when the lock is lost (docs/migrating.md)",
+            "aioredlock_ng.compat.aioredlock is a bridge for a migration; use"
+            " aioredlock_ng.Redlock instead: `async with redlock.lock(name)` also cancels the"
+            " body when the lock is lost (docs/migrating.md)",
             DeprecationWarning,
             stacklevel=2,
         )
         self.redis_connections = redis_connections
-        self.retry_count = whole_number("retry_count", _number(int, "retry_count", retry_count), 1)
-        self.retry_delay_min = _seconds("retry_delay_min", retry_delay_min)
-        self.retry_delay_max = _seconds("retry_delay_max", retry_delay_max)
-        self.internal_lock_timeout = _seconds("internal_lock_timeout", internal_lock_timeout)
+        self.retry_count = count_of("retry_count", retry_count)
+        self.retry_delay_min = seconds_of("retry_delay_min", retry_delay_min)
+        self.retry_delay_max = seconds_of("retry_delay_max", retry_delay_max)
+        self.internal_lock_timeout = seconds_of("internal_lock_timeout", internal_lock_timeout)
         settings: dict[str, Any] = {"fencing": False, "recovery_guard": None} | options
         settings.setdefault("max_ttl", _ANY_TTL if settings["recovery_guard"] is None else 60.0)
         nodes = nodes_of(redis_connections)
         with naming(nodes="redis_connections", ttl="internal_lock_timeout"):
             redlock = Redlock(nodes, ttl=self.internal_lock_timeout, **settings)
         self._access = Access(redlock, sentinels_of(redis_connections, nodes))
-        self._locks: dict[Any, Lock] = {}
-        self._forget_at = _FORGET_FROM
+        self._locks = OwnLocks()
 
     async def lock(
         self,
@@ -89,28 +92,32 @@ class Aioredlock:
         """Acquire a lock.
 
         Args:
-            resource: Its name, or a number, which is its key on the nodes.
-            lock_timeout: Seconds that it lives; None: `internal_lock_timeout`, renewed until it is released.
-            lock_identifier: Value of `lock.id`. By it this manager finds the lock in `get_lock`, `extend` and `unlock`, and
-                asks for it again. No other manager does: the nodes hold a token that is fresh for every attempt. A lock
-                that had a `lock_timeout` is asked for again with one.
+            resource: Its name, or a number, which is the key on the nodes.
+            lock_timeout: Seconds until the lock expires. None: `internal_lock_timeout`, with
+                renewal until the release.
+            lock_identifier: Value of `lock.id`. With it, this manager finds the lock in `get_lock`,
+                `extend` and `unlock`, and `lock` returns the same lock again. Other managers cannot
+                use it, because the nodes hold a token that is fresh for every attempt. A lock
+                acquired with a `lock_timeout` must be requested again with one.
 
         Raises:
-            LockAcquiringError: Nodes hold another identifier, and no majority is left. Nodes that did not answer count
-                against a majority, too.
+            LockAcquiringError: Nodes hold another identifier, so no majority is possible. Silent
+                nodes count against the majority as well.
             LockRuntimeError: No majority of the nodes answered, or the manager is destroyed.
-            ValueError: An argument is unusable.
+            ValueError: An argument is invalid.
 
-        Safety: as `aioredlock_ng.Lock.acquire`: returns a lock, or raises and has undone the attempt.
+        Safety: as `aioredlock_ng.Lock.acquire`: the call returns a lock, or raises and has undone
+        the attempt.
         """
         if lock_timeout is not None:
             positive_seconds("lock_timeout", lock_timeout)
-        held = self._locks.get(_key_of(resource))
+        held = self._locks.get(resource)
         if lock_identifier and held is not None and held.id == lock_identifier and held.valid:
             if lock_timeout is None and held.lock_timeout is not None:
                 raise ValueError(
-                    f"the lock {resource!r} was acquired with lock_timeout={held.lock_timeout:g} and is not renewed by itself;"
-                    " ask for it again with a lock_timeout"
+                    f"the lock {resource!r} was acquired with"
+                    f" lock_timeout={held.lock_timeout:g} and is not renewed; pass a"
+                    " lock_timeout again"
                 )
             await self.extend(held, lock_timeout)
             return Lock(self, resource, lock_identifier, lock_timeout).leased(held.lease)
@@ -126,38 +133,35 @@ class Aioredlock:
                 on_lost="flag",
             ).acquire()
         lock = Lock(self, resource, lock_identifier or lease.token, lock_timeout).leased(lease)
-        self._remember(lock)
+        self._locks.remember(lock)
         return lock
 
     async def extend(self, lock: Lock, lock_timeout: float | None = None) -> None:
-        """Give a lock its whole life again, or another one.
+        """Renew a lock, with its own ttl or another.
 
-        A lock of another manager is extended by its identifier, and its life on the nodes is never shortened: its holder
-        counts on it.
+        The lock of another manager is found by its identifier. Its remaining time on the nodes is
+        never shortened, because its holder relies on it.
 
         Args:
-            lock: One that `lock` or `get_lock` returned, or one made by hand with `valid=True`.
-            lock_timeout: Seconds from now, kept by later renewals; None: the lock's own.
+            lock: A lock returned by `lock` or `get_lock`, or one made by hand with `valid=True`.
+            lock_timeout: Seconds from now, which later renewals use as well. None: the lock's own.
 
         Raises:
-            RuntimeError: It is not valid any more.
-            LockAcquiringError: It is lost: no majority of the nodes holds its identifier.
-            LockRuntimeError: No majority confirmed it in `retry_count` tries; the lock goes on until its end.
-            ValueError: The timeout is unusable.
+            RuntimeError: The lock is no longer valid.
+            LockAcquiringError: The lock is lost: no majority of the nodes holds its identifier.
+            LockRuntimeError: No majority confirmed the renewal in `retry_count` tries. The lock
+                stays valid until its deadline.
+            ValueError: The timeout is invalid.
 
         Safety: as `aioredlock_ng.Lease.extend`.
         """
         if not lock.valid:
-            hint = (
-                ""
-                if lock.lease is not None
-                else ", or pass valid=True to a Lock that is made by hand"
-            )
-            raise RuntimeError(f"the lock {lock.resource!r} is not valid; acquire it anew{hint}")
+            hint = "" if lock.lease is not None else ", or pass valid=True to a Lock made by hand"
+            raise RuntimeError(f"the lock {lock.resource!r} is not valid; acquire it again{hint}")
         if lock_timeout is not None:
             positive_seconds("lock_timeout", lock_timeout)
         ttl = lock_timeout or lock.lock_timeout or self.internal_lock_timeout
-        lease = self._lease_of(lock)
+        lease = self._locks.lease_of(lock)
         with in_words_of_aioredlock():
             for tries_left in reversed(range(self.retry_count)):
                 try:
@@ -176,30 +180,34 @@ class Aioredlock:
                 except LockLost:
                     lock.ending_in(0.0)
                     raise
-                await asyncio.sleep(random.uniform(self.retry_delay_min, self.retry_delay_max))  # noqa: S311
+                delay = random.uniform(self.retry_delay_min, self.retry_delay_max)  # noqa: S311
+                await asyncio.sleep(delay)
 
     async def unlock(self, lock: Lock) -> None:
-        """Release a lock; it is not valid any more, whatever comes of this.
+        """Release a lock. It is invalid afterwards, even if the call fails.
 
-        A lock of another manager is released by its identifier, and its holder loses it at once. No error if no node holds
-        the lock.
+        The lock of another manager is found by its identifier, and its holder loses it at once. It
+        is no error if no node holds the lock.
 
         Args:
-            lock: One that `lock` or `get_lock` returned, or one made by hand from a name and an identifier.
+            lock: A lock returned by `lock` or `get_lock`, or one made by hand from a name and an
+                identifier.
 
         Raises:
             LockAcquiringError: A majority of the nodes holds another identifier.
-            LockRuntimeError: It was lost before, or is another manager's, and no majority of the nodes answered.
+            LockRuntimeError: The lock was already lost or belongs to another manager, and no
+                majority of the nodes answered.
 
-        Safety: as `aioredlock_ng.Lease.release`, of another manager's as `aioredlock_ng.Redlock.force_release`. Nodes that do
-        not answer to the release of a lock of this manager execute it later; that is no error here.
+        Safety: as `aioredlock_ng.Lease.release`, and for another manager's lock as
+        `aioredlock_ng.Redlock.force_release`. A silent node executes the release of this manager's
+        lock later, which is no error here.
         """
-        lease = self._lease_of(lock.ending_in(0.0))
+        lease = self._locks.lease_of(lock.ending_in(0.0))
         if lease is not None:
-            own = self._locks.get(_key_of(lock.resource))
+            own = self._locks.get(lock.resource)
             # A later lock may have the same identifier.
             if own is not None and own.lease == lease:
-                del self._locks[_key_of(lock.resource)]
+                self._locks.forget(lock.resource)
             with in_words_of_aioredlock():
                 if await lease.release():
                     return
@@ -212,23 +220,29 @@ class Aioredlock:
         others = sum(answer.token not in (None, token) for answer in info.answers)
         if 2 * (info.total - others) <= info.total:
             if lease is not None:
-                raise LockAcquiringError(f"the lock {lock.resource!r} was lost, another has it now")
+                raise LockAcquiringError(
+                    f"the lock {lock.resource!r} was lost, another client holds it now"
+                )
             raise LockAcquiringError(
-                f"the keys of the lock {lock.resource!r} hold another identifier; one that was given to lock() as"
-                " lock_identifier is known to the manager that acquired the lock, and to no other"
+                f"the keys of the lock {lock.resource!r} hold another identifier; only the"
+                " manager that acquired a lock knows the lock_identifier that was given to"
+                " lock()"
             )
 
     async def is_locked(self, resource_or_lock: str | Lock) -> bool:
-        """True when a majority of the nodes has the key, whoever set it; False as well when no majority answers.
+        """Return True if a majority of the nodes has the key, of any client.
+
+        The result is False if no majority answers.
 
         Raises:
-            TypeError: Neither a name nor a lock.
+            TypeError: The argument is neither a name nor a lock.
 
-        Safety: cancelled, nothing has changed.
+        Safety: if it is cancelled, nothing has changed.
         """
         if not isinstance(resource_or_lock, (str, Lock)):
             raise TypeError(
-                f"is_locked() takes the name of a resource or a Lock, not {type(resource_or_lock).__name__}"
+                "is_locked() takes the name of a resource or a Lock, not"
+                f" {type(resource_or_lock).__name__}"
             )
         resource = (
             resource_or_lock.resource if isinstance(resource_or_lock, Lock) else resource_or_lock
@@ -240,18 +254,18 @@ class Aioredlock:
         return 2 * sum(answer.token is not None for answer in info.answers) > info.total
 
     async def get_lock(self, resource: str, lock_identifier: str) -> Lock:
-        """The lock that is held by this identifier.
+        """Return the lock that is held by this identifier.
 
-        `valid` of another manager's lock counts down the life that the nodes said it had left.
+        For another manager's lock, `valid` counts down the remaining time reported by the nodes.
 
         Raises:
-            LockAcquiringError: It is not held, or by another identifier.
-            LockRuntimeError: No majority of the nodes could be asked.
+            LockAcquiringError: The lock is not held, or is held by another identifier.
+            LockRuntimeError: No majority of the nodes answered.
 
-        Safety: cancelled, nothing has changed.
+        Safety: if it is cancelled, nothing has changed.
         """
         lock = Lock(self, resource, lock_identifier)
-        lease = self._lease_of(lock)
+        lease = self._locks.lease_of(lock)
         info = await self._access.inspect(resource)
         if not info.held or info.token != (lock_identifier if lease is None else lease.token):
             raise LockAcquiringError(f"the lock {resource!r} is not held by this identifier")
@@ -259,19 +273,19 @@ class Aioredlock:
         return lock.ending_in(info.remaining)
 
     async def get_active_locks(self) -> list[Lock]:
-        """The locks of this manager that are valid and that the nodes have.
+        """Return the valid locks of this manager whose keys exist on the nodes.
 
-        Safety: cancelled, nothing has changed.
+        Safety: if it is cancelled, nothing has changed.
         """
         return [
             lock for lock in list(self._locks.values()) if lock.valid and await lock.is_locked()
         ]
 
     async def destroy(self) -> None:
-        """Release all locks and disconnect, for good. Idempotent.
+        """Release all locks and disconnect for good. Idempotent.
 
         Raises:
-            LockRuntimeError: Called from another event loop or a forked process.
+            LockRuntimeError: The call comes from another event loop or a forked process.
 
         Safety: as `aioredlock_ng.Redlock.aclose`.
         """
@@ -279,48 +293,10 @@ class Aioredlock:
         self._locks.clear()
 
     def __repr__(self) -> str:
-        """Settings, without passwords."""
+        """Show the settings without passwords."""
         return (
-            f"Aioredlock(redis_connections={without_passwords(self.redis_connections)}, retry_count={self.retry_count},"
-            f" retry_delay_min={self.retry_delay_min}, retry_delay_max={self.retry_delay_max},"
+            f"Aioredlock(redis_connections={without_passwords(self.redis_connections)},"
+            f" retry_count={self.retry_count}, retry_delay_min={self.retry_delay_min},"
+            f" retry_delay_max={self.retry_delay_max},"
             f" internal_lock_timeout={self.internal_lock_timeout})"
         )
-
-    def _lease_of(self, lock: Lock) -> Lease | None:
-        """Return the lease of a lock of this manager, and bind a lock that was made by hand to it."""
-        own = self._locks.get(_key_of(lock.resource))
-        if (
-            lock.lease is None
-            and own is not None
-            and own.lease is not None
-            and lock.id in (own.id, own.lease.token)
-        ):
-            lock.leased(own.lease)
-        return lock.lease
-
-    def _remember(self, lock: Lock) -> None:
-        # Locks with a timeout need not be released by anybody.
-        if len(self._locks) >= self._forget_at:
-            self._locks = {name: one for name, one in self._locks.items() if one.valid}
-            self._forget_at = max(_FORGET_FROM, 2 * len(self._locks))
-        self._locks[_key_of(lock.resource)] = lock
-
-
-def _key_of(resource: Any) -> Any:
-    """Return the same for all ways to write a name: 42, "42" and b"42" are one key on the nodes."""
-    name = name_of(resource)
-    return name.encode("utf-8", "surrogatepass") if isinstance(name, str) else name
-
-
-def _seconds(name: str, value: object) -> float:
-    return positive_seconds(name, _number(float, name, value))
-
-
-def _number(kind: Callable[[Any], _Number], name: str, value: object) -> _Number:
-    """As aioredlock takes it, which raises these kinds of errors: a text that is a number is one."""
-    try:
-        return kind(value)
-    except TypeError:
-        raise TypeError(f"{name} must be a number, not {type(value).__name__}") from None
-    except (ValueError, OverflowError):
-        raise ConfigurationError(f"{name} must be a number, not {value!r}") from None

@@ -1,4 +1,4 @@
-"""The errors of aioredlock 0.7.3."""
+"""Define the errors of aioredlock 0.7.3."""
 
 __all__ = ["AioredlockError", "LockAcquiringError", "LockError", "LockRuntimeError"]
 
@@ -8,11 +8,17 @@ class AioredlockError(Exception):
 
 
 class LockError(AioredlockError):
-    """The lock was not acquired, extended or released; `__cause__` is this library's error, with every node's vote."""
+    """The lock was not acquired, extended or released.
+
+    `__cause__` is this library's error, with the vote of every node.
+    """
 
 
 class LockAcquiringError(LockError):
-    """The ordinary case: nodes hold another identifier, or none any more, and no majority is left."""
+    """No majority is left because nodes hold another identifier, or no key.
+
+    This is the usual case.
+    """
 
 
 class LockRuntimeError(LockError):

@@ -1,4 +1,4 @@
-"""aioredlock's lock object. It asks no node itself."""
+"""Provide aioredlock's lock object."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ __all__ = ["Lock"]
 class Lock:
     """A lock of an `Aioredlock`, returned by its `lock` and `get_lock`.
 
-    A lock made by hand from a name and an identifier stands for the lock with that identifier, whichever manager acquired it.
+    A lock made by hand from a name and an identifier stands for the lock with that identifier, of
+    any manager.
 
     Args:
-        lock_manager: Its manager.
-        resource: Its name.
-        id: Its identifier: the token that its keys hold, or the `lock_identifier` that `lock()` was given.
-        lock_timeout: Seconds that it lives; None: until it is released.
-        valid: Value of `valid` of a lock that is made by hand, without a lease.
+        lock_manager: The manager of the lock.
+        resource: The name of the lock.
+        id: The identifier: the token of the keys, or the `lock_identifier` given to `lock()`.
+        lock_timeout: Seconds until the lock expires. None: until its release.
+        valid: Value of `valid` for a lock that is made by hand, without a lease.
 
     Attributes:
         lock_manager: As given.
         resource: As given.
         id: As given.
         lock_timeout: As given.
-        lease: The `aioredlock_ng.Lease` behind it: `remaining()`, `check()`, `await wait_lost()`. None if another manager
-            acquired the lock.
+        lease: The `aioredlock_ng.Lease` of the lock, with `remaining()`, `check()` and `await
+            wait_lost()`. None if another manager acquired the lock.
     """
 
     def __init__(
@@ -55,51 +56,60 @@ class Lock:
 
     @property
     def valid(self) -> bool:
-        """True while the lock may be relied on; False once it is released, lost or expired. No I/O.
+        """True while the lock may be relied on. False after release, loss or expiry. No I/O.
 
-        A lock that another manager acquired counts down the life that the nodes said it had left. One that is made by hand
-        says what it was given until it is extended or released.
+        The lock of another manager counts down the remaining time reported by the nodes. A lock
+        made by hand keeps the given value until it is extended or released.
         """
         return time.monotonic() < self._until if self.lease is None else self.lease.valid
 
     def leased(self, lease: Lease | None) -> Self:
-        """Bind it to a lease. For `Aioredlock`."""
+        """Bind the lock to a lease.
+
+        Internal: for `Aioredlock`.
+        """
         self.lease = lease
         return self
 
     def ending_in(self, seconds: float) -> Self:
-        """Set how long it is valid if it has no lease. For `Aioredlock`."""
+        """Set how long a lock without a lease is valid.
+
+        Internal: for `Aioredlock`.
+        """
         self._until = time.monotonic() + seconds
         return self
 
     def prolonged(self, seconds: float) -> None:
-        """Note that it is valid for at least so long. For `Aioredlock`."""
+        """Record that the lock is valid for at least this time.
+
+        Internal: for `Aioredlock`.
+        """
         until = time.monotonic() + seconds
         self._until = until if math.isinf(self._until) else max(self._until, until)
 
     async def extend(self) -> None:
-        """See `Aioredlock.extend`.
+        """Renew the lock by `Aioredlock.extend`.
 
         Safety: as `aioredlock_ng.Lease.extend`.
         """
         await self.lock_manager.extend(self)
 
     async def release(self) -> None:
-        """See `Aioredlock.unlock`.
+        """Release the lock by `Aioredlock.unlock`.
 
         Safety: as `aioredlock_ng.Lease.release`.
         """
         await self.lock_manager.unlock(self)
 
     async def is_locked(self) -> bool:
-        """See `Aioredlock.is_locked`.
+        """Ask the nodes by `Aioredlock.is_locked` whether the key exists.
 
-        Safety: cancelled, nothing has changed.
+        Safety: if it is cancelled, nothing has changed.
         """
         return await self.lock_manager.is_locked(self)
 
     async def __aenter__(self) -> Self:
-        """Return itself; the lock is held already."""
+        """Return the lock, which is already held."""
         return self
 
     async def __aexit__(
@@ -108,7 +118,10 @@ class Lock:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """See `Aioredlock.unlock`; an exception of the body wins, with a note. The body is not cancelled on loss."""
+        """Release the lock by `Aioredlock.unlock`.
+
+        The body's own exception has priority and receives a note. A loss does not cancel the body.
+        """
         try:
             await self.lock_manager.unlock(self)
         except LockError as error:
@@ -117,16 +130,19 @@ class Lock:
             exc.add_note(str(error))
 
     def __eq__(self, other: object) -> bool:
-        """Equal by manager, name and identifier."""
+        """Compare by manager, name and identifier."""
         return isinstance(other, Lock) and other._key() == self._key()
 
     def __hash__(self) -> int:
-        """By the same."""
+        """Hash by manager, name and identifier."""
         return hash(self._key())
 
     def __repr__(self) -> str:
-        """Name, state, and the beginning of the identifier."""
-        return f"Lock(resource={self.resource!r}, id='{str(self.id)[:6]}…', lock_timeout={self.lock_timeout}, valid={self.valid})"
+        """Show name, state and the beginning of the identifier."""
+        return (
+            f"Lock(resource={self.resource!r}, id='{str(self.id)[:6]}…',"
+            f" lock_timeout={self.lock_timeout}, valid={self.valid})"
+        )
 
     def _key(self) -> tuple[int, Any, Any]:
         return id(self.lock_manager), self.resource, self.id

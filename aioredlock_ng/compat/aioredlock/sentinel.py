@@ -1,4 +1,4 @@
-"""A service that Sentinels watch, named as aioredlock names it; it connects to nothing."""
+"""Describe a service watched by Sentinels, with aioredlock's arguments and without connecting."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ class SentinelConfigError(Exception):
 
 
 class Sentinel:
-    """One node of an `Aioredlock`: the primary of a service, asked of the Sentinels at each connect.
+    """A node of an `Aioredlock`: the primary of a service, found by the Sentinels at each connect.
 
     Args:
-        connection: Where they are: a dict with `host`, maybe `port`, `master`, `password`, `db`, `ssl`; a URL such as
-            `redis://:password@host:26379/0?master=name`; a (host, port) tuple; or a list of such tuples.
-        master: Name of the service; wins over the one in `connection`, as do the others.
-        password: The primary's.
-        db: Its database.
+        connection: Addresses of the Sentinels: a dict with `host` and perhaps `port`, `master`,
+            `password`, `db`, `ssl`; a URL such as `redis://:password@host:26379/0?master=name`; a
+            (host, port) tuple; or a list of such tuples.
+        master: Name of the service. This and the next arguments override those in `connection`.
+        password: Password of the primary.
+        db: Database of the primary.
         ssl_context: TLS to the primary: an `ssl.SSLContext`, or True for the system's authorities.
 
     Raises:
-        SentinelConfigError: No address or no service is named.
+        SentinelConfigError: There is no address or no service.
     """
 
     def __init__(
@@ -59,8 +60,11 @@ class Sentinel:
         self.timeout = float(settings.get("timeout") or 0.2)
 
     def __repr__(self) -> str:
-        """Service and addresses, without the password."""
-        return f"<Sentinel {self.master!r} at {', '.join(f'{host}:{port}' for host, port in self.connection)}>"
+        """Show service and addresses, without the password."""
+        return (
+            f"<Sentinel {self.master!r} at"
+            f" {', '.join(f'{host}:{port}' for host, port in self.connection)}>"
+        )
 
 
 def _parsed(connection: object) -> tuple[list[tuple[str, int]], dict[str, Any]]:
@@ -80,7 +84,7 @@ def _parsed(connection: object) -> tuple[list[tuple[str, int]], dict[str, Any]]:
             if url.scheme == "rediss":
                 settings["ssl"] = _context(query.pop("ssl_cert_reqs", ""))
             return [(url.hostname or "localhost", url.port or _PORT)], settings | query
-        # Neither quoted nor raised with a context: a part of it may be a part of a password.
+        # The text is neither quoted nor raised with a context: any part may belong to a password.
         raise SentinelConfigError(
             "a Sentinel's URL cannot be read; percent-encode '/', '[' and ']' in a password"
         )
@@ -89,8 +93,8 @@ def _parsed(connection: object) -> tuple[list[tuple[str, int]], dict[str, Any]]:
     if isinstance(connection, list) and connection:
         return [(host, int(port)) for host, port in connection], {}
     raise SentinelConfigError(
-        "Sentinel takes a dict with 'host', a URL with port and database (redis://host:26379/0?master=name),"
-        " a (host, port) tuple or a list of those"
+        "Sentinel takes a dict with 'host', a URL with port and database"
+        " (redis://host:26379/0?master=name), a (host, port) tuple or a list of those"
     )
 
 

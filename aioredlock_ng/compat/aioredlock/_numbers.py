@@ -1,0 +1,38 @@
+"""Convert numeric arguments as aioredlock does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aioredlock_ng import ConfigurationError
+from aioredlock_ng.options import positive_seconds, whole_number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["count_of", "seconds_of"]
+
+_Number = TypeVar("_Number", int, float)
+
+
+def count_of(name: str, value: object) -> int:
+    """Return a whole number, 1 or more."""
+    return whole_number(name, _number(int, name, value), 1)
+
+
+def seconds_of(name: str, value: object) -> float:
+    """Return a positive time in seconds."""
+    return positive_seconds(name, _number(float, name, value))
+
+
+def _number(kind: Callable[[Any], _Number], name: str, value: object) -> _Number:
+    """Convert a number as aioredlock does, with the same kinds of errors.
+
+    A text that is a number counts as one.
+    """
+    try:
+        return kind(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a number, not {type(value).__name__}") from None
+    except (ValueError, OverflowError):
+        raise ConfigurationError(f"{name} must be a number, not {value!r}") from None

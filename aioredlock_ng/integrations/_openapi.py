@@ -1,0 +1,34 @@
+"""Describe the parameters and answers of a lock for FastAPI's signatures and OpenAPI."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from fastapi import params
+
+__all__ = ["parameter_of", "response_of"]
+
+
+def parameter_of(name: str, declared: Any) -> inspect.Parameter:
+    """Return a parameter of a dependency, declared as in `lock_for`."""
+    kind = inspect.Parameter.KEYWORD_ONLY
+    if isinstance(declared, params.Depends):
+        return inspect.Parameter(name, kind, default=declared)
+    return inspect.Parameter(name, kind, annotation=declared)
+
+
+def response_of(description: str) -> dict[str, Any]:
+    """Return the OpenAPI description of an answer without the lock."""
+    detail = {
+        "type": "object",
+        "properties": {"detail": {"type": "string"}},
+        "required": ["detail"],
+    }
+    return {
+        "description": description,
+        "headers": {
+            "Retry-After": {"description": "Seconds to wait", "schema": {"type": "integer"}}
+        },
+        "content": {"application/json": {"schema": detail}},
+    }
