@@ -169,7 +169,7 @@ class Attempts:
         )
 
     def _fenced(self, second: Round) -> None:
-        """Take over the result of the second round.
+        """Count the answers to the second round as votes of the attempt.
 
         With a quorum of acknowledgements its fence is the fence of the lease. Otherwise the attempt
         has failed.
