@@ -6,9 +6,9 @@ __all__ = ["reconnect_delay", "second_try_delay", "unreachable_delay"]
 
 
 def second_try_delay(took: float, node_timeout: float, draw: float) -> float:
-    """Return the seconds before the second and last try after a split vote, if nobody waits.
+    """Return the seconds before the second try after a split vote.
 
-    An attempt that does not wait has one second try.
+    An attempt that does not wait is tried twice at most.
 
     The rivals' releases arrive within about a round trip. After that the tries are spread over
     several round trips, so that one of them comes first. The delay is at most five eighths of the

@@ -59,7 +59,7 @@ def first_of(stored: int, before: int) -> int:
 
     Args:
         stored: The fence that a quorum stored.
-        before: The highest counter that it replaced on the nodes of that quorum.
+        before: The highest counter that this fence replaced on the nodes of that quorum.
     """
     return max(before - before % STEP + STEP, stored - BLOCK)
 
@@ -100,7 +100,7 @@ class FenceClock:
 
         Args:
             now_us: The wall clock in microseconds, near which the fence lies.
-            slots: Of the attempt's keys.
+            slots: The slots of the attempt's keys.
             above: A counter that a node reported.
 
         Returns:

@@ -77,8 +77,8 @@ def remembered(
 ) -> Memory | None:
     """Return what a manager remembers of a node once it has read `after` in place of `before`.
 
-    A marker that stood until now may have let the node grant until now. So the memory counts from
-    this instant.
+    A marker that was in place until now may have let the node grant until now. So the memory
+    counts from this instant.
 
     Args:
         memory: The memory so far.

@@ -100,7 +100,7 @@ Reply = Record | Mark | Raw
 
 
 class Outcome(StrEnum):
-    """A node's answer to an acquire or to an inspection, which has `free` and `not a lock`."""
+    """The kind of a node's answer. `FREE` and `NOT_A_LOCK` answer inspections only."""
 
     GRANTED = "granted"
     HELD = "held"

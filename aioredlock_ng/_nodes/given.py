@@ -176,9 +176,8 @@ def plain(error: Exception, secret: bool = False) -> str:
     With `secret` the name of an option is left out. It may be the part of a password behind a "&".
     """
     text = str(error)
-    if text.startswith(
-        "Port could not be cast"
-    ):  # its words quote what may be the beginning of a password
+    # These words quote the port, which may be the beginning of a password.
+    if text.startswith("Port could not be cast"):
         return "its port is no number; percent-encode '/', '?' and '#' in a user name or password"
     marker = "unexpected keyword argument "
     if marker not in text:

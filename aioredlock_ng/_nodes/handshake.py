@@ -63,7 +63,7 @@ class _Answers:
         # Each request is sent as bytes, and none of them again.
         self.command = Request(b"")
         self.started = started
-        self.replies: list[Any] = []
+        self.replies: list[Reply] = []
         self._count = count
         self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

@@ -1,7 +1,7 @@
 """The only code that uses a socket: a connection, the outbox of a tick, and the merging of calls.
 
-The files, from the bottom up: `joint` sends several calls as one, `outbox` collects the requests
-of one tick, `sending` and `receiving` are the two halves of a `Channel`.
+From the bottom up, `joint` sends several calls as one, and `outbox` collects the requests of one
+tick. `sending` and `receiving` are the two halves of a `Channel`.
 """
 
 from aioredlock_ng._nodes.channel.outbox import Outbox

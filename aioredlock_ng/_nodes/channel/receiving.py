@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from aioredlock_ng._core.votes import Raw
     from aioredlock_ng._nodes.channel.outbox import Outbox
     from aioredlock_ng._nodes.port import Sink
     from aioredlock_ng._scripts import Request
@@ -45,12 +46,12 @@ class Channel(Sender):
     Args:
         index: The node's index, passed to the sinks.
         outbox: Shared by the channels of a manager.
-        patience: Seconds without a reply after which the server is checked. It counts as silent
-            if the reply is still missing after as many more.
+        patience: Seconds without a reply after which the server is checked. If the reply is still
+            missing after the same time again, the server counts as silent.
         on_push: Called with the keys of an invalidation message; None means all keys.
         on_message: Called with each message published on the channel of a confirmed `Subscription`.
-        on_close: Called once when the connection is gone, with the reason and the releases whose
-            outcome is unknown.
+        on_close: Called once when the connection is gone, with the reason and the unanswered
+            releases.
         on_silent: Called with True when the server stops answering, with False when it resumes.
         on_release_refused: Called with a release that the server refused (BUSY, MISCONF…) and the
             server's words. The release must be sent again.
@@ -155,7 +156,7 @@ class Channel(Sender):
         if self._drained is not None and not waiting and not self._drained.done():
             self._drained.set_result(None)
 
-    def _one_by_one(self, joint: Joint, reply: list[Any] | Refusal) -> None:
+    def _one_by_one(self, joint: Joint, reply: list[Raw] | Refusal) -> None:
         """Take a reply to several calls that were sent as one, if they did not all succeed.
 
         A list has a reply for each call up to the first refused one. The rest is asked again alone,
@@ -231,7 +232,7 @@ class Channel(Sender):
         self.ask_raw(packed, sink if marked is None else marked(sink))
         return True
 
-    def _push(self, message: list[Any]) -> None:
+    def _push(self, message: list[Raw]) -> None:
         match message:
             case [b"invalidate", *rest]:
                 keys = rest[0] if len(rest) == 1 else None
@@ -246,7 +247,7 @@ class Channel(Sender):
             case [b"subscribe", *rest]:
                 self._confirm(rest)
 
-    def _confirm(self, confirmed: list[Any]) -> None:
+    def _confirm(self, confirmed: list[Raw]) -> None:
         """Take the confirmation of a subscription, which is a push in the place of the reply."""
         sink = self._waiting[0] if self._waiting else None
         # Any other sink would get the reply to the next request.

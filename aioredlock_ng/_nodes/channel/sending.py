@@ -1,8 +1,8 @@
 """The sending half of a channel: queueing, writing, noticing a silent server, and closing.
 
 A channel never times a request out, and an asker that gives up never closes it. Reconnecting is
-the task of `_nodes/node.py`. The server executes commands in the order in which they were queued,
-so a release queued after an acquire is executed after it, even if both are read late.
+the task of `_nodes/node.py`. The server executes commands in the order in which they were queued. So
+a release queued after an acquire is executed after it, even if both are read late.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Sender(asyncio.BufferedProtocol):
         self._drained: asyncio.Future[None] | None = None
         self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.silent = False
-        # Until the server has told its own, what stands for it is sent as it is.
+        # Until the handshake has read the server's run id, the placeholder is sent unchanged.
         self.run_id = outbox.run_id
 
     def _open(self, transport: asyncio.Transport, keep: object) -> None:

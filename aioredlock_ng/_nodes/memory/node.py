@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.keys import message_channel
 from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
@@ -21,15 +22,10 @@ from aioredlock_ng._scripts import Command
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from aioredlock_ng._core.votes import Raw
     from aioredlock_ng._nodes.port import NodeListener, Sink
 
 __all__ = ["MemoryNode"]
-
-_PUSH: Final = 0
-"""Marks a push among the replies, in place of the number of a request."""
-
-_MESSAGE: Final = -1
-"""Marks a message of another process among the replies, in place of the number of a request."""
 
 
 class MemoryNode:
@@ -51,7 +47,7 @@ class MemoryNode:
         # order.
         self._travelling: deque[int] = deque()
         self._inbox: deque[int] = deque()
-        self._answers: deque[tuple[int, Any]] = deque()
+        self._answers: deque[Callable[[], None]] = deque()
         self._waiting: dict[int, tuple[Command, Sink, int]] = {}
         self._owed: dict[bytes, Command] = {}
         self._sequence = 0
@@ -174,19 +170,20 @@ class MemoryNode:
 
     def told(self, keys: list[bytes] | None) -> None:
         """Take a notice of changed keys, behind the replies that the server has sent."""
-        if not self._behind_answers(_PUSH, keys) and self._listener is not None:
+        if not self._behind_answers(partial(self._pass_on, keys)) and self._listener is not None:
             asyncio.get_running_loop().call_soon(self._pass_on, keys)
 
     def notified(self, message: bytes) -> None:
         """Take a message, behind the replies that the server has sent."""
-        if not self._behind_answers(_MESSAGE, message):
-            asyncio.get_running_loop().call_soon(self._pass_on_message, message, self._connections)
+        push = partial(self._pass_on_message, message, self._connections)
+        if not self._behind_answers(push):
+            asyncio.get_running_loop().call_soon(push)
 
-    def _behind_answers(self, kind: int, push: Any) -> bool:
+    def _behind_answers(self, push: Callable[[], None]) -> bool:
         """Queue a push behind the replies under way. Return False if there are none."""
         if not self._answers:
             return False
-        self._answers.append((kind, push))
+        self._answers.append(push)
         asyncio.get_running_loop().call_at(self._answered_at, self._answer, self._connections)
         return True
 
@@ -209,7 +206,8 @@ class MemoryNode:
             self._execute(sequence)
 
     def _execute(self, sequence: int) -> None:
-        self._answers.append((sequence, self.server.execute(self._waiting[sequence][0], self)))
+        reply = self.server.execute(self._waiting[sequence][0], self)
+        self._answers.append(partial(self._deliver, sequence, reply))
         loop = asyncio.get_running_loop()
         self._answered_at = max(self._answered_at, loop.time() + self._latency())
         loop.call_at(self._answered_at, self._answer, self._connections)
@@ -217,13 +215,9 @@ class MemoryNode:
     def _answer(self, connection: int) -> None:
         if connection != self._connections or not self._answers:
             return
-        sequence, reply = self._answers.popleft()
-        if sequence == _PUSH:
-            self._pass_on(reply)
-            return
-        if sequence == _MESSAGE:
-            self._pass_on_message(reply, connection)
-            return
+        self._answers.popleft()()
+
+    def _deliver(self, sequence: int, reply: Raw | Refusal) -> None:
         _, sink, index = self._waiting.pop(sequence)
         if not self._waiting:
             self._drained.set()
