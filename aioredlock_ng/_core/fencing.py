@@ -142,7 +142,7 @@ class FenceClock:
         took = max(0, answered_us - proposed_us)
         self._fastest[node] = fastest = min(took, self._fastest.get(node, took))
         ahead = counter + 1 - proposed_us - (took - fastest)
-        # A number that no clock shows is not learned. It would spread to the counters of every
+        # A counter beyond all clocks is not learned. It would spread to the counters of every
         # node.
         if self.offset < ahead and counter < LATEST_US:
             self.offset = ahead

@@ -53,7 +53,7 @@ class Memory:
     Attributes:
         run_id: The process that the marker named.
         at: The local instant at which the marker was last known to be in place, or was found to be
-            gone. With that memory the node granted no lock later than this.
+            gone. The node granted its last lock with that memory at this instant or earlier.
     """
 
     run_id: bytes
@@ -106,7 +106,7 @@ def _losses(
     now: float,
     longest_ms: int,
 ) -> list[bool | None]:
-    """Return for each node whether its remembered memory is lost; None if no memory counts."""
+    """Return for each node whether it lost the remembered state; None if no memory of it counts."""
     return [
         None
         if memory is None or now - memory.at > longest_ms / 1000

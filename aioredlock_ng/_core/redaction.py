@@ -90,7 +90,7 @@ def _forms_of(secrets: Iterable[object]) -> list[str]:
 
 
 def _begin_of(form: str) -> str:
-    """Return the pattern of the beginning of a form."""
+    """Return a pattern that finds the first characters of a form."""
     begin = re.escape(form[:_SEED])
     if len(form) >= _WORD and not form.isalpha():
         return begin

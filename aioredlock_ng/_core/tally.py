@@ -25,8 +25,7 @@ class Tally:
         granted: Nodes that granted the attempt, and undo that now.
         failed: Nodes that could not be asked, or did not vote.
         reachable: True if a quorum could be asked.
-        hopeless: True if too few nodes for a quorum are left once those are excluded whose refusal
-            does not end by waiting.
+        hopeless: True if so many nodes refuse permanently that the others are no quorum.
     """
 
     held: list[float | None]

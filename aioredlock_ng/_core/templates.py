@@ -100,7 +100,7 @@ class Template:
         name, last = self._literals[0], len(texts) - 1
         for index, (placeholder, text) in enumerate(zip(self.placeholders, texts, strict=True)):
             separator = self._literals[index + 1]
-            # The separator may also begin in the text. Then the end of the text would be a guess.
+            # A text "a:" before the separator "::" makes "a:::". Its end would be a guess.
             if index < last and (text + separator).find(separator) < len(text):
                 raise SeparatorInText(placeholder, text, separator)
             name += text + separator

@@ -80,8 +80,8 @@ class OwedReleases:
     def connected(self, channel: Channel) -> None:
         """Send all releases on a new connection, and once more a while later.
 
-        They are sent even if their ttl has passed. A hung server may have executed the acquires
-        that they undo just now.
+        They are sent even if their ttl has passed. A server that hung may have executed their
+        acquires only a moment ago.
         """
         releases, self._releases = self._releases, {}
         if releases:

@@ -62,7 +62,7 @@ class Joint:
     """The askers of calls that are sent as one; a `Sink`.
 
     Args:
-        sinks: The askers, in order. None of them for a reply that is ignored.
+        sinks: The askers, in order. Empty if the reply is ignored.
         script: The script that does what their own commands would do.
         packed: The call of that script.
         started: Instant of the first question.

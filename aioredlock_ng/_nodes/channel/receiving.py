@@ -159,8 +159,8 @@ class Channel(Sender):
     def _one_by_one(self, joint: Joint, reply: list[Raw] | Refusal) -> None:
         """Take a reply to several calls that were sent as one, if they did not all succeed.
 
-        A list has a reply for each call up to the first refused one. The rest is asked again alone,
-        because only then the server names the call that it refuses.
+        A list has a reply for each call before the first refused one. The others are asked again
+        alone. Otherwise it would stay unknown which of them the server refuses.
         """
         replies = reply if type(reply) is list else []
         said = [sink.command.read(own) for sink, own in zip(joint.sinks, replies, strict=False)]
@@ -170,11 +170,11 @@ class Channel(Sender):
             return
         for sink, own in zip(joint.sinks, said, strict=False):
             sink.deliver(self._index, own)
-        # A joint without sinks is the load itself. A server that answers NOSCRIPT to that never
-        # learns the script.
+        # The request that loads a script is a joint without sinks. If that is answered with
+        # NOSCRIPT, the server never learns the script, and must not be asked without end.
         if joint.sinks and type(reply) is Refusal and str(reply).startswith("NOSCRIPT"):
-            # Asked alone, the calls teach the server their own scripts, but never the one for all
-            # of them.
+            # The calls are asked alone now, which loads their own scripts, but not the merging one.
+            # Without this request no later calls could be merged.
             self.ask_raw(joint.script.loading(), Joint((), joint.script, b"", joint.started))
         for sink in joint.sinks[len(replies) :]:
             if not self._ask_again(sink, sink.command.packed):

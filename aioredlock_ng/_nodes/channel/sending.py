@@ -108,8 +108,8 @@ class Sender(asyncio.BufferedProtocol):
     def disown(self) -> None:
         """In a forked child, put a socket that is at its end in place of the parent's.
 
-        Closing the socket is not enough. An event loop that continues in the child has it
-        registered, and would read the replies meant for the parent.
+        Closing the socket is not enough. The child may continue the event loop, where the socket is
+        registered, and would read the parent's replies.
         """
         sock = self._opened.get_extra_info("socket")
         if sock is not None and sock.fileno() >= 0:

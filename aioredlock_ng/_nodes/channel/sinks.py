@@ -65,8 +65,8 @@ class Belated:
         command: The release.
         started: Instant at which it was first asked.
         freed: Called with the keys once they are deleted.
-        sink: Gets the reply; None if no caller wants it. A release that is lost with the connection
-            reaches the node by the channel's `on_close`.
+        sink: Gets the reply; None if no caller wants it. The channel's `on_close` reports a
+            release that is lost with the connection.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ class Caching:
         self.started = started
 
     def stands(self) -> bool:
-        """Return False: the request is sent again with its command only."""
+        """Return False: a refused request is not sent again."""
         return False
 
     def deliver(self, index: int, reply: Reply) -> None:
