@@ -129,8 +129,8 @@ class FenceClock:
 
         A counter may also come from a process that proposed later and whose request arrived first.
         If such a counter were learned whole, processes would drive each other ahead without end.
-        A request can be overtaken only by as much as its round trip was longer than the node's
-        shortest. So that much is subtracted.
+        Another request can overtake this one only while this one is delayed. The delay is the
+        difference between its round trip and the node's shortest. So the difference is subtracted.
 
         Args:
             counter: The node's counter.

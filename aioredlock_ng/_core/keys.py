@@ -72,8 +72,8 @@ class KeyFormat:
         """Return the Redis key of a name.
 
         Raises:
-            ConfigurationError: The name is not str or bytes, is empty, is longer than `MAX_NAME`
-                bytes, is no UTF-8, or makes one of the library's own keys.
+            ConfigurationError: The name is not str or bytes, is empty, exceeds `MAX_NAME` bytes,
+                is no UTF-8, or makes one of the library's own keys.
         """
         raw = name_bytes("lock name", name)
         if len(raw) > MAX_NAME:

@@ -81,9 +81,7 @@ SILENT_SHARE = 0.1
 The answers to the first try still count when they come."""
 
 STALL_SHARE = 0.1
-"""Share of the ttl.
-
-An event loop that stood still for longer is named as the reason of a late renewal."""
+"""Length of a stall of the event loop, as a share of the ttl, that is reported with a lost lease."""
 
 WATCH_AFTER = 0.1
 """Seconds after which a lease is watched.

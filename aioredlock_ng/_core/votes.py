@@ -153,7 +153,7 @@ _PERMANENT_IN_SCRIPT: Final = (
 )
 """Permanent refusals of a command inside a script.
 
-Redis 6.2 wraps all refusals there. Every version wraps those by ACL."""
+Redis 6.2 wraps every refusal there. Later versions wrap only refusals by ACL."""
 
 _WRAPPED: Final = ("ERR ", "@user_script")
 """The beginnings of a refusal inside a script.

@@ -1,7 +1,7 @@
 """The replies of scripts as small frozen records.
 
 `_scripts/replies.py` decodes each reply once, right after the parser. Other code
-compares records and reads their attributes. It never reads a server's list.
+compares records and reads their attributes. No other code reads the lists of a server.
 """
 
 from aioredlock_ng._core.replies.keeping import (

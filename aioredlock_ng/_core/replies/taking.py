@@ -27,7 +27,7 @@ class Granted:
 
     Attributes:
         counter: The counter that kept the node from acknowledging the fence. 0 if the node
-            acknowledged it, or without fencing; that record is always `GRANTED`.
+            acknowledged it, or without fencing. The record with 0 is always `GRANTED`.
     """
 
     counter: int

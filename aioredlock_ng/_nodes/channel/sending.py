@@ -1,8 +1,8 @@
 """The sending half of a channel: queueing, writing, noticing a silent server, and closing.
 
 A channel never times a request out, and an asker that gives up never closes it. Reconnecting is
-the task of `_nodes/node.py`. The server executes commands in the order in which they were queued. So
-a release queued after an acquire is executed after it, even if both are read late.
+the task of `_nodes/node.py`. The server executes commands in the order in which they were queued.
+So a release queued after an acquire is executed after it, even if both are read late.
 """
 
 from __future__ import annotations
