@@ -50,8 +50,8 @@ def test_every_block_runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyP
 
 
 def test_the_points_and_faults_are_those_of_the_page() -> None:
-    table = PAGE.partition("The points of `lose_at`")[2].partition("```")[0]
-    assert tuple(re.findall(r'^\| `"(\w+)"`', table, re.MULTILINE)) == get_args(testing.Point)
+    points = PAGE.partition("The points of `lose_at`")[2].partition("```")[0]
+    assert tuple(re.findall(r'^\* \*\*`"(\w+)"`', points, re.MULTILINE)) == get_args(testing.Point)
     faults = PAGE.partition("## Faults")[2].partition("```")[0]
     for name in re.findall(r"`(\w+)\(i?\)`", faults):
         assert hasattr(testing.MemoryNodes, name)
