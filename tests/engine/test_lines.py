@@ -475,7 +475,7 @@ async def test_a_dead_key_on_one_node_does_not_stall_competing_processes(rig: Ri
 
 
 async def test_a_process_that_locks_ever_new_names_keeps_few_lines(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aioredlock_ng._engine.waiting.lines._MOST_IDLE", 10)
+    monkeypatch.setattr("aioredlock_ng._engine.waiting.line_index._MOST_IDLE", 10)
     process = await rig.process()
     for name in range(50):
         async with process.lock(f"{name}"):

@@ -21,7 +21,7 @@ from aioredlock_ng._engine.keeping import extender
 from aioredlock_ng._engine.keeping.holding import Holding
 from aioredlock_ng._engine.keeping.schedule import Schedule
 from aioredlock_ng._engine.trust import guard, markers
-from aioredlock_ng._engine.waiting import place
+from aioredlock_ng._engine.waiting import entry
 from aioredlock_ng._engine.waiting.lines import Lines
 from aioredlock_ng._engine.waiting.place import Place
 from aioredlock_ng._nodes import memory_queue
@@ -216,8 +216,8 @@ def _mutants() -> Iterator[Mutant]:
     yield one("no-offer", "a release offers the key to nobody", (Queues, "offer", lambda *_: False))
     yield one("out-of-reach", "a waiter without a quorum stays in the queues", (Place, "back_off", _back_off_in_line))
     yield one("refusing", "a waiter that is served stays where it was refused", (Place, "served", lambda self, _: self.stop()))
-    yield one("kept", "what is kept for a set is kept for good", (place, "KEPT_FOR", 1000.0))
-    yield one("undying", "a queue never ends by itself", (place, "QUEUE_LIFE", 1000.0))
+    yield one("kept", "what is kept for a set is kept for good", (entry, "KEPT_FOR", 1000.0))
+    yield one("undying", "a queue never ends by itself", (entry, "QUEUE_LIFE", 1000.0))
     yield one("handoff", "a release does not hand on", (extender.Extender, "release", _released_only))
     yield one("guard", "nodes that forgot vote at once", (MemoryServer, "_acquire_guarded", _unguarded))
     yield one(

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from aioredlock_ng._engine.waiting.lines import Line, Lines
+    from aioredlock_ng._engine.waiting.line import Line
+    from aioredlock_ng._engine.waiting.lines import Lines
     from aioredlock_ng._nodes.port import Sink
 
 __all__ = ["NODE_TIMEOUT", "WAY", "Process", "Rig", "occupied"]

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.keeping.holding import Holding
     from aioredlock_ng._engine.keeping.label_look import Look
     from aioredlock_ng._engine.spec import LockSpec
-    from aioredlock_ng._engine.waiting.lines import Line, Lines
+    from aioredlock_ng._engine.waiting.line import Line
+    from aioredlock_ng._engine.waiting.lines import Lines
 
 __all__ = ["Call"]
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.spec import LockSpec
-    from aioredlock_ng._engine.waiting.lines import Line
+    from aioredlock_ng._engine.waiting.line import Line
 
 __all__ = ["Ballot", "Counted", "Holding"]
 

@@ -11,13 +11,8 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.backoff import unreachable_delay
-from aioredlock_ng._core.outlook import Outlook
 from aioredlock_ng._core.replies import Standing
-from aioredlock_ng._core.tickets import LARGEST_TICKET, claim_of
-from aioredlock_ng._core.votes import is_granted, is_held
-from aioredlock_ng._engine.attempt.errand import Errand
-from aioredlock_ng._scripts import Command
-from aioredlock_ng._scripts.kinds import LEAVE, STAND
+from aioredlock_ng._engine.waiting.entry import QUEUE_LIFE, Entry
 
 if TYPE_CHECKING:
     import asyncio
@@ -28,9 +23,9 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.attempt.round import Round
     from aioredlock_ng._engine.context import Context
 
-__all__ = ["Place", "leaving"]
+__all__ = ["Place"]
 
-LOOK_EVERY = 10.0
+LOOK_EVERY = QUEUE_LIFE / 2
 """Seconds between looks at the queues, at most; half of that at least. A look costs one command per
 node. It covers lost messages, and several processes that died together before this one. A look
 leaves out a node that tracks the key and has answered in the last half of this time."""
@@ -38,23 +33,16 @@ leaves out a node that tracks the key and has answered in the last half of this 
 POLL_EVERY = 0.1
 """The same where too few nodes send messages and track keys. A release is then seen only by asking."""
 
-QUEUE_LIFE = 2 * LOOK_EVERY
-"""Seconds that a queue outlives the last look of its waiters."""
-
 LOOK_AFTER = 0.02
 """Seconds until a look that follows news of too few nodes. By that look the first in a queue tracks
 the lock's key, because another client deletes the key without a message. A waiter also learns which
 other nodes are free. Most locks are released sooner, and the look is never sent."""
 
-KEPT_FOR = 2.0
-"""Seconds for which the free keys of a set are kept for it while it waits for another one. Nested
-locks can wait for each other that way; then the wait ends after this time."""
-
 EXPIRY_MARGIN = 0.002
 """Seconds after the computed expiry at which to ask. Servers round remaining times to milliseconds."""
 
 
-class Place:
+class Place(Entry):
     """From the first refusal of a line until it is served, or nobody waits in it any more.
 
     Args:
@@ -73,21 +61,13 @@ class Place:
 
     __slots__ = (
         "_ask",
-        "_context",
         "_failures",
         "_free",
         "_generation",
-        "_left",
         "_look_at",
         "_look_soon_at",
         "_looking",
-        "_outlook",
-        "_refused_at",
-        "_ticket",
         "_timer",
-        "keys",
-        "member",
-        "standing",
         "waiting",
     )
 
@@ -99,17 +79,12 @@ class Place:
         ask: Callable[[bytes, WakeCause], None],
         left: Callable[[int, Reply], None],
     ) -> None:
-        self._context = context
+        super().__init__(context, keys, member, left)
         self._ask = ask
-        self._left = left
-        self._outlook = Outlook(len(context.fleet.nodes), context.quorum)
-        self._ticket = self._failures = self._generation = self._free = 0
+        self._failures = self._generation = self._free = 0
         self._timer: asyncio.TimerHandle | None = None
         self._look_at = self._look_soon_at = inf
-        self._refused_at = 0.0
-        self.keys = keys
-        self.member = member
-        self.standing = self.waiting = self._looking = False
+        self.waiting = self._looking = False
 
     @staticmethod
     def grace(context: Context, *, notified: bool) -> float:
@@ -120,30 +95,11 @@ class Place:
         """
         return context.options.node_timeout + (0.0 if notified else 2 * POLL_EVERY)
 
-    @property
-    def queued(self) -> tuple[tuple[bytes, ...], int, int | None]:
-        """Its keys, its ticket, and how many stand before it by the last answers of the nodes."""
-        return self.keys, self._ticket, self._outlook.rank
-
-    @property
-    def claim(self) -> bytes:
-        """What the waiter says of itself when it asks; nothing before it has a ticket."""
-        return claim_of(self._ticket, self.member) if self._ticket else b""
-
     def stand(self, replies: Sequence[Reply]) -> None:
         """Take a place in the queues, or look at it again, after an attempt that these replies refused."""
-        context = self._context
         self._failures = self._free = 0
-        self._refused_at = context.clock()
-        seen = max((reply.ticket for reply in replies if is_held(reply)), default=0)
-        if seen < LARGEST_TICKET:
-            context.last_ticket = max(context.last_ticket, seen)
-        if not self._ticket:
-            context.last_ticket += 1
-            self._ticket = context.last_ticket
         self._generation += 1
-        for node, reply in zip(self._outlook.nodes, replies, strict=True):
-            node.refused(votes=reply is None or is_held(reply) or is_granted(reply))
+        self._refused(replies)
         self.look()
 
     def look(self) -> None:
@@ -186,9 +142,7 @@ class Place:
     def leave(self) -> None:
         """Leave the queues."""
         self.stop()
-        if self.standing:
-            self.standing = False
-            self._context.fleet.ask(self._leaving())
+        super().leave()
 
     def stop(self) -> None:
         """Wake nobody any more: the line was served, or an attempt begins."""
@@ -198,21 +152,7 @@ class Place:
     def served(self, attempt: Round) -> None:
         """Leave the queues of the nodes that did not grant: an entry there would wait in vain."""
         self.stop()
-        if not self.standing:
-            return
-
-        # Neither the attempt nor this place: late answers may never come, and a cycle would keep both.
-        replies, known, nodes = attempt.replies, self._outlook.nodes, self._context.fleet.nodes
-        errand = self._leaving()
-
-        def answered(index: int) -> None:
-            reply = replies[index]
-            if known[index].entered and reply is not None and not is_granted(reply):
-                nodes[index].ask(errand, index)
-
-        for index in range(len(replies)):
-            answered(index)
-        attempt.on_late = answered
+        super().served(attempt)
 
     def notified(self, index: int, left: float | None) -> None:
         """Node `index` says when it may grant; None: the waiter is the first now, and has to look."""
@@ -353,51 +293,11 @@ class Place:
         return self.waiting and generation == self._generation
 
     def _look_at_nodes(self, indexes: Sequence[int], *, tracked: bool) -> None:
-        if not indexes:
-            return
-        context, now = self._context, self._context.clock()
-        for index in indexes:
-            node = self._outlook.nodes[index]
-            node.entered |= context.fleet.nodes[index].ready
-            node.tracked |= tracked
-        # From the refusal on, and never prolonged: nested locks wait for each other until this ends.
-        kept = max(0, round((self._refused_at + KEPT_FOR - now) * 1000))
-        command = Command(
-            STAND, self.keys, (self.claim, round(QUEUE_LIFE * 1000), kept), tracked=tracked
-        )
         generation = self._generation
-        errand = Errand(
-            command, now, partial(self._stood, generation), partial(self._awaits, generation)
-        )
-        context.fleet.ask_some(errand, indexes)
-
-    def _leaving(self) -> Errand:
-        known, left = self._outlook.nodes, self._left
-
-        def answered(index: int, reply: Reply) -> None:
-            if known[index].entered:
-                left(index, reply)
-
-        return leaving(self.keys, self.member, self._context.clock(), answered)
+        answered, awaited = partial(self._stood, generation), partial(self._awaits, generation)
+        self._stand_at(indexes, answered, awaited, tracked=tracked)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def leaving(
-    keys: tuple[bytes, ...],
-    member: bytes,
-    started: float,
-    answered: Callable[[int, Reply], None] | None = None,
-) -> Errand:
-    """Return the errand that takes a waiter out of the queues of these keys.
-
-    Args:
-        keys: The keys.
-        member: The waiter.
-        started: The engine's clock.
-        answered: See `Errand`.
-    """
-    return Errand(Command(LEAVE, keys, (member,)), started, answered)

@@ -1,0 +1,80 @@
+"""The lines of one manager by their keys: found, made and dropped here, served in `lines.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._engine.waiting.line import Line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aioredlock_ng._engine.keeping.holding import Holding
+    from aioredlock_ng._engine.waiting.line import Contender
+
+__all__ = ["LineIndex"]
+
+_MOST_IDLE = 4096
+"""The number of lines above which a line without tasks is dropped. So many lines take about 1 MB."""
+
+
+class LineIndex:
+    """All lines of one manager."""
+
+    def __init__(self) -> None:
+        self._lines: dict[tuple[bytes, ...], Line] = {}
+        # Lines of several keys, and those of `fair` waiters, by each of their keys.
+        self._others: dict[bytes, dict[Line, None]] = {}
+        # All numbers have as many digits: queues compare the names of waiters with equal tickets as text, and
+        # would serve the tenth line before the second.
+        self._count = 1_000_000_000
+
+    def holders(self, keys: tuple[bytes, ...]) -> list[Holding]:
+        """The leases of this process that stand in the way of `keys`."""
+        lines = dict.fromkeys(line for key in keys for line in self._wanting(key))
+        return [line.holder for line in lines if line.holder is not None]
+
+    def contenders(self) -> list[Contender]:
+        """Everybody who contends or waits."""
+        return [
+            who
+            for line in self._all()
+            for who in (line.contender, *(line.queue or ()))
+            if who is not None
+        ]
+
+    def _new_line(self, keys: tuple[bytes, ...], *, alone: bool) -> Line:
+        self._count += 1
+        line = Line(keys, self._count)
+        if not alone:
+            self._lines[keys] = line
+        if alone or len(keys) > 1:
+            for key in keys:
+                self._others.setdefault(key, {})[line] = None
+        return line
+
+    def _forget_idle(self, line: Line) -> None:
+        if line.occupied:
+            return
+        if not self._others and len(self._lines) <= _MOST_IDLE:
+            # A name is often locked again. The queues must tell its next waiter from the last one.
+            self._count += 1
+            line.number = self._count
+            return
+        if self._lines.get(line.keys) is line:
+            del self._lines[line.keys]
+        for key in line.keys if self._others else ():
+            if (others := self._others.get(key)) is not None:
+                others.pop(line, None)
+                if not others:
+                    del self._others[key]
+
+    def _wanting(self, key: bytes) -> list[Line]:
+        line = self._lines.get((key,))
+        return [*(() if line is None else (line,)), *self._others.get(key, ())]
+
+    def _all(self) -> Iterator[Line]:
+        lines = dict.fromkeys(self._lines.values())
+        for others in self._others.values():
+            lines.update(others)
+        return iter(list(lines))

@@ -1,0 +1,140 @@
+"""The lines that stand in the queues on the nodes: their places, and the messages that reach them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.tickets import member_of, message_of
+from aioredlock_ng._core.votes import Dropped, Unsent, is_granted
+from aioredlock_ng._engine.waiting.entry import leaving
+from aioredlock_ng._engine.waiting.line_index import LineIndex
+from aioredlock_ng._engine.waiting.place import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aioredlock_ng._core.tickets import WakeCause
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._engine.context import Context
+    from aioredlock_ng._engine.waiting.line import Line
+
+__all__ = ["StandingLines"]
+
+
+class StandingLines(LineIndex):
+    """All lines of one manager, with their places.
+
+    Args:
+        context: The engine's surroundings.
+        manager: 16 hexadecimal digits that tell managers apart in the queues.
+    """
+
+    def __init__(self, context: Context, manager: bytes) -> None:
+        super().__init__()
+        self._context = context
+        self._manager = manager
+        self._standing: dict[bytes, Line] = {}
+        # Per node the members that left while it could not be told, and their keys. Without this
+        # a waiter of the past would stand first there, and keep the keys from those behind it.
+        self._unheard: dict[int, dict[bytes, tuple[bytes, ...]]] = {}
+
+    def places(self) -> list[Place]:
+        """The places of the lines that stand in the queues of the nodes."""
+        return [
+            line.place
+            for line in self._standing.values()
+            if line.place is not None and line.place.standing
+        ]
+
+    def notified(self, index: int, payload: bytes) -> None:
+        """Node `index` sent this process a message about one of its waiters."""
+        message = message_of(payload)
+        if message is None or not message.member.startswith(self._manager + b":"):
+            return
+        line = self._standing.get(message.member)
+        if line is not None and line.place is not None and message.key in line.keys:
+            line.place.notified(index, message.left)
+        else:
+            # The waiter is gone, or has the lock: its entry must not take the turn of another process.
+            errand = leaving((message.key,), message.member, self._context.clock())
+            self._context.fleet.nodes[index].ask(errand, index)
+
+    def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
+        """Node `index` says that `keys` changed, or that any may have (None)."""
+        if keys is None:
+            # Before the looks of waiters that have come back with the same name since.
+            for member, missed in self._unheard.pop(index, {}).items():
+                errand = leaving(
+                    missed, member, self._context.clock(), partial(self._left, missed, member)
+                )
+                self._context.fleet.nodes[index].ask(errand, index)
+            for line in self._all():
+                self._doubt(line)
+                if line.place is not None:
+                    line.place.reconnected(index)
+            return
+        for key in keys:
+            for line in self._wanting(key):
+                self._doubt(line, index)
+                if line.place is not None:
+                    line.place.changed(index)
+
+    def doubt(self, key: bytes) -> None:
+        """This process is about to delete the key by force: no grant of it is passed on."""
+        for line in self._wanting(key):
+            self._doubt(line)
+
+    def close(self) -> None:
+        """Leave all queues at once: the connections are about to close."""
+        for line in self._standing.values():
+            if line.place is not None:
+                line.place.leave()
+        self._standing.clear()
+
+    def disown(self) -> None:
+        """In a forked child: wake nobody, and send nothing."""
+        for line in self._standing.values():
+            if line.place is not None:
+                line.place.stop()
+
+    def _place_of(self, line: Line) -> Place:
+        if line.place is None:
+            context = self._context
+            # A node that is away for a moment is no reason to ask by itself for as long as the line lasts.
+            heard = (
+                sum(node.messages or not node.ready for node in context.fleet.nodes)
+                >= context.quorum
+            )
+            member = member_of(
+                self._manager, line.number, Place.grace(context, notified=heard), notified=heard
+            )
+
+            def ask(claim: bytes, cause: WakeCause) -> None:
+                if line.contender is not None:
+                    line.contender.attempt(claim, cause)
+
+            line.place = Place(
+                context, line.keys, member, ask, partial(self._left, line.keys, member)
+            )
+            self._standing[member] = line
+        return line.place
+
+    def _left(self, keys: tuple[bytes, ...], member: bytes, index: int, reply: Reply) -> None:
+        if type(reply) in (Unsent, Dropped):
+            self._unheard.setdefault(index, {})[member] = keys
+
+    def _leave_place(self, line: Line) -> None:
+        if line.place is not None:
+            self._standing.pop(line.place.member, None)
+            line.place.leave()
+            line.place = None
+
+    def _doubt(self, line: Line, index: int | None = None) -> None:
+        # A node that has not granted yet tells of the release before. Without this a waiter that tracked the
+        # key as the first of its queue could pass on nothing, and its process got one lease per run.
+        holder = line.holder
+        if holder is not None and (index is None or is_granted(holder.granted[index])):
+            holder.covered = False
+        if line.contender is not None and line.contender.asking:
+            line.contender.doubt(index)
