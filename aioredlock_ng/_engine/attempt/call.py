@@ -91,7 +91,7 @@ class Call(Attempts):
         self.unreachable = True
         self.keys = spec.keys
         self.fair = spec.fair
-        self.line: Line | None = None
+        self.line: Line[Holding] | None = None
         self.future: asyncio.Future[Holding] = context.loop.create_future()
 
     def successor(self, holding: Holding, now: float) -> Holding | None:

@@ -122,7 +122,7 @@ class Holding(LeaseState):
         self.fence = fence
         self.stored = stored
         self.covered = covered
-        self.line: Line | None = None
+        self.line: Line[Holding] | None = None
         self.task: asyncio.Task[Any] | None = None
         self.asking: asyncio.Task[Any] | None = None
         self.on_lost: Callable[[], None] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from aioredlock_ng._core.inspection import holder_label
 from aioredlock_ng._core.owners import owner_key
@@ -11,10 +11,23 @@ if TYPE_CHECKING:
     import asyncio
 
     from aioredlock_ng._core.votes import Reply
-    from aioredlock_ng._engine.context import Context
+    from aioredlock_ng._nodes.fleet import Fleet
     from aioredlock_ng._scripts.kinds import LockKind
+    from aioredlock_ng.options import Options
 
 __all__ = ["Look", "Looks"]
+
+
+class Surroundings(Protocol):
+    """The parts of `Context` that a look needs. `Context` refers to `Labels`, and `Labels` to this module."""
+
+    loop: asyncio.AbstractEventLoop
+    fleet: Fleet
+    quorum: int
+    options: Options
+
+    def clock(self) -> float:
+        """Return the seconds of the engine's clock."""
 
 
 class Looks:
@@ -23,7 +36,7 @@ class Looks:
     def __init__(self) -> None:
         self._open: dict[bytes, Look] = {}
 
-    def ask(self, context: Context, kind: LockKind, key: bytes) -> Look:
+    def ask(self, context: Surroundings, kind: LockKind, key: bytes) -> Look:
         """Begin to ask for the label of the holder of `key`, or join a look that is under way."""
         look = self._open.get(key)
         if look is None:
@@ -40,7 +53,7 @@ class Look:
     """
 
     def __init__(
-        self, context: Context, kind: LockKind, key: bytes, looks: dict[bytes, Look]
+        self, context: Surroundings, kind: LockKind, key: bytes, looks: dict[bytes, Look]
     ) -> None:
         self.command = kind.inspecting((key,), (owner_key(key),))
         self.started = context.clock()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from aioredlock_ng._core.owners import label_life, owner_key, pack_owner, printable_label
 from aioredlock_ng._engine.keeping.label_look import Looks
@@ -12,9 +12,21 @@ from aioredlock_ng._engine.keeping.label_look import Looks
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aioredlock_ng._engine.keeping.holding import Holding
+    from aioredlock_ng._engine.spec import LockSpec
 
 __all__ = ["Labels"]
+
+
+class Labelled(Protocol):
+    """A lease, as far as its label needs it. `Holding` has the meaning of each attribute."""
+
+    spec: LockSpec
+    token: bytes
+    fence: int | None
+    since: float
+    longest_ttl: float
+    taken_by: str
+    labelled_until: float
 
 
 class Labels:
@@ -39,7 +51,7 @@ class Labels:
         self._clock = clock
         self._wall_us = wall_us
 
-    def text(self, holding: Holding) -> str:
+    def text(self, holding: Labelled) -> str:
         """What is said of the holder of this."""
         if holding.spec.owner is not None:
             return holding.spec.owner
@@ -47,7 +59,7 @@ class Labels:
         return printable_label(f"{self._text}:{holding.taken_by}") if self.by_task else self._text
 
     def words(
-        self, holdings: Sequence[Holding]
+        self, holdings: Sequence[Labelled]
     ) -> tuple[tuple[bytes, ...], tuple[bytes | int, ...]]:
         """The keys of the labels of these, and for each its life in milliseconds and its text."""
         now, wall_us = self._clock(), self._wall_us()

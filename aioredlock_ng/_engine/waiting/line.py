@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections import OrderedDict
     from collections.abc import Sequence
 
     from aioredlock_ng._core.tickets import WakeCause
-    from aioredlock_ng._engine.keeping.holding import Holding
     from aioredlock_ng._engine.waiting.place import Place
 
 __all__ = ["Contender", "Line"]
 
+H = TypeVar("H")
+"""The type of a lease. `Holding` refers to its line, so that this module must not import it."""
 
-class Contender(Protocol):
+
+class Contender(Protocol[H]):
     """One acquisition that waits.
 
     Attributes:
@@ -28,7 +30,7 @@ class Contender(Protocol):
 
     keys: tuple[bytes, ...]
     fair: bool
-    line: Line | None
+    line: Line[H] | None
     unreachable: bool
 
     @property
@@ -38,10 +40,10 @@ class Contender(Protocol):
     def attempt(self, claim: bytes = b"", cause: WakeCause | None = None) -> None:
         """Ask all nodes; with the claim of a waiter, and what woke it."""
 
-    def successor(self, holding: Holding, now: float) -> Holding | None:
+    def successor(self, holding: H, now: float) -> H | None:
         """The lease that it would have by the grant of this one, which ends; None: it has to ask."""
 
-    def take(self, holding: Holding) -> None:
+    def take(self, holding: H) -> None:
         """Have this lease from now on."""
 
     def doubt(self, index: int | None = None) -> None:
@@ -50,11 +52,11 @@ class Contender(Protocol):
     def give_up(self, error: BaseException | None) -> None:
         """End it."""
 
-    def refuse_deadlock(self, holders: Sequence[Holding]) -> None:
+    def refuse_deadlock(self, holders: Sequence[H]) -> None:
         """Raise `LockHeld` if it would wait for its own task, which holds one of these for ever."""
 
 
-class Line:
+class Line(Generic[H]):
     """The tasks of one process that want the same keys.
 
     Attributes:
@@ -72,9 +74,9 @@ class Line:
     def __init__(self, keys: tuple[bytes, ...], number: int) -> None:
         self.keys = keys
         self.number = number
-        self.contender: Contender | None = None
-        self.queue: OrderedDict[Contender, None] | None = None
-        self.holder: Holding | None = None
+        self.contender: Contender[H] | None = None
+        self.queue: OrderedDict[Contender[H], None] | None = None
+        self.holder: H | None = None
         self.place: Place | None = None
         self.run_until = 0.0
 

@@ -22,9 +22,9 @@ class LineIndex:
     """All lines of one manager."""
 
     def __init__(self) -> None:
-        self._lines: dict[tuple[bytes, ...], Line] = {}
+        self._lines: dict[tuple[bytes, ...], Line[Holding]] = {}
         # Lines of several keys, and those of `fair` waiters, by each of their keys.
-        self._others: dict[bytes, dict[Line, None]] = {}
+        self._others: dict[bytes, dict[Line[Holding], None]] = {}
         # All numbers have as many digits: queues compare the names of waiters with equal tickets as text, and
         # would serve the tenth line before the second.
         self._count = 1_000_000_000
@@ -34,7 +34,7 @@ class LineIndex:
         lines = dict.fromkeys(line for key in keys for line in self._wanting(key))
         return [line.holder for line in lines if line.holder is not None]
 
-    def contenders(self) -> list[Contender]:
+    def contenders(self) -> list[Contender[Holding]]:
         """Everybody who contends or waits."""
         return [
             who
@@ -43,9 +43,9 @@ class LineIndex:
             if who is not None
         ]
 
-    def _new_line(self, keys: tuple[bytes, ...], *, alone: bool) -> Line:
+    def _new_line(self, keys: tuple[bytes, ...], *, alone: bool) -> Line[Holding]:
         self._count += 1
-        line = Line(keys, self._count)
+        line: Line[Holding] = Line(keys, self._count)
         if not alone:
             self._lines[keys] = line
         if alone or len(keys) > 1:
@@ -53,7 +53,7 @@ class LineIndex:
                 self._others.setdefault(key, {})[line] = None
         return line
 
-    def _forget_idle(self, line: Line) -> None:
+    def _forget_idle(self, line: Line[Holding]) -> None:
         if line.occupied:
             return
         if not self._others and len(self._lines) <= _MOST_IDLE:
@@ -69,11 +69,11 @@ class LineIndex:
                 if not others:
                     del self._others[key]
 
-    def _wanting(self, key: bytes) -> list[Line]:
+    def _wanting(self, key: bytes) -> list[Line[Holding]]:
         line = self._lines.get((key,))
         return [*(() if line is None else (line,)), *self._others.get(key, ())]
 
-    def _all(self) -> Iterator[Line]:
+    def _all(self) -> Iterator[Line[Holding]]:
         lines = dict.fromkeys(self._lines.values())
         for others in self._others.values():
             lines.update(others)

@@ -44,7 +44,7 @@ class Lines(StandingLines):
         super().__init__(context, manager)
         self.passing = True
 
-    def join(self, contender: Contender) -> bool:
+    def join(self, contender: Contender[Holding]) -> bool:
         """Add a task to its line.
 
         Returns:
@@ -70,7 +70,9 @@ class Lines(StandingLines):
         line.queue[contender] = None
         return False
 
-    def granted(self, contender: Contender, holding: Holding, now: float, attempt: Round) -> None:
+    def granted(
+        self, contender: Contender[Holding], holding: Holding, now: float, attempt: Round
+    ) -> None:
         """`contender` was granted this by an attempt, in its line or past all lines."""
         line = (
             contender.line
@@ -87,25 +89,25 @@ class Lines(StandingLines):
                 line.place.served(attempt)
                 line.place = None
 
-    def refused(self, contender: Contender, attempt: Round) -> None:
+    def refused(self, contender: Contender[Holding], attempt: Round) -> None:
         """A quorum refused the attempt of a contender: it stands in the queues of the nodes."""
         line = contender.line
         if line is not None and line.contender is contender:
             self._place_of(line).stand(attempt.replies)
 
-    def unreachable(self, contender: Contender) -> None:
+    def unreachable(self, contender: Contender[Holding]) -> None:
         """No quorum could be asked: the line leaves the queues, and asks again later."""
         line = contender.line
         if line is not None and line.contender is contender:
             self._place_of(line).back_off()
 
-    def left_behind(self, contender: Contender) -> bool:
+    def left_behind(self, contender: Contender[Holding]) -> bool:
         """True while the first of its line cannot ask a quorum, and this process holds none of its keys."""
         line = contender.line
         first = None if line is None else line.contender
         return first is not None and first.unreachable and not self.holders(contender.keys)
 
-    def leave(self, contender: Contender) -> None:
+    def leave(self, contender: Contender[Holding]) -> None:
         """`contender` gave up. If it was the first, the next in line takes its place."""
         line = contender.line
         if line is None:
@@ -148,7 +150,7 @@ class Lines(StandingLines):
         self._context.counters.passed_on += 1
         contender.take(successor)
 
-    def is_followed(self, contender: Contender) -> bool:
+    def is_followed(self, contender: Contender[Holding]) -> bool:
         """True if the grant that it asks for now may be passed on to others in its line."""
         line = contender.line
         return (
@@ -175,7 +177,7 @@ class Lines(StandingLines):
         else:
             self._forget_idle(line)
 
-    def _inherit(self, line: Line, asking: bool, unreachable: bool) -> None:
+    def _inherit(self, line: Line[Holding], asking: bool, unreachable: bool) -> None:
         """The first of a line gave up: the next one takes its place in the queues, with its ticket."""
         if line.contender is not None:
             return

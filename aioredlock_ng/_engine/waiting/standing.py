@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._core.tickets import WakeCause
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
+    from aioredlock_ng._engine.keeping.holding import Holding
     from aioredlock_ng._engine.waiting.line import Line
 
 __all__ = ["StandingLines"]
@@ -34,7 +35,7 @@ class StandingLines(LineIndex):
         super().__init__()
         self._context = context
         self._manager = manager
-        self._standing: dict[bytes, Line] = {}
+        self._standing: dict[bytes, Line[Holding]] = {}
         # Per node the members that left while it could not be told, and their keys. Without this
         # a waiter of the past would stand first there, and keep the keys from those behind it.
         self._unheard: dict[int, dict[bytes, tuple[bytes, ...]]] = {}
@@ -98,7 +99,7 @@ class StandingLines(LineIndex):
             if line.place is not None:
                 line.place.stop()
 
-    def _place_of(self, line: Line) -> Place:
+    def _place_of(self, line: Line[Holding]) -> Place:
         if line.place is None:
             context = self._context
             # A node that is away for a moment is no reason to ask by itself for as long as the line lasts.
@@ -124,13 +125,13 @@ class StandingLines(LineIndex):
         if type(reply) in (Unsent, Dropped):
             self._unheard.setdefault(index, {})[member] = keys
 
-    def _leave_place(self, line: Line) -> None:
+    def _leave_place(self, line: Line[Holding]) -> None:
         if line.place is not None:
             self._standing.pop(line.place.member, None)
             line.place.leave()
             line.place = None
 
-    def _doubt(self, line: Line, index: int | None = None) -> None:
+    def _doubt(self, line: Line[Holding], index: int | None = None) -> None:
         # A node that has not granted yet tells of the release before. Without this a waiter that tracked the
         # key as the first of its queue could pass on nothing, and its process got one lease per run.
         holder = line.holder
