@@ -1,4 +1,8 @@
-"""Every holding of a manager from grant to end: adopted, then passed on, released, abandoned or lost."""
+"""The holdings of one manager from grant to end.
+
+A holding is adopted when a quorum grants it. It ends once: passed on to a waiting task, released,
+abandoned or lost. `renewals.py` keeps it alive until then.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +40,21 @@ _UNRENEWED = "its deadline passed before a quorum renewed it"
 _MAX_HOLD = "held longer than max_hold"
 _EXPIRED = "its deadline passed, and it was not to be renewed (auto_extend=False)"
 _CAUSES = {CLOSED: "closed", _UNRENEWED: "unrenewed", _MAX_HOLD: "max_hold", _EXPIRED: "expired"}
-"""`LeaseLost.cause` by the reason up to a ";"; any other says that the key is gone."""
+"""`LeaseLost.cause` for each reason, up to a ";". Any other reason means that the keys are gone."""
 
 
 class Extender:
-    """Owns every holding of a manager from grant to end."""
+    """Owns every holding of one manager from grant to end.
+
+    Args:
+        context: The engine's surroundings.
+        releases: Sends releases to the nodes.
+        lines: The waiting lines of the manager. The end of a holding lets the next task ask.
+
+    Attributes:
+        holdings: The holdings that have not ended.
+        watcher: Notices changed keys of holdings.
+    """
 
     def __init__(self, context: Context, releases: Releases, lines: Lines) -> None:
         self._context = context
@@ -53,7 +67,7 @@ class Extender:
         self._schedule = self._renewals.schedule
 
     def adopt(self, holding: Holding) -> None:
-        """Take over a holding that was just granted."""
+        """Take over a holding that was just granted, and schedule its first watching."""
         self.holdings.add(holding)
         at = holding.since + holding.spec.life.watch_after
         holding.slot = self._schedule.add(
@@ -61,12 +75,16 @@ class Extender:
         )
 
     def watch(self, holding: Holding) -> None:
-        """Verify it now and notice each change from now on, as later for any lease."""
+        """Read the keys of a holding now, so that the nodes report each change from now on."""
         if holding.phase is Phase.HELD and not holding.watched:
             self.watcher.watch([holding])
 
     def pass_on(self, holding: Holding) -> bool:
-        """Give it up to the next in line with its grant; False where the nodes must be asked: then `release` does."""
+        """End a lease, and give the next task in line a lease of the same grant.
+
+        Returns:
+            False if the nodes must be asked. Nothing has changed then; the caller uses `release`.
+        """
         if holding.line is None or not holding.line.queue:
             return False
         now = self._context.clock()
@@ -82,10 +100,13 @@ class Extender:
         return True
 
     def release(self, holding: Holding) -> Round | None:
-        """Give it up: the release is queued when this returns, and so is the next local waiter's attempt.
+        """End a lease, and release its keys on the nodes.
+
+        When this returns, the release is queued. The attempt of the next task in line is queued
+        behind it.
 
         Returns:
-            The round, or None when it was over already.
+            The round of the release; None if the lease was over already.
         """
         if holding.phase is not Phase.HELD:
             return None
@@ -104,7 +125,10 @@ class Extender:
             tell(LeaseReleased(holding.spec.resource, holding.token_prefix, now - holding.since))
 
     def abandon(self, holding: Holding) -> None:
-        """Stop renewing; it expires by itself, and is not released. One that is over already is lost."""
+        """Stop renewing a lease without releasing it, so that its keys expire.
+
+        A lease whose deadline has passed is declared lost instead.
+        """
         self.check(holding)
         if holding.phase is Phase.HELD:
             holding.end(Phase.ABANDONED)
@@ -114,24 +138,31 @@ class Extender:
                 self.tell_over(holding)
 
     def lose(self, holding: Holding, reason: str) -> None:
-        """Declare it lost, once: tell the holder, release what may be left, let the next one try."""
+        """Declare a lease lost, unless it is over already.
+
+        The holder is notified, keys that are left are released, and the next task in line asks.
+
+        Args:
+            holding: The lease.
+            reason: The reason, for errors and events.
+        """
         if holding.phase is not Phase.HELD:
             return
         context = self._context
         context.counters.lost += 1
         now = context.clock()
-        # First: a thread may read it as soon as the lease is over.
+        # Before the phase changes: another thread may read `lost_at` as soon as the lease is over.
         holding.lost_at = min(now, holding.deadline)
         holding.end(Phase.LOST, reason)
         self._end(holding, now)
-        # Who renews it this very moment is told by an exception.
+        # A task that renews the lease at this moment gets an exception instead.
         if holding.asking is None:
             holding.tell_body()
         if holding.told:
             self.tell_over(holding)
 
     def found_lost(self, holding: Holding, reason: str) -> None:
-        """The answers to its release say that it was lost before."""
+        """Record that the lease was lost before its release, as the answers to the release show."""
         holding.reason = reason
         holding.lost_at = self._context.clock()
         self._context.counters.lost += 1
@@ -139,7 +170,7 @@ class Extender:
             self._context.emit(LossFound(holding.spec.resource, holding.token_prefix, reason))
 
     def tell_over(self, holding: Holding) -> None:
-        """To everybody who listens: what a caller was given is lost or abandoned."""
+        """Report to listeners that a caller's lease is lost or abandoned."""
         context, resource = self._context, holding.spec.resource
         if holding.phase is Phase.LOST:
             cause = _CAUSES.get(holding.reason.partition(";")[0], "gone")
@@ -158,15 +189,15 @@ class Extender:
             )
 
     def check(self, holding: Holding) -> None:
-        """Declare the loss of a holding whose deadline has passed though its timer has not come round yet.
+        """Declare a holding lost if its deadline has passed before its timer ran.
 
-        Only on the event loop.
+        Must run on the event loop.
         """
         if holding.phase is Phase.HELD and holding.remaining(self._context.clock()) <= 0.0:
             self._overdue(holding)
 
     def renew(self, holdings: Sequence[Holding], ttl: float) -> Batch:
-        """Send one batch now. See `Renewals.renew`."""
+        """Send a renewal of these holdings now. See `Renewals.renew`."""
         return self._renewals.renew(holdings, ttl)
 
     def close(self) -> None:
@@ -185,7 +216,7 @@ class Extender:
             self.lose(holding, _EXPIRED)
 
     def _standstill(self, holding: Holding) -> str:
-        """Say how long this process's own event loop kept the renewals waiting, where that was long enough to matter."""
+        """Return words about a standstill of the event loop, if it was long enough to delay renewals."""
         now = self._context.clock()
         stall = max(now - holding.deadline, self._schedule.stall(holding.started, now))
         return (
@@ -197,7 +228,8 @@ class Extender:
     def _end(self, holding: Holding, now: float) -> Round:
         self._forget(holding)
         if holding.repairing:
-            # A late answer to the acquire may have been noted over the mark of a repair that is still under way.
+            # A late answer to the acquire may have replaced the mark of a repair under way. Without
+            # this the release would leave out a node that the repair gives our keys.
             for index in range(len(holding.granted)):
                 if holding.repairing & (1 << index):
                     holding.granted[index] = None

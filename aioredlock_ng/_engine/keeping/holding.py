@@ -1,4 +1,8 @@
-"""What the engine keeps for one lease; users see it through `Lease`. It never asks a node."""
+"""The engine's record of one lease. Users see it through `Lease`.
+
+A grant is what a quorum of nodes gave this process. A holding is one lease of a grant. A process
+can pass a grant on to a waiting task, and then a second holding shares the token and the deadline.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +24,18 @@ __all__ = ["Ballot", "Counted", "Holding"]
 
 
 class Ballot(Protocol):
-    """The last round that granted or renewed a holding."""
+    """The round or batch that granted or renewed a holding last."""
 
     def held(self, holding: object, /) -> int:
-        """How many nodes held it then, late answers included."""
+        """Return how many nodes granted or renewed the holding, late answers included."""
 
 
 class Counted:
-    """What an ended holding keeps of its ballot: a batch would keep alive all that were renewed with it, and their batches."""
+    """The number of nodes that held an ended lease, instead of its `Batch`.
+
+    A batch refers to all leases that were renewed with it, and each of them to its own ballot. An
+    ended lease that kept its batch would keep all of them in memory.
+    """
 
     __slots__ = ("_nodes",)
 
@@ -35,38 +43,43 @@ class Counted:
         self._nodes = nodes
 
     def held(self, _holding: object) -> int:
-        """See `Ballot.held`."""
+        """Return the number that was counted when the lease ended."""
         return self._nodes
 
 
 class Holding(LeaseState):
-    """A lease's state plus whom to tell when it is lost.
+    """The state of one lease, and the callbacks for its end.
 
     Attributes:
-        spec: What was asked for.
-        token: The attempt's own.
-        since: Instant at which the granting attempt began, or at which the grant was passed on to this lease.
-        covered: True while the nodes would have said that a key of this grant has changed, so that it may be passed on.
-        line: The line that it serves.
-        ballot: See `Ballot`.
-        granted: Per node: what it answered when it granted; `GRANTED` where it has our keys and our fence.
+        spec: The lock that was asked for.
+        token: The token of the attempt that was granted.
+        since: Instant at which the granting attempt began, or at which the grant was passed on to
+            this lease.
+        covered: True while the nodes were asked to report changes of the keys, and none has reported
+            one. Otherwise a deleted key could stay unnoticed, so the grant is not passed on.
+        line: The waiting line that the lease belongs to.
+        ballot: The round or batch that granted or renewed the lease last.
+        granted: The latest answer of each node to the acquire or to a repair. `GRANTED`: the node
+            has our keys and our fence. None: the node may have our keys.
         fence: The fencing token; None without fencing.
         stored: The fence that a quorum stored for the grant; 0 without fencing.
-        task: The task inside its `async with`, if any.
-        asking: The task that renews it right now and will be told a loss by an exception.
-        on_lost: Called once on loss, synchronously.
+        task: The task inside the `async with` of the lease, if any.
+        asking: The task that renews the lease at this moment. A loss reaches that task by an
+            exception.
+        on_lost: Called once, synchronously, when the lease is lost.
         waiters: Futures to resolve when the lease is over.
-        timer: Set near the deadline.
-        longest_ttl: The longest life that any node may have given its keys.
-        watched: True once its keys are tracked.
-        taken_by: The name of the task that took it, for its label.
-        lost_at: Instant of its loss; not there before.
-        labelled_until: Instant at which its label is to be written again; 0.0 where it has none.
-        still_used: Asked before it is given up or closed: True while a thread works under it,
-            which then calls back, on the event loop, when it has ended. None: no thread can.
-        told: True once a caller was given it: the end is told of those alone.
-        repairing: Bit per node that a repair is under way to.
-        slot: Where the extender has scheduled it.
+        timer: The exact timer for a deadline that is near.
+        longest_ttl: The longest ttl, in seconds, that a node may have given the keys.
+        watched: True once the keys are tracked.
+        taken_by: The name of the task that took the lease, for the label.
+        lost_at: Instant of the loss. The attribute does not exist before.
+        labelled_until: Instant at which the label is written again; 0.0 without a label.
+        still_used: Called before the lease is released or closed. It returns True while a thread
+            works under the lease, and then runs its argument, on the event loop, when the thread
+            has ended. None: no thread can use the lease.
+        told: True once a caller has the lease. Only then is its end reported to listeners.
+        repairing: One bit per node, set while a repair of that node is under way or scheduled.
+        slot: The slot of the timer wheel that has the lease.
     """
 
     __slots__ = (
@@ -110,7 +123,7 @@ class Holding(LeaseState):
         since = started if since is None else since
         ends_at = None if spec.max_hold is None else since + spec.max_hold
         life = spec.life
-        # Not by super(): that alone would be a tenth of the cost of a grant.
+        # The call of super() alone would take a tenth of the time of a grant.
         LeaseState.__init__(
             self, started, life.ttl, deadline_of(started, life.ttl, life.drift), ends_at
         )
@@ -138,9 +151,13 @@ class Holding(LeaseState):
         self.lost_at: float
 
     def passed_on(self, spec: LockSpec, now: float) -> Holding | None:
-        """The next lease of the same grant; None where the nodes must be asked.
+        """Return the next lease of the same grant; None if the nodes must be asked.
 
-        Nothing of it may have changed since: no renewal, no repair, no label.
+        A watched lease is not passed on: its keys may have been renewed, repaired or labelled.
+
+        Args:
+            spec: The lock that the waiting task wants.
+            now: Instant by the engine's clock.
         """
         life, fence = spec.life, self.fence
         if (
@@ -169,17 +186,17 @@ class Holding(LeaseState):
 
     @property
     def token_prefix(self) -> str:
-        """What may be shown of the token."""
+        """The part of the token that may be shown."""
         return self.token[:6].decode()
 
     def tell_body(self) -> None:
-        """Tell the body of the `async with` that the lease is lost, if it is still there and has not been told."""
+        """Call `on_lost`, unless it was called before or the body has ended."""
         on_lost, self.on_lost = self.on_lost, None
         if on_lost is not None:
             on_lost()
 
     def unschedule(self) -> None:
-        """Stop renewing and watching."""
+        """Cancel the timer of the lease, and take the lease off the wheel."""
         if self.slot is not None:
             self.slot.discard(self)
             self.slot = None
@@ -188,7 +205,7 @@ class Holding(LeaseState):
             self.timer = None
 
     async def wait_over(self, future: asyncio.Future[None]) -> None:
-        """Wait for `future`, which is also resolved when the lease is over."""
+        """Wait for `future`. The end of the lease resolves it too."""
         waiters = self.waiters = self.waiters or []
         waiters.append(future)
         try:
@@ -197,7 +214,7 @@ class Holding(LeaseState):
             waiters.remove(future)
 
     def wake_waiters(self) -> None:
-        """Tell everybody in `wait_over` that the lease is over."""
+        """Resolve the future of each call of `wait_over`: the lease is over."""
         for waiter in self.waiters or ():
             if not waiter.done():
                 waiter.set_result(None)

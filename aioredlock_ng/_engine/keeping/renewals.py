@@ -1,8 +1,8 @@
-"""Renewals: sent in batches, judged lease by lease, and tried again. A renewal never re-creates a key.
+"""Renewals of leases: sent in batches, judged for each lease, and tried again.
 
-No task runs here: the schedule hands over the holdings that are due, their renewals leave in a few
-commands, and the answers come back as callbacks. A holding is renewed by its own token, never by
-the name of its resource.
+No task runs here. The schedule calls with the holdings that are due, their renewals leave in a few
+commands, and the answers arrive as callbacks. A renewal compares the token of the lease, so that it
+never extends the key of another lease of the same name. A renewal never sets a missing key.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ __all__ = ["Renewals"]
 
 
 class Renewals:
-    """The renewals of one manager.
+    """Renews the holdings of one manager.
 
     Args:
         context: The engine's surroundings.
-        watcher: Has the keys of a holding tracked.
-        repairs: Gives nodes back what they lost.
-        lose: Called for a holding that no quorum has any more.
+        watcher: Reads keys of holdings, so that the nodes track them.
+        repairs: Sets keys again on nodes that lost them.
+        lose: Called for a holding whose keys a quorum no longer has.
         overdue: Called for a holding whose deadline has passed.
 
     Attributes:
-        schedule: When each holding is watched, renewed, or overdue.
+        schedule: The timers of the holdings.
     """
 
     def __init__(
@@ -64,18 +64,19 @@ class Renewals:
         self._refusing: set[int] = set()
 
     def renew(self, holdings: Sequence[Holding], ttl: float) -> Batch:
-        """Send one batch now; the outcome moves deadlines, schedules another try, or declares a loss.
+        """Send one batch. Its outcome moves deadlines, schedules another try, or declares a loss.
 
         Args:
-            holdings: Whom to renew.
-            ttl: Their life from now, seconds.
+            holdings: The holdings to renew, all of the same kind of lock.
+            ttl: Their new ttl, in seconds from now.
         """
         context = self._context
         options = context.options
         started = context.clock()
         renewal = Renewal(started, ttl, deadline_of(started, ttl, options.drift(ttl)))
         decided_by = started + options.node_timeout + 2 * RENEW_WIDTH
-        # A label lives by the ttl; and who is extended early leaves the slot in which it would have begun to be watched.
+        # Watching writes labels too. A label is due at `labelled_until`, or when the ttl grows. A
+        # lease that is extended early leaves the slot in which it would have been watched.
         unread = [
             holding
             for holding in holdings
@@ -89,7 +90,8 @@ class Renewals:
             holding.asked(renewal)
             if ttl > holding.longest_ttl:
                 holding.longest_ttl = ttl
-            # The outcome puts it back on the wheel; before that its deadline must not pass unseen.
+            # The outcome puts the holding back on the wheel. Without this a deadline before the
+            # outcome would pass unnoticed.
             if holding.deadline < decided_by:
                 self.schedule.put(holding, holding.deadline)
             elif holding.slot is not None or holding.timer is not None:
@@ -109,7 +111,7 @@ class Renewals:
             on_late=self._late,
             on_missing=self._repairs.missing,
             on_answer=self._answered,
-            # Sent again behind a later renewal it would undo that one.
+            # A renewal that is sent again behind a later one would undo it.
             stands=lambda: all(holding.is_latest(renewal) for holding in holdings),
         )
         batch.ask()
@@ -122,7 +124,7 @@ class Renewals:
     def _renewed(self, renewal: Renewal, batch: Batch, confirmed: Sequence[Holding]) -> None:
         context = self._context
         context.counters.renewals += len(confirmed)
-        # Never in the slot that runs now: the shortest leases would be renewed in a hot loop.
+        # A slot later than the present one. Otherwise the shortest leases would be renewed in a loop.
         at = max(
             renew_at(renewal.started, renewal.ttl, context.draw()), context.clock() + RENEW_WIDTH
         )
@@ -139,14 +141,18 @@ class Renewals:
                 ):
                     self.schedule.renew_before_deadline(holding)
                 elif holding.slot is None and holding.timer is None:
-                    # Asked for again meanwhile, or not to be: its deadline must not pass unseen either way.
+                    # No further renewal is scheduled here: another one is under way, or none is
+                    # wanted. The wheel still has to notice the deadline.
                     self.schedule.put(holding, holding.deadline)
         self.schedule.put_all(newest, at)
         if (tell := context.tell) is not None:
             tell(LeasesRenewed(len(confirmed), context.clock() - renewal.started))
 
     def _answered(self, reply: Reply, index: int) -> None:
-        """Warn of the first renewal that a node refuses, until it renews a key again; a missing key takes no right."""
+        """Report a node whose user may not renew, once until the node renews a key again.
+
+        An answer that all keys are missing proves nothing: the script writes nothing then.
+        """
         if isinstance(reply, Refusal):
             if index not in self._refusing:
                 self._refusing.add(index)
@@ -160,20 +166,24 @@ class Renewals:
             self._refusing.discard(index)
 
     def _failed(self, holding: Holding) -> None:
-        """No quorum can renew it this time: again, faster, until the deadline."""
+        """Try again soon: no quorum can confirm this renewal any more."""
         self._again(holding, RETRY_SHARE)
 
     def _late(self, holding: Holding) -> None:
-        """No quorum has answered in time: again, but not so soon. Nodes that are busy would be kept busy by it."""
+        """Try again later: no quorum answered in time.
+
+        A quick second try would add to the load of nodes that are busy.
+        """
         self._again(holding, SILENT_SHARE)
 
     def _again(self, holding: Holding, share: float) -> None:
         self._context.counters.renewals_failed += 1
         now = self._context.clock()
-        # Never in the slot that runs now: refusals come back at once, and would be answered in a hot loop.
+        # A slot later than the present one. Refusals arrive at once, and renewals would be sent in
+        # a loop.
         at = min(now + max(holding.shortest_ttl * share, 2 * RENEW_WIDTH), holding.deadline)
         self.schedule.put(holding, at if holding.spec.auto_extend else holding.deadline)
-        # Last: who is told may end the lease.
+        # The last step, because a listener may end the lease.
         if (tell := self._context.tell) is not None:
             tell(
                 RenewalFailed(
@@ -192,7 +202,7 @@ class Renewals:
         unwatched: list[Holding] = []
         due: dict[float, list[Holding]] = {}
         for holding in here:
-            # Who was told of those losses may have ended others.
+            # A listener may have ended other leases when one was lost.
             if holding.phase is not Phase.HELD:
                 continue
             last = not holding.spec.auto_extend or holding.deadline == holding.ends_at

@@ -1,4 +1,4 @@
-"""When something is to be done about a holding: the wheel of renewals, and exact deadlines."""
+"""The timers of all holdings: a wheel for watching and renewing, and exact timers for deadlines."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 __all__ = ["RENEW_WIDTH", "Schedule"]
 
 RENEW_WIDTH = 0.02
-"""Seconds of renewals that leave together."""
+"""Seconds per slot of the wheel. The renewals of one slot leave in the same commands."""
 
 
 class Schedule(Wheel[Holding]):
-    """The timer wheel of all holdings of a manager, and a timer for each deadline that is near.
+    """The timer wheel of one manager's holdings, and an exact timer for each deadline that is near.
 
     Args:
         context: The engine's surroundings.
-        due: Called with holdings that are to be watched or renewed now.
+        due: Called with the holdings of a slot, to watch or to renew them.
         overdue: Called for a holding whose deadline has passed.
     """
 
@@ -42,10 +42,12 @@ class Schedule(Wheel[Holding]):
         self._overdue = overdue
 
     def put(self, holding: Holding, at: float) -> None:
+        """Move a holding to the slot of the instant `at`."""
         holding.unschedule()
         holding.slot = self.add(holding, at)
 
     def put_all(self, holdings: Sequence[Holding], at: float) -> None:
+        """Move several holdings to the slot of the instant `at`."""
         if holdings:
             slot = self.slot(at)
             for holding in holdings:
@@ -55,13 +57,19 @@ class Schedule(Wheel[Holding]):
             slot.update(holdings)
 
     def renew_before_deadline(self, holding: Holding) -> None:
-        """A timer of its own, for the slot of so near a deadline may begin a moment before it, or have begun."""
+        """Call `due` for a holding after half of the time that is left.
+
+        The wheel is too coarse for so near a deadline: its slot may have begun already.
+        """
         holding.unschedule()
         left = max(0.0, holding.deadline - self._context.clock())
         holding.timer = self._context.loop.call_later(left / 2, self._due, {holding})
 
     def watch_deadline(self, holding: Holding) -> None:
-        """An exact timer: the wheel may be a slot early, and a loss must not be."""
+        """Call `overdue` at the holding's deadline.
+
+        The wheel may be early by one slot. A lease must not be declared lost before its deadline.
+        """
         holding.unschedule()
         delay = max(0.0, holding.deadline - self._context.clock())
         holding.timer = self._context.loop.call_later(delay, self._at_deadline, holding)
