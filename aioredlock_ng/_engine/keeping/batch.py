@@ -1,4 +1,7 @@
-"""Many leases asked after in one command per node, and judged one by one; it decides nothing about what follows."""
+"""One command per node about many leases, and a decision for each lease from the answers.
+
+The callbacks of a batch decide what follows. A batch itself changes no lease.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["BATCH", "Batch", "parts"]
 
 BATCH = 256
-"""Keys per command, or those of one lease: a server is busy with it for some half a millisecond."""
+"""Keys per command at most, unless one lease has more. A server needs about half a millisecond for
+so many."""
 
 
 def parts(holdings: Sequence[Holding]) -> Iterator[Sequence[Holding]]:
-    """As many together as one command takes."""
+    """Yield the holdings in groups, each with the keys of one command at most. See `BATCH`."""
     start = keys = 0
     widths = [len(holding.spec.keys) for holding in holdings]
     if sum(widths) <= BATCH:
@@ -38,30 +42,34 @@ def parts(holdings: Sequence[Holding]) -> Iterator[Sequence[Holding]]:
 
 
 class Batch:
-    """One command about the keys of several holdings; see `Sink`.
+    """One command about the keys of several holdings; a `Sink`.
 
-    What is not decided within the node timeout goes on counting: a yes is good for its time, counted from before it was sent,
-    however late it is read. A "no" of that age proves nothing, for a repair may have come between.
+    Late answers still count for holdings that were not decided within the node timeout. A late yes
+    is sound: the ttl counts from before the command was sent. A late no proves nothing, because a
+    repair may have set the keys since.
 
     Args:
         context: The engine's surroundings.
-        command: What to ask; its keys begin with those of the holdings, in order.
-        holdings: Whom it is about.
-        started: Instant before the first byte is queued.
-        on_yes: Called with holdings that a quorum of nodes has; each is named once.
-        on_no: Called for each that a quorum can no longer have, within the node timeout.
-        on_unsure: Called for each of which neither can be known any more, within the node timeout.
-        on_late: Called at the node timeout for each of which a quorum may still say yes.
-        on_missing: Called for each node that has no keys of some, with those and the node's index, however late.
+        command: The command. Its keys begin with those of the holdings, in order.
+        holdings: The holdings.
+        started: Instant before the first byte is queued, by the engine's clock.
+        on_yes: Called with holdings whose keys a quorum of nodes has, once for each holding.
+        on_no: Called within the node timeout for each holding whose keys no quorum can have.
+        on_unsure: Called within the node timeout for each holding about which the answers that are
+            still to come cannot decide.
+        on_late: Called at the node timeout for each holding that is not decided.
+        on_missing: Called with holdings whose keys a node lacks, and the node's index. Late answers
+            call it too.
         on_answer: Called with each answer and the node's index, before it is counted.
-        stands: False once the command must not be sent again.
+        stands: Returns False once the command must not be sent again.
 
     Attributes:
-        command: See above.
-        started: See above.
-        replies: Per node; see `votes.Reply`.
-        done: When set, resolved once the batch is decided, or at the node timeout.
-        open: False from then on.
+        command: The command.
+        started: Instant before the first byte is queued.
+        replies: The answer of each node; None while there is none.
+        done: A future to resolve once the batch is decided, or at the node timeout. None: nobody
+            waits.
+        open: True until the batch is decided or the node timeout has passed.
     """
 
     __slots__ = (
@@ -124,13 +132,13 @@ class Batch:
         self.done: asyncio.Future[None] | None = None
 
     def ask(self) -> None:
-        """Queue the command on all nodes in this very tick."""
+        """Queue the command on all nodes, in this tick of the event loop."""
         context = self._context
         self._slot = context.timeouts.add(self, self.started + context.patience)
         context.fleet.ask(self)
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """See `Sink.deliver`."""
+        """Count the answer of a node, and decide about holdings as soon as it is possible."""
         self.replies[index] = reply
         self._answered += 1
         if self._on_answer is not None:
@@ -151,15 +159,15 @@ class Batch:
             self._judge()
 
     def stands(self) -> bool:
-        """See `Sink.stands`."""
+        """Return True while the command may be sent again."""
         return self.open and self._stands()
 
     def has(self, holding: Holding) -> bool:
-        """True when a quorum said yes about it in time."""
+        """Return True if a quorum has confirmed the holding."""
         return holding in self._confirmed
 
     def expire(self) -> None:
-        """The node timeout has passed."""
+        """End the wait for answers: the node timeout has passed."""
         if self.open:
             self._late = True
             self._close()
@@ -168,9 +176,10 @@ class Batch:
                     self._on_late(holding)
 
     def held(self, holding: object) -> int:
-        """See `Ballot.held`."""
+        """Return how many nodes have the keys of the holding, late answers included."""
         if not self._partial:
-            # Each answer so far is the same for all: as many may end at once, they are not looked for one by one.
+            # All answers so far are the same for all holdings. A search for each of them would take
+            # quadratic time when many end at once.
             return self._full
         return next(
             (self._count(at, known)[0] for at, known in self._positions() if known is holding), 0
@@ -183,7 +192,7 @@ class Batch:
             self.done.set_result(None)
 
     def _can_tell(self) -> bool:
-        """False while no holding can be decided: they need not be looked at one by one."""
+        """Return False while no holding can be decided, which spares the check of each holding."""
         quorum, silent = self._context.quorum, len(self.replies) - self._answered
         some = self._full + self._partial
         return (
@@ -235,7 +244,7 @@ class Batch:
             position += len(holding.spec.keys)
 
     def _count(self, position: int, holding: Holding) -> tuple[int, int]:
-        """How many nodes have it, and how many certainly do not."""
+        """Return how many nodes have the keys of a holding, and how many certainly lack some."""
         yes = no = 0
         width = len(holding.spec.keys)
         for reply in self.replies:

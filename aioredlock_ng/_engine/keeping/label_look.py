@@ -1,4 +1,7 @@
-"""Asks the nodes for the label of a lock's holder, for the words of an error; nothing is ever decided by it."""
+"""Asks the nodes for the label of a lock's holder, so that an error can name the holder.
+
+No decision depends on the answer.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ __all__ = ["Look", "Looks"]
 
 
 class Surroundings(Protocol):
-    """The parts of `Context` that a look needs. `Context` refers to `Labels`, and `Labels` to this module."""
+    """The parts of `Context` that a look needs.
+
+    `Context` refers to `Labels`, and `Labels` to this module, so this module cannot import it.
+    """
 
     loop: asyncio.AbstractEventLoop
     fleet: Fleet
@@ -31,13 +37,16 @@ class Surroundings(Protocol):
 
 
 class Looks:
-    """The looks of one manager, one per key at a time: a crowd that gives up at once asks once."""
+    """The looks of one manager, at most one at a time for each key.
+
+    When many waiters of a key time out together, they share one question to the nodes.
+    """
 
     def __init__(self) -> None:
         self._open: dict[bytes, Look] = {}
 
     def ask(self, context: Surroundings, kind: LockKind, key: bytes) -> Look:
-        """Begin to ask for the label of the holder of `key`, or join a look that is under way."""
+        """Ask for the label of the holder of `key`, or return the look that is under way."""
         look = self._open.get(key)
         if look is None:
             look = self._open[key] = Look(context, kind, key, self._open)
@@ -46,10 +55,13 @@ class Looks:
 
 
 class Look:
-    """One question to all nodes; a `Sink`. It ends with the answers of a majority, after `node_timeout` at most.
+    """One question to all nodes; a `Sink`.
+
+    The look ends with the answers of a majority, after `node_timeout` at most.
 
     Attributes:
-        label: The label of the holder. None while it is not known, and if the lock is free or its holder has no label.
+        label: The label of the holder. None until the look ends, if the lock is free, and if its
+            holder has no label.
     """
 
     def __init__(
@@ -67,11 +79,11 @@ class Look:
         self._timer = context.loop.call_later(context.options.node_timeout, self._end, None)
 
     def stands(self) -> bool:
-        """See `Sink.stands`."""
+        """Return True until the look ends."""
         return self._looks.get(self._key) is self
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """See `Sink.deliver`."""
+        """Count the answer of a node, and end the look if a majority agrees."""
         self._replies[index] = reply
         decided, label = holder_label(self._replies, self._quorum)
         if decided and self.stands():

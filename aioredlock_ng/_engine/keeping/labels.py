@@ -1,4 +1,7 @@
-"""What is written beside the keys of a lease that lives long enough to be asked about; it sends nothing itself."""
+"""The owner labels of leases: texts beside the lock's key that say who holds it.
+
+Only leases that are held long enough to be watched get a label. The watcher sends it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ __all__ = ["Labels"]
 
 
 class Labelled(Protocol):
-    """A lease, as far as its label needs it. `Holding` has the meaning of each attribute."""
+    """The attributes of a lease that a label needs. See `Holding` for their meaning."""
 
     spec: LockSpec
     token: bytes
@@ -30,16 +33,16 @@ class Labelled(Protocol):
 
 
 class Labels:
-    """Of one manager.
+    """Makes the labels of one manager's leases.
 
     Args:
-        owner: The text of all labels but of locks that name their own; True: host, process and task.
-        clock: The engine's.
+        owner: The text of the labels, unless a lock names its own; True: host, process and task.
+        clock: The engine's clock, in seconds.
         wall_us: Microseconds of the wall clock.
 
     Attributes:
-        by_task: True where they name the task.
-        looks: How the labels of other managers are read.
+        by_task: True if the labels name the task.
+        looks: Reads the labels of other managers.
     """
 
     def __init__(
@@ -52,16 +55,16 @@ class Labels:
         self._wall_us = wall_us
 
     def text(self, holding: Labelled) -> str:
-        """What is said of the holder of this."""
+        """Return the text of a holding's label."""
         if holding.spec.owner is not None:
             return holding.spec.owner
-        # A task's name may be any text.
+        # The name of a task may contain line breaks and control characters.
         return printable_label(f"{self._text}:{holding.taken_by}") if self.by_task else self._text
 
     def words(
         self, holdings: Sequence[Labelled]
     ) -> tuple[tuple[bytes, ...], tuple[bytes | int, ...]]:
-        """The keys of the labels of these, and for each its life in milliseconds and its text."""
+        """Return the keys of the labels, and for each key its ttl in milliseconds and its value."""
         now, wall_us = self._clock(), self._wall_us()
         keys: list[bytes] = []
         args: list[bytes | int] = []

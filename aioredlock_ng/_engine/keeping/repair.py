@@ -1,8 +1,9 @@
-"""Gives nodes back what they lack of a lease: lost keys, unacknowledged fences. It never counts as a renewal.
+"""Repairs: sets the lost keys and the unacknowledged fence of a lease on a node again.
 
-Sound only behind the recovery guard and the fence check, which the script makes on the node itself (model-checked: past
-the guard, setting keys again gives two holders), and never begun after the local deadline. A node that is known to be in
-quarantine would refuse each: the first renewal after it finds out again what it lacks.
+A repair never counts as a renewal, and none begins after the local deadline. The script checks the
+recovery guard and the fence on the node itself. Without the guard a repair can give two holders, as
+the model checker found. A node in quarantine would refuse every repair, so none is sent to it. The
+first renewal after the quarantine shows again which keys the node lacks.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ if TYPE_CHECKING:
 __all__ = ["Repairs"]
 
 REPAIR_AFTER = 0.05
-"""Seconds from the news that a node lacks keys to their repair. Who takes a lock away deletes it on one node after the other:
-set again in between, it would be neither held by a majority nor gone, and its holder would be told late."""
+"""Seconds from the answer that a node lacks keys to their repair. A forced release deletes the keys
+on one node after the other. A repair in between would delay the notification of the holder."""
 
 
 class Repairs:
-    """Sends repairs, one at a time per lease and node."""
+    """Sends repairs, at most one at a time for each lease and node."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
     def missing(self, lacking: Iterable[Holding], index: int) -> None:
-        """Node `index` answered that it has no keys of these, which may be held by a quorum of others."""
+        """Schedule repairs of holdings whose keys node `index` lacks."""
         if self._context.quarantined(index):
             return
         due = [holding for holding in lacking if self._wanted(holding, index)]
@@ -46,7 +47,10 @@ class Repairs:
             self._context.loop.call_later(REPAIR_AFTER, self._due, due, index)
 
     def complete(self, holdings: Iterable[Holding]) -> None:
-        """Give every node that answers what it may lack of them: it did not grant, or did not acknowledge the fence."""
+        """Repair holdings on the connected nodes that did not grant, or did not acknowledge the fence.
+
+        A node that still has its keys and its fence is not asked.
+        """
         context = self._context
         nodes = context.fleet.nodes
         everywhere = [GRANTED] * len(nodes)
@@ -68,7 +72,7 @@ class Repairs:
                 self._repair(holding, index)
 
     def _wanted(self, holding: Holding, index: int) -> bool:
-        """True where it may be repaired, and no repair is under way or about to be."""
+        """Return True if the holding may be repaired, and no repair is under way or scheduled."""
         if not holding.spec.kind.repairing or holding.repairing & (1 << index):
             return False
         return holding.phase is Phase.HELD and holding.remaining(self._context.clock()) > 0.0
@@ -77,10 +81,10 @@ class Repairs:
         context, spec = self._context, holding.spec
         context.counters.repairs += 1
         holding.repairing |= 1 << index
-        # From now on there may be keys of ours: the release must go there too, behind this.
+        # The node may have our keys from now on. The release must go there too, behind the repair.
         holding.granted[index] = None
-        # Not by the lease's own fence: a counter above that may be the grant's, and one just above
-        # the grant's may be that of a forced release.
+        # The fence of the grant, and not of the lease. A counter above the lease's fence may be the
+        # grant's own. A counter above the grant's fence may be that of a forced release.
         command = spec.kind.repairing_of(
             spec.keys, spec.slots, holding.token, ttl_ms(holding.ttl), holding.stored
         )
@@ -88,7 +92,7 @@ class Repairs:
 
 
 class _Repair:
-    """One repair under way; see `Sink`."""
+    """One repair under way; a `Sink`."""
 
     __slots__ = ("_context", "_holding", "command", "started")
 
@@ -99,14 +103,14 @@ class _Repair:
         self.started = context.clock()
 
     def stands(self) -> bool:
-        """See `Sink.stands`."""
+        """Return True while the lease is valid, and so while the repair may be sent again."""
         return (
             self._holding.remaining(self._context.clock()) > 0.0
             and self._holding.phase is Phase.HELD
         )
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """See `Sink.deliver`."""
+        """Record the answer of the repaired node."""
         holding = self._holding
         holding.repairing &= ~(1 << index)
         if reply is Repaired.DONE:
@@ -114,5 +118,5 @@ class _Repair:
         elif reply is Repaired.UNTRUSTED:
             self._context.doubt()
         elif isinstance(reply, Dropped):
-            # It may have set keys, whatever the acquire was answered.
+            # The node may have set our keys, and the answer is lost. The release must go there.
             holding.granted[index] = reply

@@ -1,8 +1,9 @@
-"""Tells holders at once when their keys are gone: it listens for changed keys and verifies; it never renews.
+"""Notices that keys of held leases are gone, as soon as the nodes report a change.
 
-Leases that live longer than `validity.WATCH_AFTER` are watched: reading their keys leaves them tracked on every connection,
-and a renewal reads them again. When a node reports a change, one round finds out whether a quorum is left: a foreign
-PEXPIRE is no loss, a deleted key is.
+A lease is watched when it is held for longer than `validity.WATCH_AFTER`. Reading its keys makes
+the server track them for our connection, and each renewal reads them again. After a report of a
+change the watcher reads the keys on all nodes. A deleted key is a loss if no quorum is left. A
+PEXPIRE by another client is none.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ __all__ = ["Watcher"]
 
 
 class Watcher:
-    """Which nodes still have which holding, as far as they tell.
+    """Watches the keys of one manager's holdings.
 
     Args:
         context: The engine's surroundings.
-        holdings: Every holding of the manager.
-        lose: Called for a holding that no quorum has any more.
-        check: Called for a holding whose deadline may have passed.
-        repairs: Gives nodes back what they lost.
+        holdings: All holdings of the manager that have not ended.
+        lose: Called for a holding whose keys a quorum no longer has.
+        check: Called for a holding whose deadline may have passed, before its keys are read.
+        repairs: Sets keys again on nodes that lost them.
     """
 
     def __init__(
@@ -53,7 +54,12 @@ class Watcher:
         self._doubted: dict[Holding, None] = {}
 
     def watch(self, holdings: Sequence[Holding], *, label: bool = True) -> None:
-        """Begin to watch, or look again: read the keys on all nodes, and write their labels unless told not to."""
+        """Read the keys of holdings on all nodes, so that the nodes track them.
+
+        Args:
+            holdings: The holdings, watched before or not.
+            label: True to write their labels too.
+        """
         for part in parts(holdings):
             for holding in part:
                 holding.watched = True
@@ -82,15 +88,20 @@ class Watcher:
             ).ask()
 
     def forget(self, holding: Holding) -> None:
-        """A watched holding is over."""
+        """Stop watching a holding that is over."""
         for key in holding.spec.keys:
             if self._by_key.get(key) is holding:
                 del self._by_key[key]
 
     def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
-        """Node `index` says that keys changed; None: any may have, or it can no longer tell."""
+        """Schedule a check of the holdings whose keys changed. Changes of one tick share it.
+
+        Args:
+            index: The node that reported the change.
+            keys: The changed keys; None if any key may have changed.
+        """
         if keys is None:
-            # Also leases that are not watched yet: a server that comes back may have lost their keys.
+            # Unwatched leases too, because a server that restarted may have lost their keys.
             touched: Iterable[Holding] = list(self._holdings)
         else:
             touched = [self._by_key[key] for key in keys if key in self._by_key]
@@ -100,7 +111,10 @@ class Watcher:
             self._doubted[holding] = None
 
     def _answered(self, reply: Reply, index: int) -> None:
-        """A user without the right to the labels' keys would watch nothing, and release nothing: no labels then."""
+        """Stop writing labels if a node refuses access to their keys.
+
+        Otherwise the node would refuse every watch and every release of a labelled lease.
+        """
         context = self._context
         if (
             context.labels is None
@@ -122,14 +136,14 @@ class Watcher:
         for holding in doubted:
             self._check(holding)
         held = [holding for holding in doubted if holding.phase is Phase.HELD]
-        # Their labels are there already: this must be quick.
+        # The labels of these exist. Writing them again would delay the notification of a loss.
         self.watch([holding for holding in held if holding.watched], label=False)
         self.watch([holding for holding in held if not holding.watched])
 
 
 def _nothing(_batch: Batch, _confirmed: Sequence[Holding]) -> None:
-    """Still ours."""
+    """Change nothing: the lease is still held."""
 
 
 def _unsure(_holding: Holding) -> None:
-    """Too few nodes answered: the next renewal or the deadline will tell."""
+    """Change nothing: the next renewal or the deadline decides."""
