@@ -1,4 +1,8 @@
-"""The entry of a waiting line in the queues on the nodes: its name, its ticket, and the two commands."""
+"""The entry of a waiting line in the queues on the nodes.
+
+An entry has a name, the member, and a ticket. Two commands change it: stand enters the queues or
+confirms the entry, and leave removes it.
+"""
 
 from __future__ import annotations
 
@@ -21,26 +25,26 @@ if TYPE_CHECKING:
 __all__ = ["QUEUE_LIFE", "Entry", "leaving"]
 
 QUEUE_LIFE = 20.0
-"""Seconds that a queue outlives the last look of its waiters."""
+"""Seconds until a queue expires, counted from the latest look of its waiters."""
 
 KEPT_FOR = 2.0
-"""Seconds for which the free keys of a set are kept for it while it waits for another one. Nested
-locks can wait for each other that way; then the wait ends after this time."""
+"""Seconds for which the free keys of a set are reserved for a waiter, while another key of the set
+is held. Reservations of nested locks can block each other. After this time they end."""
 
 
 class Entry:
-    """What the queues on the nodes have of one line; `Place` decides when it asks.
+    """The entry of one line, and the latest news of each node about it.
 
     Args:
         context: The engine's surroundings.
         keys: The keys that the line wants.
         member: The name of the line in the queues.
-        left: Called with a node's index and what it answered to a leave.
+        left: Called with a node's index and its answer to the command to leave.
 
     Attributes:
-        keys: See above.
-        member: See above.
-        standing: True while the queues may have entries of it.
+        keys: The keys that the line wants.
+        member: The name of the line in the queues.
+        standing: True while the queues may have the entry.
     """
 
     __slots__ = (
@@ -72,26 +76,37 @@ class Entry:
 
     @property
     def queued(self) -> tuple[tuple[bytes, ...], int, int | None]:
-        """Its keys, its ticket, and how many stand before it by the last answers of the nodes."""
+        """The keys, the ticket, and the number of waiters before this one.
+
+        The number is None until a node has answered.
+        """
         return self.keys, self._ticket, self._outlook.rank
 
     @property
     def claim(self) -> bytes:
-        """What the waiter says of itself when it asks; nothing before it has a ticket."""
+        """The ticket and the member as one word for attempts; empty without a ticket."""
         return claim_of(self._ticket, self.member) if self._ticket else b""
 
     def leave(self) -> None:
-        """Leave the queues."""
+        """Leave the queues of all nodes."""
         if self.standing:
             self.standing = False
             self._context.fleet.ask(self._leaving())
 
     def served(self, attempt: Round) -> None:
-        """Leave the queues of the nodes that did not grant: an entry there would wait in vain."""
+        """Leave the queues of the nodes that did not grant.
+
+        A node that granted has removed the entry. The others would offer the keys to a line that
+        no longer waits.
+
+        Args:
+            attempt: The round that was granted. Its late answers count too.
+        """
         if not self.standing:
             return
 
-        # Neither the attempt nor this place: late answers may never come, and a cycle would keep both.
+        # The closure refers neither to the attempt nor to this entry. A cycle would keep both in
+        # memory while an answer is missing.
         replies, known, nodes = attempt.replies, self._outlook.nodes, self._context.fleet.nodes
         errand = self._leaving()
 
@@ -105,7 +120,11 @@ class Entry:
         attempt.on_late = answered
 
     def _refused(self, replies: Sequence[Reply]) -> None:
-        """Take a ticket, after an attempt that these replies refused."""
+        """Take a ticket, and discard old news of the nodes, after a refused attempt.
+
+        Args:
+            replies: The answer of each node to the attempt.
+        """
         context = self._context
         self._refused_at = context.clock()
         seen = max((reply.ticket for reply in replies if is_held(reply)), default=0)
@@ -125,6 +144,14 @@ class Entry:
         *,
         tracked: bool,
     ) -> None:
+        """Send the command to stand.
+
+        Args:
+            indexes: The nodes.
+            answered: Called with a node's index and its answer.
+            awaited: Returns False once the command must not be sent any more.
+            tracked: True if the nodes shall track the key.
+        """
         if not indexes:
             return
         context, now = self._context, self._context.clock()
@@ -132,7 +159,8 @@ class Entry:
             node = self._outlook.nodes[index]
             node.entered |= context.fleet.nodes[index].ready
             node.tracked |= tracked
-        # From the refusal on, and never prolonged: nested locks wait for each other until this ends.
+        # Counted from the refused attempt and never prolonged. Otherwise nested locks could block
+        # each other for ever.
         kept = max(0, round((self._refused_at + KEPT_FOR - now) * 1000))
         command = Command(
             STAND, self.keys, (self.claim, round(QUEUE_LIFE * 1000), kept), tracked=tracked
@@ -155,12 +183,12 @@ def leaving(
     started: float,
     answered: Callable[[int, Reply], None] | None = None,
 ) -> Errand:
-    """Return the errand that takes a waiter out of the queues of these keys.
+    """Return the errand that removes an entry from the queues.
 
     Args:
-        keys: The keys.
-        member: The waiter.
-        started: The engine's clock.
-        answered: See `Errand`.
+        keys: The keys of the queues.
+        member: The name of the entry.
+        started: Instant by the engine's clock.
+        answered: Called with a node's index and its answer; None: no answer matters.
     """
     return Errand(Command(LEAVE, keys, (member,)), started, answered)

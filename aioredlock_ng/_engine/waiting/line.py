@@ -1,4 +1,8 @@
-"""One waiting line as data: the tasks of a process that want the same keys, in order of arrival."""
+"""One waiting line: the tasks of a process that want the same keys, in order of arrival.
+
+One task of a line contends: it asks the nodes, or stands in their queues for the whole line. The
+other tasks wait behind it.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +18,17 @@ if TYPE_CHECKING:
 __all__ = ["Contender", "Line"]
 
 H = TypeVar("H")
-"""The type of a lease. `Holding` refers to its line, so that this module must not import it."""
+"""The type of a lease. `Holding` refers to `Line`, so this module cannot import `Holding`."""
 
 
 class Contender(Protocol[H]):
     """One acquisition that waits.
 
     Attributes:
-        keys: What it wants.
-        fair: True where it stands in the queues by itself.
-        line: Where it waits, from `Lines.join` on.
-        asking: True while an attempt of it is under way.
-        unreachable: True while its last attempt could not ask a quorum.
+        keys: The keys that it wants.
+        fair: True if it shares no line, and stands in the queues by itself.
+        line: The line in which it waits; set by `Lines.join`.
+        unreachable: True while its latest attempt reached no quorum.
     """
 
     keys: tuple[bytes, ...]
@@ -35,25 +38,45 @@ class Contender(Protocol[H]):
 
     @property
     def asking(self) -> bool:
-        """See above."""
+        """True while an attempt is under way."""
 
     def attempt(self, claim: bytes = b"", cause: WakeCause | None = None) -> None:
-        """Ask all nodes; with the claim of a waiter, and what woke it."""
+        """Ask all nodes.
+
+        Args:
+            claim: The claim of the line in the queues; empty without a ticket.
+            cause: The reason why a waiter asks again; None for an attempt that did not wait.
+        """
 
     def successor(self, holding: H, now: float) -> H | None:
-        """The lease that it would have by the grant of this one, which ends; None: it has to ask."""
+        """Return the lease that it would get from the grant of a lease that ends.
+
+        None: the grant does not suit, so the nodes must be asked.
+        """
 
     def take(self, holding: H) -> None:
-        """Have this lease from now on."""
+        """End the wait with this lease."""
 
     def doubt(self, index: int | None = None) -> None:
-        """Pass on nothing of what the attempt under way may be granted; by node `index`, or by all (None)."""
+        """Exclude the grant that is asked for now from being passed on.
+
+        Args:
+            index: The node that reported a change. A change before its grant does not count. None:
+                the grant is excluded in any case.
+        """
 
     def give_up(self, error: BaseException | None) -> None:
-        """End it."""
+        """End the acquisition with this error; None if its caller was cancelled."""
 
     def refuse_deadlock(self, holders: Sequence[H]) -> None:
-        """Raise `LockHeld` if it would wait for its own task, which holds one of these for ever."""
+        """Prevent that a task waits for itself.
+
+        Args:
+            holders: The leases that are in the way.
+
+        Raises:
+            LockHeld: The current task has one of the leases, and would wait without a time limit.
+        """
 
 
 class Line(Generic[H]):
@@ -61,12 +84,12 @@ class Line(Generic[H]):
 
     Attributes:
         keys: The keys.
-        number: Tells the lines of a process apart.
+        number: A number of its own, which is part of the line's name in the queues.
         contender: The task that asks the nodes or stands in their queues.
-        queue: The tasks behind it, in order of arrival.
-        holder: The lease that the process has.
-        place: Its place in the queues on the nodes, once an attempt was refused.
-        run_until: Instant at which the process stops passing the grant on.
+        queue: The tasks behind the contender, in order of arrival.
+        holder: The lease of the keys that this process has.
+        place: The place of the line in the queues; None until an attempt is refused.
+        run_until: Instant at which the run ends. From then on the nodes are asked.
     """
 
     __slots__ = ("contender", "holder", "keys", "number", "place", "queue", "run_until")
@@ -82,7 +105,7 @@ class Line(Generic[H]):
 
     @property
     def occupied(self) -> bool:
-        """True while a task waits or holds here, or the line has a place in the queues."""
+        """True while a task waits or holds the keys, or the line has a place in the queues."""
         return (
             self.contender is not None
             or self.holder is not None

@@ -1,4 +1,4 @@
-"""The lines of one manager by their keys: found, made and dropped here, served in `lines.py`."""
+"""Finds the waiting lines of one manager by their keys, makes new lines and drops idle ones."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ _MOST_IDLE = 4096
 
 
 class LineIndex:
-    """All lines of one manager."""
+    """All waiting lines of one manager, by their keys."""
 
     def __init__(self) -> None:
         self._lines: dict[tuple[bytes, ...], Line[Holding]] = {}
-        # Lines of several keys, and those of `fair` waiters, by each of their keys.
+        # The lines of several keys and of `fair` waiters, by each of their keys.
         self._others: dict[bytes, dict[Line[Holding], None]] = {}
-        # All numbers have as many digits: queues compare the names of waiters with equal tickets as text, and
-        # would serve the tenth line before the second.
+        # All numbers have as many digits. Queues compare members with equal tickets as text, and
+        # would serve line 10 before line 2.
         self._count = 1_000_000_000
 
     def holders(self, keys: tuple[bytes, ...]) -> list[Holding]:
-        """The leases of this process that stand in the way of `keys`."""
+        """Return the leases that this process has of any of the keys."""
         lines = dict.fromkeys(line for key in keys for line in self._wanting(key))
         return [line.holder for line in lines if line.holder is not None]
 
     def contenders(self) -> list[Contender[Holding]]:
-        """Everybody who contends or waits."""
+        """Return all tasks that contend or wait."""
         return [
-            who
+            task
             for line in self._all()
-            for who in (line.contender, *(line.queue or ()))
-            if who is not None
+            for task in (line.contender, *(line.queue or ()))
+            if task is not None
         ]
 
     def _new_line(self, keys: tuple[bytes, ...], *, alone: bool) -> Line[Holding]:
@@ -57,7 +57,8 @@ class LineIndex:
         if line.occupied:
             return
         if not self._others and len(self._lines) <= _MOST_IDLE:
-            # A name is often locked again. The queues must tell its next waiter from the last one.
+            # The line is kept, because a name is often locked again. With a new number a late
+            # message to its last waiter does not reach the next one.
             self._count += 1
             line.number = self._count
             return

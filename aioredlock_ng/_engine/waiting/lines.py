@@ -1,8 +1,8 @@
-"""The waiting lines of one process: tasks that want the same keys, served in order of arrival.
+"""The waiting lines of one process: each serves its tasks in order of arrival.
 
-Only the first task of a line asks the nodes; see `place.py` for its place among other processes.
-What a quorum grants serves the line for a bounded run, one lease after the other, without a
-question to the nodes (lock cohorting: Dice, Marathe, Shavit 2012). Then the nodes decide.
+Only the contender of a line asks the nodes; `place.py` has its place among other processes. A grant
+serves the line for a bounded run, one lease after the other, without a question to the nodes (lock
+cohorting: Dice, Marathe, Shavit 2012). After the run the nodes decide which process is next.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 __all__ = ["RUN", "RUN_TRIPS", "Lines"]
 
 RUN = 0.02
-"""Seconds for which a grant is passed on within the process at least. A change of process costs one
-or two round trips, which is a tenth of it over loopback."""
+"""Seconds that a run lasts at least. A change of process costs one or two round trips, which is a
+tenth of a run over loopback."""
 
 RUN_TRIPS = 10
-"""Round trips that a run lasts at least: far from the nodes a change of process costs more."""
+"""Round trips that a run lasts at least. Far from the nodes a change of process takes longer."""
 
 
 class Lines(StandingLines):
-    """All lines of one manager.
+    """Serves the waiting lines of one manager.
 
     Args:
         context: The engine's surroundings.
         manager: 16 hexadecimal digits that tell managers apart in the queues.
 
     Attributes:
-        passing: False where each lease must have a token of its own. Then nothing is passed on.
+        passing: False if each lease must have a token of its own. Then no grant is passed on.
     """
 
     def __init__(self, context: Context, manager: bytes) -> None:
@@ -48,10 +48,10 @@ class Lines(StandingLines):
         """Add a task to its line.
 
         Returns:
-            True for the first of a line that holds nothing: the caller makes an attempt at once.
+            True if the task must ask the nodes at once: nothing is ahead of it in this process.
 
         Raises:
-            LockHeld: See `Contender.refuse_deadlock`.
+            LockHeld: The task would wait for itself. See `Contender.refuse_deadlock`.
         """
         line = None if contender.fair else self._lines.get(contender.keys)
         if line is None:
@@ -60,7 +60,8 @@ class Lines(StandingLines):
             contender.refuse_deadlock(self.holders(contender.keys))
         contender.line = line
         if line.contender is None and line.holder is None and not line.queue:
-            # The place of a task that gave up in this tick: with it this one would overtake older waiters.
+            # A task that gave up in this tick has left its place. With its ticket the new task
+            # would overtake older waiters of other processes.
             if line.place is not None:
                 self._leave_place(line)
             line.contender = contender
@@ -73,7 +74,14 @@ class Lines(StandingLines):
     def granted(
         self, contender: Contender[Holding], holding: Holding, now: float, attempt: Round
     ) -> None:
-        """`contender` was granted this by an attempt, in its line or past all lines."""
+        """Record that an attempt was granted, and begin a run.
+
+        Args:
+            contender: The acquisition, in a line or not.
+            holding: Its lease.
+            now: Instant by the engine's clock.
+            attempt: The round that was granted.
+        """
         line = (
             contender.line
             or self._lines.get(contender.keys)
@@ -90,32 +98,36 @@ class Lines(StandingLines):
                 line.place = None
 
     def refused(self, contender: Contender[Holding], attempt: Round) -> None:
-        """A quorum refused the attempt of a contender: it stands in the queues of the nodes."""
+        """Put the line of a contender into the queues, after a quorum refused its attempt."""
         line = contender.line
         if line is not None and line.contender is contender:
             self._place_of(line).stand(attempt.replies)
 
     def unreachable(self, contender: Contender[Holding]) -> None:
-        """No quorum could be asked: the line leaves the queues, and asks again later."""
+        """Take the line of a contender out of the queues, after no quorum could be asked."""
         line = contender.line
         if line is not None and line.contender is contender:
             self._place_of(line).back_off()
 
     def left_behind(self, contender: Contender[Holding]) -> bool:
-        """True while the first of its line cannot ask a quorum, and this process holds none of its keys."""
+        """Return True if a task waits for nodes that its line cannot reach.
+
+        A line behind a lease of this process waits for that lease, and not for the nodes.
+        """
         line = contender.line
         first = None if line is None else line.contender
         return first is not None and first.unreachable and not self.holders(contender.keys)
 
     def leave(self, contender: Contender[Holding]) -> None:
-        """`contender` gave up. If it was the first, the next in line takes its place."""
+        """Remove a task that gave up. If it was the contender, the next task in line takes its place."""
         line = contender.line
         if line is None:
             return
         contender.line = None
         if line.contender is contender:
             line.contender = None
-            # Not at once: a thousand waiters that fail one after the other would be a thousand calls deep.
+            # Called in a later tick. A thousand waiters that fail one after the other would
+            # otherwise nest a thousand calls.
             self._context.loop.call_soon(
                 self._inherit, line, contender.asking, contender.unreachable
             )
@@ -124,7 +136,7 @@ class Lines(StandingLines):
             self._forget_idle(line)
 
     def successor(self, holding: Holding, now: float) -> Holding | None:
-        """The next lease of a grant whose present lease ends now; None: the nodes must be asked."""
+        """Return the next lease of a grant whose lease ends now; None if the nodes must be asked."""
         line = holding.line
         if (
             line is None
@@ -138,7 +150,7 @@ class Lines(StandingLines):
         return next(iter(line.queue)).successor(holding, now)
 
     def pass_on(self, holding: Holding, successor: Holding) -> None:
-        """Give the next in line its lease of the same grant."""
+        """Give the next task in line its lease of the same grant. See `successor`."""
         line = holding.line
         assert line is not None
         assert line.queue
@@ -151,23 +163,24 @@ class Lines(StandingLines):
         contender.take(successor)
 
     def is_followed(self, contender: Contender[Holding]) -> bool:
-        """True if the grant that it asks for now may be passed on to others in its line."""
+        """Return True if other tasks wait for the grant that the contender asks for now."""
         line = contender.line
         return (
             line is not None and bool(line.queue) and line.contender is contender and self.passing
         )
 
     def freed(self, holding: Holding) -> None:
-        """A lease of this process is over: the next in line asks right behind the release."""
+        """Let the next task in line ask, right behind the release of a lease that is over."""
         line = holding.line
         if line is None or line.holder is not holding:
             return
         line.holder = None
-        # A place without a first is about to be inherited, and asks by itself: never beside an attempt.
+        # A place without a contender waits for `_inherit`, which lets the next task ask. An attempt
+        # must not run beside that one.
         if line.contender is None and line.place is None and line.queue:
             contender, _ = line.queue.popitem(last=False)
             line.contender = contender
-            # It has waited for a holder, and not for the nodes.
+            # The task has waited for a lease of this process, and not for the nodes.
             contender.unreachable = False
             self._context.counters.handoffs += 1
             contender.attempt()
@@ -178,22 +191,25 @@ class Lines(StandingLines):
             self._forget_idle(line)
 
     def _inherit(self, line: Line[Holding], asking: bool, unreachable: bool) -> None:
-        """The first of a line gave up: the next one takes its place in the queues, with its ticket."""
+        """Give the place and the ticket of a contender that gave up to the next task in line."""
         if line.contender is not None:
             return
         place = line.place
-        # Behind a holder of this process the line stands in no queue: nobody would answer an offer.
+        # Behind a lease of this process the line stands in no queue, because no task would use an
+        # offer.
         if line.queue and line.holder is None:
             line.contender, _ = line.queue.popitem(last=False)
-            # It has not waited for the nodes, though its own first attempt is still to be answered.
+            # The task has made no attempt yet. The latest one of its line shows whether a quorum
+            # can be reached.
             line.contender.unreachable = unreachable
             if place is None or not place.claim:
                 if place is not None:
-                    # Its back-off would end beside this attempt.
+                    # Without this the end of the back-off would start a second attempt.
                     place.stop()
                 line.contender.attempt()
             elif asking or not place.waiting:
-                # Nodes that granted the attempt have taken this line out of their queues.
+                # Nodes that granted the previous attempt removed the line from their queues. A look
+                # puts it back.
                 place.look()
             return
         self._leave_place(line)

@@ -1,7 +1,7 @@
-"""A waiting line's place in the queues on the nodes, and the one rule by which it asks again.
+"""The place of a waiting line: when the line looks at its queues, and when it asks the nodes again.
 
-For each node the waiter knows from when on that node may grant: now, after some time, or not known.
-When a quorum may grant, it asks all nodes. A slow timer covers messages that were lost.
+For each node the place has the instant from which the node may grant: now, later, or not known. The
+line asks all nodes when a quorum may grant. A slow timer covers messages that were lost.
 """
 
 from __future__ import annotations
@@ -26,37 +26,36 @@ if TYPE_CHECKING:
 __all__ = ["Place"]
 
 LOOK_EVERY = QUEUE_LIFE / 2
-"""Seconds between looks at the queues, at most; half of that at least. A look costs one command per
-node. It covers lost messages, and several processes that died together before this one. A look
-leaves out a node that tracks the key and has answered in the last half of this time."""
+"""Seconds between looks at the queues at most. The least is half of it. A look costs one command per
+node. It covers lost messages, and several processes that died together before this one. A node that
+tracks the key is left out if its latest answer is younger than half of this time."""
 
 POLL_EVERY = 0.1
-"""The same where too few nodes send messages and track keys. A release is then seen only by asking."""
+"""Seconds between looks while too few nodes send messages and track keys. Only a look shows a
+release then."""
 
 LOOK_AFTER = 0.02
-"""Seconds until a look that follows news of too few nodes. By that look the first in a queue tracks
-the lock's key, because another client deletes the key without a message. A waiter also learns which
-other nodes are free. Most locks are released sooner, and the look is never sent."""
+"""Seconds from news of too few nodes to the look that follows. By this look the head of a queue has
+the key tracked, because other clients delete it without a message. The look also shows which other
+nodes are free. Most locks are released sooner, and then the look is not sent."""
 
 EXPIRY_MARGIN = 0.002
-"""Seconds after the computed expiry at which to ask. Servers round remaining times to milliseconds."""
+"""Seconds between the computed expiry and the attempt. Servers round remaining times to
+milliseconds."""
 
 
 class Place(Entry):
-    """From the first refusal of a line until it is served, or nobody waits in it any more.
+    """The place of a line, from its first refusal until the line is served or empty.
 
     Args:
         context: The engine's surroundings.
         keys: The keys that the line wants.
         member: The name of the line in the queues.
-        ask: Called with the claim, and what woke it, when a quorum may grant.
-        left: Called with a node's index and what it answered to a leave.
+        ask: Called with the claim and the cause when the line shall ask the nodes.
+        left: Called with a node's index and its answer to the command to leave.
 
     Attributes:
-        keys: See above.
-        member: See above.
-        standing: True while the queues may have entries of it.
-        waiting: True while it will wake the line by itself.
+        waiting: True while the place will make the line ask. False during an attempt.
     """
 
     __slots__ = (
@@ -91,22 +90,22 @@ class Place(Entry):
         """Return the seconds that an offer to this process lives.
 
         A process whose round trip takes longer than `node_timeout` cannot acquire at all. Without
-        messages it finds the offer at its next look.
+        messages the process finds the offer at its next look.
         """
         return context.options.node_timeout + (0.0 if notified else 2 * POLL_EVERY)
 
     def stand(self, replies: Sequence[Reply]) -> None:
-        """Take a place in the queues, or look at it again, after an attempt that these replies refused."""
+        """Enter the queues, or look at the entry again, after these replies refused an attempt."""
         self._failures = self._free = 0
         self._generation += 1
         self._refused(replies)
         self.look()
 
     def look(self) -> None:
-        """Ask the nodes about this place, and be put back where it was lost.
+        """Ask the nodes about the entry. A node that lost the entry makes it again.
 
-        Where the waiter is the first, a quorum of nodes also tracks the key from then on. A node
-        that already tracks the key is not asked if its latest answer is recent.
+        If the line is the head, a quorum of nodes also tracks the key from then on. A node that
+        already tracks the key is not asked if its latest answer is recent.
         """
         self.standing = self.waiting = True
         room = self._outlook.untracked
@@ -124,8 +123,8 @@ class Place(Entry):
             node.answered_at, node.notified = -inf, False
         self._look_soon_at = inf
         self._set_look()
-        # A node that is down answers at once. An attempt from there would reach the other nodes
-        # before this look, and the look would put the waiter back into their queues.
+        # A node that is down answers at once, which must not start an attempt. The attempt would
+        # reach other nodes before this look, and the look would put a served line back.
         self._looking = True
         self._look_at_nodes(plain, tracked=False)
         self._look_at_nodes(tracking, tracked=True)
@@ -133,59 +132,73 @@ class Place(Entry):
         self._plan()
 
     def back_off(self) -> None:
-        """Leave the queues, where it would stand in the way of those that reach a quorum; ask again later."""
+        """Leave the queues, and ask again later.
+
+        A line that cannot reach a quorum would block those that can.
+        """
         self.leave()
         self._failures += 1
         delay = unreachable_delay(self._failures, self._context.draw())
         self._timer = self._context.loop.call_later(delay, self._wake, "look")
 
     def leave(self) -> None:
-        """Leave the queues."""
+        """Stop the timer, and leave the queues of all nodes."""
         self.stop()
         super().leave()
 
     def stop(self) -> None:
-        """Wake nobody any more: the line was served, or an attempt begins."""
+        """Stop the timer: the line was served, or an attempt begins."""
         self.waiting = False
         self._stop_timer()
 
     def served(self, attempt: Round) -> None:
-        """Leave the queues of the nodes that did not grant: an entry there would wait in vain."""
+        """Stop the timer, and leave the queues of the nodes that did not grant."""
         self.stop()
         super().served(attempt)
 
     def notified(self, index: int, left: float | None) -> None:
-        """Node `index` says when it may grant; None: the waiter is the first now, and has to look."""
+        """Take a message of a node.
+
+        Args:
+            index: The node.
+            left: Seconds until the node may grant; None: the line is the head now, and must look.
+        """
         if not self.waiting:
             return
-        # Without this the rank of the next in line would be as old as its latest look.
+        # Messages go to the head only. Without this `rank` would be as old as the latest look.
         self._outlook.nodes[index].rank = 0
         if left is None:
             self._look_soon()
         self._learn(index, left)
 
     def changed(self, index: int) -> None:
-        """The tracked key changed on node `index`: renewed, or released by another client without a message."""
+        """Look at node `index` again, because the tracked key changed there.
+
+        The key was renewed, or another client released it without a message.
+        """
         node = self._outlook.nodes[index]
-        # An earlier lease of this process may still track the key, which means nothing here.
+        # A node may still track the key for an earlier lease of this process. Its report does not
+        # concern the queue.
         if not self.waiting or not node.tracked:
             return
-        # A node that may grant has said so before.
+        # A node that is known to be free needs no further look.
         node.tracked = node.free_at > self._context.clock()
         if node.tracked:
             self._look_at_nodes([index], tracked=True)
 
     def reconnected(self, index: int) -> None:
-        """Node `index` lost its memory of this place, or may grant from now on."""
+        """Look at node `index` again, because it may have lost the entry or may grant from now on."""
         if not self.waiting:
             return
         self._outlook.nodes[index].votes = True
         self._lost(index)
-        # An attempt may have begun. A look behind it would put a served waiter back into the queue.
+        # `_lost` may have started an attempt. A look behind the attempt would put a served line
+        # back into the queue.
         if self.waiting:
             self._look_at_nodes([index], tracked=False)
 
     def _lost(self, index: int) -> None:
+        """Discard the news of node `index`, which did not answer or was reconnected."""
         enough = self._enough
         self._outlook.nodes[index].lost()
         if self._enough != enough:
@@ -193,7 +206,7 @@ class Place(Entry):
         self._plan()
 
     def _stood(self, generation: int, index: int, reply: Reply) -> None:
-        """Node `index` answered a look of this generation."""
+        """Take the answer of node `index` to a look of this generation."""
         if not self._awaits(generation):
             return
         if not isinstance(reply, Standing):
@@ -217,7 +230,7 @@ class Place(Entry):
         self._learn(index, reply.left)
 
     def _to_track(self, index: int) -> bool:
-        # A node without tracking must not take the place of one that reports changes.
+        # A node that cannot track must not count among those that report changes.
         node = self._outlook.nodes[index]
         return node.rank == 0 and not node.tracked and self._context.fleet.nodes[index].tracking
 
@@ -229,7 +242,7 @@ class Place(Entry):
         self._plan()
 
     def _plan(self) -> None:
-        """Ask when a quorum may grant; else set the one timer to what comes first."""
+        """Ask now if a quorum may grant. Otherwise set the timer to the next event."""
         if not self.waiting or self._looking:
             return
         now = self._context.clock()
@@ -239,12 +252,14 @@ class Place(Entry):
             return
         free = self._outlook.free(now)
         if free > self._free:
-            # Too few, and the others may be free without a word: one expired, or another waiter let it go.
+            # Too few nodes are free, but others may be free without a message: a key expired, or
+            # another waiter left.
             self._look_soon()
         self._free = free
         self._stop_timer()
         until = min(at, self._look_at, self._look_soon_at, self._outlook.next_at(now))
-        # Not at once: a timer may fire a moment early, and would be set again without end.
+        # A timer may fire a little early. Without the least delay it would be set again and again
+        # until the instant is reached.
         self._timer = self._context.loop.call_later(max(until - now, EXPIRY_MARGIN / 4), self._due)
 
     def _due(self) -> None:
@@ -253,14 +268,15 @@ class Place(Entry):
         if self._outlook.ask_at <= now:
             self._wake("expiry")
         elif self._look_at <= now and not self._outlook.answered:
-            # Without a quorum of answers it must not stand in the way of those that have one.
+            # No quorum answered the look. The attempt fails too, and the line leaves the queues
+            # instead of blocking the others.
             self._wake("look")
         elif self._look_soon_at <= now:
             self.look()
         elif self._look_at <= now:
             if now - self._refused_at >= LOOK_EVERY / 2:
-                # A full or busy server does not say when it recovers. Without messages looks are
-                # many, and not each of them may ask it.
+                # A full or busy server does not report when it recovers, so it counts again after
+                # this time. Frequent looks without messages must not ask it each time.
                 for node in self._outlook.nodes:
                     node.votes = True
             self._context.counters.wakeups_fallback += not self._outlook.notified
@@ -277,7 +293,10 @@ class Place(Entry):
         return self._outlook.answered, self._outlook.notified
 
     def _set_look(self) -> None:
-        """The next look comes early where a quorum has not answered, or will send no message."""
+        """Set the instant of the next look.
+
+        It comes early if no quorum has answered, or if too few nodes will send messages.
+        """
         context = self._context
         if self._outlook.answered:
             every = LOOK_EVERY if self._outlook.notified else POLL_EVERY
@@ -289,7 +308,7 @@ class Place(Entry):
         self._look_soon_at = min(self._look_soon_at, self._context.clock() + LOOK_AFTER)
 
     def _awaits(self, generation: int) -> bool:
-        """False for a look that was sent before the latest attempt: its answer is no longer true."""
+        """Return False for a look from before the latest attempt: its answer is outdated."""
         return self.waiting and generation == self._generation
 
     def _look_at_nodes(self, indexes: Sequence[int], *, tracked: bool) -> None:

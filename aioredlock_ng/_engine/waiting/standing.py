@@ -1,4 +1,4 @@
-"""The lines that stand in the queues on the nodes: their places, and the messages that reach them."""
+"""The lines that stand in the queues on the nodes, and the messages of nodes about them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["StandingLines"]
 
 
 class StandingLines(LineIndex):
-    """All lines of one manager, with their places.
+    """Gives lines their places in the queues, and takes the places back.
 
     Args:
         context: The engine's surroundings.
@@ -36,12 +36,12 @@ class StandingLines(LineIndex):
         self._context = context
         self._manager = manager
         self._standing: dict[bytes, Line[Holding]] = {}
-        # Per node the members that left while it could not be told, and their keys. Without this
-        # a waiter of the past would stand first there, and keep the keys from those behind it.
+        # Per node: the members whose command to leave was lost, and their keys. Without this an old
+        # waiter would stay the head of a queue, and block the waiters behind it.
         self._unheard: dict[int, dict[bytes, tuple[bytes, ...]]] = {}
 
     def places(self) -> list[Place]:
-        """The places of the lines that stand in the queues of the nodes."""
+        """Return the places of the lines that stand in the queues."""
         return [
             line.place
             for line in self._standing.values()
@@ -49,7 +49,7 @@ class StandingLines(LineIndex):
         ]
 
     def notified(self, index: int, payload: bytes) -> None:
-        """Node `index` sent this process a message about one of its waiters."""
+        """Take the message of node `index` about a waiter of this process."""
         message = message_of(payload)
         if message is None or not message.member.startswith(self._manager + b":"):
             return
@@ -57,14 +57,20 @@ class StandingLines(LineIndex):
         if line is not None and line.place is not None and message.key in line.keys:
             line.place.notified(index, message.left)
         else:
-            # The waiter is gone, or has the lock: its entry must not take the turn of another process.
+            # The waiter is gone, or has the lock. Its entry would block waiters of other processes.
             errand = leaving((message.key,), message.member, self._context.clock())
             self._context.fleet.nodes[index].ask(errand, index)
 
     def changed(self, index: int, keys: Iterable[bytes] | None) -> None:
-        """Node `index` says that `keys` changed, or that any may have (None)."""
+        """Take the report of a node that keys have changed.
+
+        Args:
+            index: The node.
+            keys: The changed keys; None if any key may have changed.
+        """
         if keys is None:
-            # Before the looks of waiters that have come back with the same name since.
+            # Before any look. A waiter may stand again with the same member, and a leave behind its
+            # look would remove it.
             for member, missed in self._unheard.pop(index, {}).items():
                 errand = leaving(
                     missed, member, self._context.clock(), partial(self._left, missed, member)
@@ -82,19 +88,19 @@ class StandingLines(LineIndex):
                     line.place.changed(index)
 
     def doubt(self, key: bytes) -> None:
-        """This process is about to delete the key by force: no grant of it is passed on."""
+        """Stop passing on grants of a key that this process is about to delete by force."""
         for line in self._wanting(key):
             self._doubt(line)
 
     def close(self) -> None:
-        """Leave all queues at once: the connections are about to close."""
+        """Leave all queues, before the connections close."""
         for line in self._standing.values():
             if line.place is not None:
                 line.place.leave()
         self._standing.clear()
 
     def disown(self) -> None:
-        """In a forked child: wake nobody, and send nothing."""
+        """Stop all timers in a forked child, and send nothing."""
         for line in self._standing.values():
             if line.place is not None:
                 line.place.stop()
@@ -102,13 +108,17 @@ class StandingLines(LineIndex):
     def _place_of(self, line: Line[Holding]) -> Place:
         if line.place is None:
             context = self._context
-            # A node that is away for a moment is no reason to ask by itself for as long as the line lasts.
-            heard = (
+            # A node that is away for a moment counts as one that sends messages. Otherwise the line
+            # would poll for as long as it stands.
+            notified = (
                 sum(node.messages or not node.ready for node in context.fleet.nodes)
                 >= context.quorum
             )
             member = member_of(
-                self._manager, line.number, Place.grace(context, notified=heard), notified=heard
+                self._manager,
+                line.number,
+                Place.grace(context, notified=notified),
+                notified=notified,
             )
 
             def ask(claim: bytes, cause: WakeCause) -> None:
@@ -132,8 +142,8 @@ class StandingLines(LineIndex):
             line.place = None
 
     def _doubt(self, line: Line[Holding], index: int | None = None) -> None:
-        # A node that has not granted yet tells of the release before. Without this a waiter that tracked the
-        # key as the first of its queue could pass on nothing, and its process got one lease per run.
+        # A node that has not granted yet reports the release before the grant. If that counted, a
+        # waiter that tracked the key as head of its queue could not pass its grant on.
         holder = line.holder
         if holder is not None and (index is None or is_granted(holder.granted[index])):
             holder.covered = False
