@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
+from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.tickets import middle_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["NodeView", "Outlook"]
 
@@ -37,6 +41,11 @@ class NodeView:
     def answered(self) -> bool:
         """True if the node has answered the latest look."""
         return self.answered_at > -inf
+
+    @property
+    def to_track(self) -> bool:
+        """True if the waiter is the head on the node, and the node does not track the key."""
+        return self.rank == 0 and not self.tracked
 
     def refused(self, *, votes: bool) -> None:
         """Forget what is no longer true of the node after an attempt that was refused."""
@@ -99,6 +108,33 @@ class Outlook:
     def rank(self) -> int | None:
         """The number of waiters before this one by most nodes; None while no node has said it."""
         return middle_of([node.rank for node in self.nodes if node.rank >= 0])
+
+    def begin_look(self, recent: float, can_track: Sequence[bool]) -> tuple[list[int], list[int]]:
+        """Choose the nodes of the next look, and wait for their answers from now on.
+
+        A node that tracks the key is left out if its latest answer is recent.
+
+        Args:
+            recent: Instant from which on an answer is recent.
+            can_track: For each node whether it reports changes of keys.
+
+        Returns:
+            The indexes of nodes that are only asked, and of nodes that shall also track the key.
+        """
+        room = self.untracked
+        plain: list[int] = []
+        tracking: list[int] = []
+        for index, node in enumerate(self.nodes):
+            if node.tracked and node.answered_at > recent and node.free_at < inf:
+                continue
+            # A node that cannot track must not count among those that report changes.
+            if room and node.answered and node.to_track and can_track[index]:
+                room -= 1
+                tracking.append(index)
+            else:
+                plain.append(index)
+            node.answered_at, node.notified = -inf, False
+        return plain, tracking
 
     def _usable(self) -> list[float]:
         return [node.free_at for node in self.nodes if node.votes]

@@ -85,15 +85,6 @@ class Place(Entry):
         self._look_at = self._look_soon_at = inf
         self.waiting = self._looking = False
 
-    @staticmethod
-    def grace(context: Context, *, notified: bool) -> float:
-        """Return the seconds that an offer to this process lives.
-
-        A process whose round trip takes longer than `node_timeout` cannot acquire at all. Without
-        messages the process finds the offer at its next look.
-        """
-        return context.options.node_timeout + (0.0 if notified else 2 * POLL_EVERY)
-
     def stand(self, replies: Sequence[Reply]) -> None:
         """Enter the queues, or look at the entry again, after these replies refused an attempt."""
         self._failures = self._free = 0
@@ -108,19 +99,9 @@ class Place(Entry):
         already tracks the key is not asked if its latest answer is recent.
         """
         self.standing = self.waiting = True
-        room = self._outlook.untracked
         recent = self._context.clock() - (LOOK_EVERY / 2 if self._outlook.notified else 0.0)
-        plain: list[int] = []
-        tracking: list[int] = []
-        for index, node in enumerate(self._outlook.nodes):
-            if node.tracked and node.answered_at > recent and node.free_at < inf:
-                continue
-            if room and node.answered and self._to_track(index):
-                room -= 1
-                tracking.append(index)
-            else:
-                plain.append(index)
-            node.answered_at, node.notified = -inf, False
+        can_track = [node.tracking for node in self._context.fleet.nodes]
+        plain, tracking = self._outlook.begin_look(recent, can_track)
         self._look_soon_at = inf
         self._set_look()
         # A node that is down answers at once, which must not start an attempt. The attempt would
@@ -212,11 +193,8 @@ class Place(Entry):
         if not isinstance(reply, Standing):
             self._lost(index)
             return
-        node, enough, served_by = (
-            self._outlook.nodes[index],
-            self._enough,
-            self._context.fleet.nodes[index],
-        )
+        enough = self._enough
+        node, served_by = self._outlook.nodes[index], self._context.fleet.nodes[index]
         node.answered_at, node.rank = self._context.clock(), reply.rank
         # No node sends a message to a member that asks by itself.
         by_itself = self.member.startswith(b"-")
@@ -225,14 +203,9 @@ class Place(Entry):
         )
         if self._enough != enough:
             self._set_look()
-        if self._outlook.untracked and self._to_track(index):
+        if self._outlook.untracked and node.to_track and served_by.tracking:
             self._look_soon()
         self._learn(index, reply.left)
-
-    def _to_track(self, index: int) -> bool:
-        # A node that cannot track must not count among those that report changes.
-        node = self._outlook.nodes[index]
-        return node.rank == 0 and not node.tracked and self._context.fleet.nodes[index].tracking
 
     def _learn(self, index: int, left: float | None) -> None:
         at = (

@@ -9,7 +9,7 @@ from aioredlock_ng._core.tickets import member_of, message_of
 from aioredlock_ng._core.votes import Dropped, Unsent, is_granted
 from aioredlock_ng._engine.waiting.entry import leaving
 from aioredlock_ng._engine.waiting.line_index import LineIndex
-from aioredlock_ng._engine.waiting.place import Place
+from aioredlock_ng._engine.waiting.place import POLL_EVERY, Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -117,7 +117,7 @@ class StandingLines(LineIndex):
             member = member_of(
                 self._manager,
                 line.number,
-                Place.grace(context, notified=notified),
+                _grace(context, notified=notified),
                 notified=notified,
             )
 
@@ -149,3 +149,12 @@ class StandingLines(LineIndex):
             holder.covered = False
         if line.contender is not None and line.contender.asking:
             line.contender.doubt(index)
+
+
+def _grace(context: Context, *, notified: bool) -> float:
+    """Return the seconds that an offer to this process lives.
+
+    A process whose round trip takes longer than `node_timeout` cannot acquire at all. Without
+    messages the process finds the offer at its next look.
+    """
+    return context.options.node_timeout + (0.0 if notified else 2 * POLL_EVERY)
