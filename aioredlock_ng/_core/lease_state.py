@@ -1,11 +1,11 @@
-"""The life of one lease and its legal moves; it never asks a node and never reads a clock.
+"""The state of one lease: its phase, its deadline and the renewals under way.
 
     held --release--> released
     held --abandon--> abandoned
     held --lose-----> lost
 
-Every other move is illegal, raises, and leaves the state as it was: a lease is lost at most once and never after
-its release.
+Every other move raises an error and changes nothing. So a lease is lost at most once, and never
+after its release.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["IllegalMove", "LeaseState", "Phase", "Renewal"]
 
 
 class Phase(StrEnum):
-    """Where a lease is in its life."""
+    """The phase of a lease. All phases but `HELD` are final."""
 
     HELD = "held"
     RELEASED = "released"
@@ -26,17 +26,17 @@ class Phase(StrEnum):
 
 
 class IllegalMove(Exception):
-    """A lease that is over was asked to end again."""
+    """The error for an attempt to end a lease that is over."""
 
 
 @dataclass(slots=True, eq=False)
 class Renewal:
-    """What one command asks the nodes for, for all leases in it; two of equal values are not the same.
+    """One renewal of all leases in a batch. Renewals are compared by identity.
 
     Attributes:
         started: Instant before the first byte is queued.
-        ttl: The new life in seconds.
-        deadline: What it would move deadlines to.
+        ttl: The new ttl in seconds.
+        deadline: The deadline of the leases if a quorum confirms the renewal.
     """
 
     started: float
@@ -45,10 +45,17 @@ class Renewal:
 
 
 class LeaseState:
-    """What is known locally about one lease.
+    """The local knowledge about one lease.
 
-    Instants are seconds of the engine's clock. `deadline` only ever moves by `asked` and `renewed`. Each node executes
-    renewals in the order in which they are sent; their answers may be read in any order.
+    Instants are seconds of the engine's clock. Only `asked` and `renewed` move the deadline. Each
+    node executes renewals in the order in which they are sent. Their answers may arrive in any
+    order.
+
+    Args:
+        started: Instant at which the granting attempt began.
+        ttl: The ttl in seconds.
+        deadline: Instant up to which the grant is valid.
+        ends_at: Instant at which `max_hold` is over; None without one.
     """
 
     __slots__ = ("_sent", "deadline", "ends_at", "phase", "reason", "started", "ttl")
@@ -60,28 +67,32 @@ class LeaseState:
         self.deadline = deadline if ends_at is None else min(deadline, ends_at)
         self.phase = Phase.HELD
         self.reason = ""
-        # Renewals sent and not overtaken by a confirmed one, in order.
+        # The renewals sent after the latest confirmed one, in order.
         self._sent: tuple[Renewal, ...] = ()
 
     def remaining(self, now: float) -> float:
-        """Seconds of validity left at `now`; 0.0 when over."""
+        """Return the seconds of validity left at `now`; 0.0 if the lease is over."""
         if self.phase is Phase.RELEASED or self.phase is Phase.LOST:
             return 0.0
         return max(0.0, self.deadline - now)
 
     def asked(self, renewal: Renewal) -> None:
-        """It is about to be sent.
+        """Record a renewal that is about to be sent.
 
-        A shorter one counts from here: some node may apply it though no quorum ever confirms it.
+        A renewal with an earlier deadline counts at once. A node may apply it even if no quorum
+        confirms it.
         """
         self._sent += (renewal,)
         if renewal.deadline < self.deadline:
             self.deadline = renewal.deadline
 
     def renewed(self, renewal: Renewal) -> bool:
-        """A quorum confirmed it; False when one that was sent later was confirmed before, or the lease is over.
+        """Move the deadline, because a quorum confirmed a renewal.
 
-        Each one sent later caps this one, confirmed or not.
+        Renewals sent later limit the new deadline, confirmed or not.
+
+        Returns:
+            False if nothing changed: a later renewal was confirmed before, or the lease is over.
         """
         sent = self._sent
         if self.phase is not Phase.HELD or renewal not in sent:
@@ -99,27 +110,30 @@ class LeaseState:
 
     @property
     def unconfirmed(self) -> bool:
-        """True while there are renewals sent after the last confirmed one."""
+        """True while renewals were sent after the latest confirmed one."""
         return bool(self._sent)
 
     @property
     def shortest_ttl(self) -> float:
-        """The shortest life that any node may have given its keys since the last confirmed renewal, that one included."""
+        """The shortest ttl that a node may have given the keys.
+
+        Only the latest confirmed renewal and the renewals sent after it count.
+        """
         return min([self.ttl, *(renewal.ttl for renewal in self._sent)])
 
     def is_latest(self, renewal: Renewal) -> bool:
-        """True while it is unconfirmed and none was sent after it."""
+        """Return True while the renewal is unconfirmed, and none was sent after it."""
         return self._sent[-1:] == (renewal,)
 
     def end(self, phase: Phase, reason: str = "") -> None:
         """Move to a final phase.
 
         Raises:
-            IllegalMove: The lease is over already; nothing changed.
+            IllegalMove: The lease is over already. Nothing has changed.
         """
-        # By identity: a set of moves would hash two enum members, in Python, for every lease.
+        # A table of moves would hash two enum members in Python for every lease.
         if self.phase is not Phase.HELD or phase is Phase.HELD:
             raise IllegalMove(f"{self.phase} -> {phase}")
-        # In this order: threads read both.
+        # The reason comes first: another thread may read it as soon as the phase changes.
         self.reason = reason
         self.phase = phase

@@ -1,4 +1,7 @@
-"""What a waiter knows of each node, and the instant from which on it should ask them all; pure."""
+"""A waiter's knowledge of each node, and the instant from which it should ask all nodes.
+
+This is the one rule of waking: a waiter asks when a quorum of nodes may grant.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,15 @@ __all__ = ["NodeView", "Outlook"]
 
 @dataclass(slots=True, eq=False)
 class NodeView:
-    """What a waiter knows of one node.
+    """A waiter's knowledge of one node.
 
     Attributes:
-        free_at: Instant from which on the node may grant; infinite while that is not known.
-        votes: False if the latest attempt showed that the node cannot grant. A free key on that
-            node does not count. Otherwise the waiter would ask again and again.
+        free_at: Instant from which the node may grant; infinite while it is not known.
+        votes: False if the latest attempt showed that the node cannot grant. A free key on this
+            node does not count then. Otherwise the waiter would ask again and again.
         entered: True if the node's queue may have an entry of the waiter.
         answered_at: Instant of the answer to the latest look; `-inf` while there is none.
-        rank: How many stand before the waiter in the node's queue; -1 if not known.
+        rank: Number of waiters before this one in the node's queue; -1 if not known.
         notified: True if the node will send messages to the waiter.
         tracked: True if the node will report a change of the key.
     """
@@ -48,25 +51,25 @@ class NodeView:
         return self.rank == 0 and not self.tracked
 
     def refused(self, *, votes: bool) -> None:
-        """Forget what is no longer true of the node after an attempt that was refused."""
-        # One's own change of the key ends tracking without a report.
+        """Discard the knowledge that a refused attempt made outdated."""
+        # A change of the key by our own connection ends tracking without a report.
         self.free_at, self.votes, self.answered_at, self.tracked = inf, votes, -inf, False
 
     def lost(self) -> None:
-        """Forget the place there: the node does not answer, or has a new connection."""
+        """Discard all news: the node did not answer, or has a new connection."""
         self.free_at, self.answered_at, self.rank = inf, -inf, -1
         self.notified = self.tracked = False
 
 
 class Outlook:
-    """From when on a quorum of nodes may grant, as far as a waiter knows.
+    """A waiter's knowledge of all nodes.
 
     Args:
-        nodes: How many there are.
-        quorum: How many it needs.
+        nodes: The number of nodes.
+        quorum: The number of nodes that must grant.
 
     Attributes:
-        nodes: What it knows of each of them.
+        nodes: The knowledge of each node.
     """
 
     __slots__ = ("_quorum", "nodes")
@@ -77,12 +80,12 @@ class Outlook:
 
     @property
     def ask_at(self) -> float:
-        """The instant from which on a quorum may grant; infinite while that is not known."""
+        """The instant from which a quorum may grant; infinite while it is not known."""
         usable = sorted(self._usable())
         return usable[self._quorum - 1] if len(usable) >= self._quorum else inf
 
     def free(self, now: float) -> int:
-        """Return how many nodes may grant now."""
+        """Return the number of nodes that may grant now."""
         return sum(at <= now for at in self._usable())
 
     def next_at(self, now: float) -> float:
@@ -96,21 +99,24 @@ class Outlook:
 
     @property
     def notified(self) -> bool:
-        """True if a quorum will send messages."""
+        """True if a quorum will send messages to the waiter."""
         return sum(node.notified for node in self.nodes) >= self._quorum
 
     @property
     def untracked(self) -> int:
-        """The number of further nodes that must track the key. It cannot become free on a quorum without a report then."""
+        """The number of nodes that still have to track the key.
+
+        Once a quorum tracks the key, it cannot become free on a quorum without a report.
+        """
         return max(0, self._quorum - sum(node.tracked for node in self.nodes))
 
     @property
     def rank(self) -> int | None:
-        """The number of waiters before this one by most nodes; None while no node has said it."""
+        """The number of waiters before this one on most nodes; None while it is not known."""
         return middle_of([node.rank for node in self.nodes if node.rank >= 0])
 
     def begin_look(self, recent: float, can_track: Sequence[bool]) -> tuple[list[int], list[int]]:
-        """Choose the nodes of the next look, and wait for their answers from now on.
+        """Choose the nodes of the next look, and discard their earlier answers.
 
         A node that tracks the key is left out if its latest answer is recent.
 

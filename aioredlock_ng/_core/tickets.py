@@ -1,9 +1,9 @@
-"""The queue of a lock as data: members, tickets, offers and messages; pure.
+"""The formats of a lock's queue: members, tickets, claims, offers and messages.
 
-Each node keeps, beside a lock's key, a queue of the processes that wait for it. A waiter takes a
-ticket above all tickets that a majority of nodes has seen (Lamport's bakery), and brings the same
-ticket to every node. So it stands in the same place everywhere, without a clock. A release offers
-the key to the first in the queue, and sends that process a message.
+Each node has, beside a lock's key, a queue of the processes that wait for it. A waiter takes a
+ticket above all tickets that a majority of nodes has seen (Lamport's bakery). It brings the same
+ticket to every node, so that it has the same place everywhere without a clock. A release offers the
+key to the head of the queue, and sends that process a message.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ __all__ = [
 ]
 
 QUEUE_KEYS: Final = OWN_KEYS + b"queue:"
-"""The beginning of a queue's own key; the lock's key follows."""
+"""Prefix of the key of a queue. The lock's key follows."""
 
 OFFER: Final = OWN_KEYS + b"offer:"
-"""The beginning of a lock key's value while the key is kept for a waiter; the claim follows."""
+"""Prefix of the value of a lock's key that is reserved for a waiter. The claim follows."""
 
 LARGEST_TICKET: Final = 2**53
-"""Above this the scores of a sorted set skip numbers, and two tickets could become one."""
+"""The largest ticket. Scores of a sorted set are doubles, and two larger tickets could become
+equal."""
 
 WakeCause = Literal["told", "expiry", "look"]
-"""Why a waiter asks again; see `events.WaiterWoken`."""
+"""The reason why a waiter asks again. See `events.WaiterWoken` for each."""
 
 
 def member_of(manager: bytes, line: int, grace: float, *, notified: bool) -> bytes:
@@ -49,29 +50,29 @@ def member_of(manager: bytes, line: int, grace: float, *, notified: bool) -> byt
     Args:
         manager: 16 hexadecimal digits; messages to the waiter go to the channel of that name.
         line: Number of the waiting line in its process.
-        grace: Seconds that an offer to it lives.
-        notified: False where no message reaches the process, so that it asks by itself.
+        grace: Seconds that an offer to the waiter lives.
+        notified: False if no messages reach the process, so that it polls the nodes.
     """
     return b"%b%b:%d:%d" % (b"" if notified else b"-", manager, line, max(1, round(grace * 1000)))
 
 
 def claim_of(ticket: int, member: bytes) -> bytes:
-    """Return what a waiter says of itself when it asks."""
+    """Return the claim of a waiter: its ticket and its name."""
     return b"%d:%b" % (min(ticket, LARGEST_TICKET), member)
 
 
 def is_offer(value: bytes) -> bool:
-    """True for the value of a key that nobody holds, but that is kept for a waiter."""
+    """Return True for the value of a key that is reserved for a waiter, and not held."""
     return value.startswith(OFFER)
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a node tells a waiter that did not ask.
+    """A message of a node to a waiter.
 
     Attributes:
-        left: Seconds until the node may grant; 0.0 now, None where the waiter has to look.
-        member: The waiter.
+        left: Seconds until the node may grant; 0.0 now; None if the waiter must look.
+        member: The name of the waiter.
         key: The lock's key.
     """
 
@@ -81,7 +82,7 @@ class Message:
 
 
 def message_of(payload: bytes) -> Message | None:
-    """Read a message; None for anything that this library does not send."""
+    """Return the parsed message; None for text that this library does not send."""
     words = payload.split(b" ", 2)
     if len(words) != 3 or not words[0].removeprefix(b"-").isdigit() or len(words[0]) > 12:
         return None
@@ -89,14 +90,14 @@ def message_of(payload: bytes) -> Message | None:
 
 
 def seconds_until(milliseconds: int) -> float | None:
-    """Return when a node may grant, in seconds, from what it says in milliseconds; None for -1, not known."""
+    """Return a remaining time in seconds; None for a negative one, which means not known."""
     return None if milliseconds < 0 else milliseconds / 1000
 
 
 def middle_of(counts: Sequence[int]) -> int | None:
-    """Return the lower median of what the nodes say of a queue; None if no node says anything.
+    """Return the lower median of the nodes' counts of a queue; None without a count.
 
     Queues differ while a waiter comes or goes, and a node that was cut off may keep entries of
-    processes that are gone. So a number counts that more than half of the answering nodes reach.
+    dead processes. More than half of the nodes that answered have at least the lower median.
     """
     return sorted(counts)[(len(counts) - 1) // 2] if counts else None

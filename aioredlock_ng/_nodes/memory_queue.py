@@ -1,4 +1,7 @@
-"""The queues of an in-memory server: what `parts/queue.lua` does, step by step; no I/O."""
+"""The queues of an in-memory server.
+
+Each function does the same as the function of that name in `parts/queue.lua`, step by step.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,10 @@ _NOTIFIED = re.compile(rb"([0-9a-f]+):")
 
 
 class Keys(Protocol):
-    """The keys of the server."""
+    """The keys of the server, as far as queues need them."""
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key that has not expired."""
+        """Return the value of a key; None if the key does not exist."""
 
     def keep(self, key: bytes, value: bytes, ttl: float) -> None:
         """Set a key for `ttl` seconds."""
@@ -30,14 +33,14 @@ class Keys(Protocol):
         """Delete a key."""
 
     def publish(self, channel: bytes, message: bytes) -> int:
-        """Send a message, and return how many connections received it."""
+        """Send a message, and return the number of connections that received it."""
 
 
 class Queues:
-    """The queue of every lock's key.
+    """The queues of all keys of a server.
 
     Args:
-        clock: Seconds.
+        clock: The clock of the server, in seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -45,11 +48,11 @@ class Queues:
         self._queues: dict[bytes, tuple[dict[bytes, int], float]] = {}
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Delete all queues."""
         self._queues.clear()
 
     def members(self, key: bytes) -> list[tuple[int, bytes]]:
-        """The members of a queue with their tickets, the first one first."""
+        """Return the tickets and members of a queue, the head first."""
         queue, until = self._queues.get(key, ({}, 0.0))
         if until <= self._clock():
             self._queues.pop(key, None)
@@ -57,18 +60,18 @@ class Queues:
         return sorted((ticket, member) for member, ticket in queue.items())
 
     def left(self, key: bytes) -> int:
-        """Milliseconds that a queue has left; -2 without one."""
+        """Return the milliseconds until a queue expires; -2 without a queue."""
         return round((self._queues[key][1] - self._clock()) * 1000) if self.members(key) else -2
 
     def add(self, key: bytes, claim: bytes, life: float) -> None:
-        """Put a claim's member into a queue."""
+        """Add the member of a claim to a queue, and set the seconds until the queue expires."""
         ticket, member = _parts(claim)
         queue = {member: ticket for ticket, member in self.members(key)}
         queue[member] = ticket
         self._queues[key] = queue, self._clock() + life
 
     def remove(self, key: bytes, member: bytes) -> bool:
-        """Take a member out of a queue."""
+        """Remove a member from a queue. Return False if the member was not in it."""
         queue, until = self._queues.get(key, ({}, 0.0))
         if queue.pop(member, None) is None or until <= self._clock():
             return False
@@ -77,33 +80,51 @@ class Queues:
         return True
 
     def highest(self, key: bytes, value: bytes | None) -> int:
-        """See `highest_ticket` in the script; the value is that of the key."""
-        kept = _parts(value.removeprefix(OFFER))[0] if value is not None and value.startswith(OFFER) else 0
+        """Return the highest ticket of the waiters of a key; `highest_ticket` in the script.
+
+        Args:
+            key: The lock's key.
+            value: The value of the key. An offer counts with its ticket.
+        """
+        kept = 0
+        if value is not None and value.startswith(OFFER):
+            kept, _ = _parts(value.removeprefix(OFFER))
         return min(max([kept, *(ticket for ticket, _ in self.members(key))]), LARGEST_TICKET)
 
     def waiting(self, key: bytes, value: bytes) -> int:
-        """See `waiting` in the script; the value is that of the key."""
+        """Return the number of waiters of a key. An offer counts as one.
+
+        Args:
+            key: The lock's key.
+            value: The value of the key.
+        """
         members = {member for _, member in self.members(key)}
         if value.startswith(OFFER):
             members.add(_parts(value.removeprefix(OFFER))[1])
         return len(members)
 
     def rank(self, key: bytes, member: bytes) -> int:
-        """How many stand before a member; -1 where it does not stand there."""
+        """Return the number of members before this one; -1 if it is not in the queue."""
         return next((rank for rank, (_, who) in enumerate(self.members(key)) if who == member), -1)
 
     def first(self, key: bytes) -> bytes | None:
-        """The first in a queue."""
+        """Return the member at the head of a queue; None if the queue is empty."""
         members = self.members(key)
         return members[0][1] if members else None
 
     def notify_first(self, keys: Keys, key: bytes, milliseconds: int) -> None:
-        """See `notify_first` in the script."""
-        while (first := self.first(key)) is not None and not _notify(keys, first, milliseconds, key):
-            self.remove(key, first)
+        """Send the head of a queue a message. Remove members whose process is gone."""
+        while (head := self.first(key)) is not None:
+            if _notify(keys, head, milliseconds, key):
+                return
+            self.remove(key, head)
 
     def offer(self, keys: Keys, key: bytes) -> bool:
-        """See `offer` in the script."""
+        """Offer a key to the head of its queue, and take that member out of the queue.
+
+        Returns:
+            False if nobody waits. The key has not changed then.
+        """
         while members := self.members(key):
             ticket, member = members[0]
             if _notify(keys, member, 0, key):
@@ -117,13 +138,13 @@ class Queues:
         return False
 
     def step_out(self, keys: Keys, key: bytes, member: bytes) -> None:
-        """See `step_out` in the script."""
+        """Remove a member from a queue. Notify the next member if the head was removed."""
         first = self.first(key)
         if self.remove(key, member) and first == member:
             self.notify_first(keys, key, -1)
 
     def leave(self, keys: Keys, key: bytes, member: bytes) -> None:
-        """See `leave` in the script."""
+        """Remove a member that no longer wants the key. An offer to it goes to the next one."""
         if is_offer_to(keys.get(key) or b"", member):
             self.remove(key, member)
             if not self.offer(keys, key):
@@ -132,7 +153,7 @@ class Queues:
             self.step_out(keys, key, member)
 
     def served(self, keys: Keys, key: bytes, claim: bytes) -> None:
-        """See `served` in the script, for one key."""
+        """Remove the member of a claim, which has the key now, and notify the next member."""
         _, member = _parts(claim)
         if member:
             self.remove(key, member)
@@ -140,12 +161,12 @@ class Queues:
 
 
 def is_offer_to(value: bytes, member: bytes) -> bool:
-    """See `is_offer_to` in the script."""
+    """Return True if this value of a key is an offer to the member."""
     return value.startswith(OFFER) and _parts(value.removeprefix(OFFER))[1] == member
 
 
 def admits(value: bytes, claim: bytes) -> bool:
-    """See `admits` in the script."""
+    """Return True if this value of a key is an offer to the claim's member, or to one behind it."""
     if not value.startswith(OFFER):
         return False
     offered, own = _parts(value.removeprefix(OFFER)), _parts(claim)
@@ -153,7 +174,7 @@ def admits(value: bytes, claim: bytes) -> bool:
 
 
 def grace_of(member: bytes) -> int:
-    """Return the milliseconds that an offer to a member lives."""
+    """Return the milliseconds until an offer to a member expires."""
     grace = member.rpartition(b":")[2]
     return max(1, int(grace)) if grace.isdigit() else 1
 
