@@ -1,6 +1,6 @@
 """The queues of an in-memory server.
 
-Each function does the same as the function of that name in `parts/queue.lua`, step by step.
+The functions follow those of `parts/queue.lua` step by step. The contract tests run against both.
 """
 
 from __future__ import annotations

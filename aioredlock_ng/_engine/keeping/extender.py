@@ -216,7 +216,10 @@ class Extender:
             self.lose(holding, _EXPIRED)
 
     def _standstill(self, holding: Holding) -> str:
-        """Return words about a standstill of the event loop, if it was long enough to delay renewals."""
+        """Return a remark on a standstill of the event loop.
+
+        It is empty if the standstill was too short to delay renewals.
+        """
         now = self._context.clock()
         stall = max(now - holding.deadline, self._schedule.stall(holding.started, now))
         return (

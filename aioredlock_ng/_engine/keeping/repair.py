@@ -47,9 +47,9 @@ class Repairs:
             self._context.loop.call_later(REPAIR_AFTER, self._due, due, index)
 
     def complete(self, holdings: Iterable[Holding]) -> None:
-        """Repair holdings on the connected nodes that did not grant, or did not acknowledge the fence.
+        """Repair holdings on nodes that did not grant, or did not acknowledge the fence.
 
-        A node that still has its keys and its fence is not asked.
+        Only connected nodes outside quarantine are asked.
         """
         context = self._context
         nodes = context.fleet.nodes

@@ -57,7 +57,7 @@ class Schedule(Wheel[Holding]):
             slot.update(holdings)
 
     def renew_before_deadline(self, holding: Holding) -> None:
-        """Call `due` for a holding after half of the time that is left.
+        """Call `due` for a holding after half of the time to its deadline.
 
         The wheel is too coarse for so near a deadline: its slot may have begun already.
         """

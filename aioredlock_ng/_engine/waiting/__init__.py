@@ -1,1 +1,1 @@
-"""Who is next: the line of one process, and its place in the queues on the nodes."""
+"""Waiting: the lines of one process, and their places in the queues on the nodes."""

@@ -120,7 +120,7 @@ class Entry:
         attempt.on_late = answered
 
     def _refused(self, replies: Sequence[Reply]) -> None:
-        """Take a ticket, and discard old news of the nodes, after a refused attempt.
+        """Take a ticket if there is none, and discard old news, after a refused attempt.
 
         Args:
             replies: The answer of each node to the attempt.
@@ -144,7 +144,7 @@ class Entry:
         *,
         tracked: bool,
     ) -> None:
-        """Send the command to stand.
+        """Send the command that enters the queues, or confirms the entry.
 
         Args:
             indexes: The nodes.

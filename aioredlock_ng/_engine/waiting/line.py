@@ -69,10 +69,10 @@ class Contender(Protocol[H]):
         """End the acquisition with this error; None if its caller was cancelled."""
 
     def refuse_deadlock(self, holders: Sequence[H]) -> None:
-        """Prevent that a task waits for itself.
+        """Refuse to let a task wait for itself.
 
         Args:
-            holders: The leases that are in the way.
+            holders: The leases that this process has of any of the keys.
 
         Raises:
             LockHeld: The current task has one of the leases, and would wait without a time limit.
@@ -88,7 +88,7 @@ class Line(Generic[H]):
         contender: The task that asks the nodes or stands in their queues.
         queue: The tasks behind the contender, in order of arrival.
         holder: The lease of the keys that this process has.
-        place: The place of the line in the queues; None until an attempt is refused.
+        place: The place of the line in the queues; None if it has none.
         run_until: Instant at which the run ends. From then on the nodes are asked.
     """
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["LineIndex"]
 
 _MOST_IDLE = 4096
-"""The number of lines above which a line without tasks is dropped. So many lines take about 1 MB."""
+"""The number of lines above which a line without tasks is dropped. So many lines take about
+1 MB."""
 
 
 class LineIndex:

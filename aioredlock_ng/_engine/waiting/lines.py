@@ -119,7 +119,7 @@ class Lines(StandingLines):
         return first is not None and first.unreachable and not self.holders(contender.keys)
 
     def leave(self, contender: Contender[Holding]) -> None:
-        """Remove a task that gave up. If it was the contender, the next task in line takes its place."""
+        """Remove a task that gave up. The next task in line takes the place of a contender."""
         line = contender.line
         if line is None:
             return
@@ -136,7 +136,7 @@ class Lines(StandingLines):
             self._forget_idle(line)
 
     def successor(self, holding: Holding, now: float) -> Holding | None:
-        """Return the next lease of a grant whose lease ends now; None if the nodes must be asked."""
+        """Return the next lease of a grant whose lease ends; None if the nodes must be asked."""
         line = holding.line
         if (
             line is None

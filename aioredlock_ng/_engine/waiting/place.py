@@ -1,4 +1,4 @@
-"""The place of a waiting line: when the line looks at its queues, and when it asks the nodes again.
+"""The place of a waiting line: when it looks at its queues, and when it asks the nodes again.
 
 For each node the place has the instant from which the node may grant: now, later, or not known. The
 line asks all nodes when a quorum may grant. A slow timer covers messages that were lost.
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 __all__ = ["Place"]
 
 LOOK_EVERY = QUEUE_LIFE / 2
-"""Seconds between looks at the queues at most. The least is half of it. A look costs one command per
-node. It covers lost messages, and several processes that died together before this one. A node that
-tracks the key is left out if its latest answer is younger than half of this time."""
+"""Seconds between looks at the queues at most, and half of it at least. A look costs one command
+per node. It covers lost messages, and several processes that died together before this one. A node
+that tracks the key is left out if its latest answer is younger than half of this time."""
 
 POLL_EVERY = 0.1
 """Seconds between looks while too few nodes send messages and track keys. Only a look shows a
 release then."""
 
 LOOK_AFTER = 0.02
-"""Seconds from news of too few nodes to the look that follows. By this look the head of a queue has
-the key tracked, because other clients delete it without a message. The look also shows which other
-nodes are free. Most locks are released sooner, and then the look is not sent."""
+"""Seconds from news of a node to the look that follows, while too few nodes are free. By this look
+the head of a queue has the key tracked, because other clients delete it without a message. The look
+also shows which other nodes are free. Most locks are released sooner, and then no look is sent."""
 
 EXPIRY_MARGIN = 0.002
 """Seconds between the computed expiry and the attempt. Servers round remaining times to
@@ -93,7 +93,7 @@ class Place(Entry):
         self.look()
 
     def look(self) -> None:
-        """Ask the nodes about the entry. A node that lost the entry makes it again.
+        """Ask the nodes about the entry. A node that lost the entry adds it again.
 
         If the line is the head, a quorum of nodes also tracks the key from then on. A node that
         already tracks the key is not asked if its latest answer is recent.
@@ -168,7 +168,7 @@ class Place(Entry):
             self._look_at_nodes([index], tracked=True)
 
     def reconnected(self, index: int) -> None:
-        """Look at node `index` again, because it may have lost the entry or may grant from now on."""
+        """Look at node `index` again: it may have lost the entry, or may grant from now on."""
         if not self.waiting:
             return
         self._outlook.nodes[index].votes = True
@@ -241,15 +241,15 @@ class Place(Entry):
         if self._outlook.ask_at <= now:
             self._wake("expiry")
         elif self._look_at <= now and not self._outlook.answered:
-            # No quorum answered the look. The attempt fails too, and the line leaves the queues
-            # instead of blocking the others.
+            # No quorum answered the look. An attempt that reaches no quorum either makes the line
+            # leave the queues, so that it does not block other lines.
             self._wake("look")
         elif self._look_soon_at <= now:
             self.look()
         elif self._look_at <= now:
             if now - self._refused_at >= LOOK_EVERY / 2:
                 # A full or busy server does not report when it recovers, so it counts again after
-                # this time. Frequent looks without messages must not ask it each time.
+                # this time. The time spares it an attempt after each of many frequent looks.
                 for node in self._outlook.nodes:
                     node.votes = True
             self._context.counters.wakeups_fallback += not self._outlook.notified
