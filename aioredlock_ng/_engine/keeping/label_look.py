@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._scripts.kinds import LockKind
     from aioredlock_ng.options import Options
 
-__all__ = ["Look", "Looks"]
+__all__ = ["Look", "Looks", "Surroundings"]
 
 
 class Surroundings(Protocol):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._engine.spec import LockSpec
 
-__all__ = ["Labels"]
+__all__ = ["Labelled", "Labels"]
 
 
 class Labelled(Protocol):

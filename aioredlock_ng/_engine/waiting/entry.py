@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.attempt.round import Round
     from aioredlock_ng._engine.context import Context
 
-__all__ = ["QUEUE_LIFE", "Entry", "leaving"]
+__all__ = ["KEPT_FOR", "QUEUE_LIFE", "Entry", "leaving"]
 
 QUEUE_LIFE = 20.0
 """Seconds until a queue expires, counted from the latest look of its waiters."""

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Contender", "Line"]
 
-H = TypeVar("H")
+_H = TypeVar("_H")
 """The type of a lease. `Holding` refers to `Line`, so this module cannot import `Holding`."""
 
 
-class Contender(Protocol[H]):
+class Contender(Protocol[_H]):
     """One acquisition that waits.
 
     Attributes:
@@ -33,7 +33,7 @@ class Contender(Protocol[H]):
 
     keys: tuple[bytes, ...]
     fair: bool
-    line: Line[H] | None
+    line: Line[_H] | None
     unreachable: bool
 
     @property
@@ -48,13 +48,13 @@ class Contender(Protocol[H]):
             cause: The reason why a waiter asks again; None for an attempt that did not wait.
         """
 
-    def successor(self, holding: H, now: float) -> H | None:
+    def successor(self, holding: _H, now: float) -> _H | None:
         """Return the lease that it would get from the grant of a lease that ends.
 
         None: the grant does not suit, so the nodes must be asked.
         """
 
-    def take(self, holding: H) -> None:
+    def take(self, holding: _H) -> None:
         """End the wait with this lease."""
 
     def doubt(self, index: int | None = None) -> None:
@@ -68,7 +68,7 @@ class Contender(Protocol[H]):
     def give_up(self, error: BaseException | None) -> None:
         """End the acquisition with this error; None if its caller was cancelled."""
 
-    def refuse_deadlock(self, holders: Sequence[H]) -> None:
+    def refuse_deadlock(self, holders: Sequence[_H]) -> None:
         """Refuse to let a task wait for itself.
 
         Args:
@@ -79,7 +79,7 @@ class Contender(Protocol[H]):
         """
 
 
-class Line(Generic[H]):
+class Line(Generic[_H]):
     """The tasks of one process that want the same keys.
 
     Attributes:
@@ -97,9 +97,9 @@ class Line(Generic[H]):
     def __init__(self, keys: tuple[bytes, ...], number: int) -> None:
         self.keys = keys
         self.number = number
-        self.contender: Contender[H] | None = None
-        self.queue: OrderedDict[Contender[H], None] | None = None
-        self.holder: H | None = None
+        self.contender: Contender[_H] | None = None
+        self.queue: OrderedDict[Contender[_H], None] | None = None
+        self.holder: _H | None = None
         self.place: Place | None = None
         self.run_until = 0.0
 

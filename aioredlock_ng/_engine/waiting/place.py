@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.attempt.round import Round
     from aioredlock_ng._engine.context import Context
 
-__all__ = ["Place"]
+__all__ = ["POLL_EVERY", "Place"]
 
 LOOK_EVERY = QUEUE_LIFE / 2
 """Seconds between looks at the queues at most, and half of it at least. A look costs one command
