@@ -18,7 +18,6 @@ ROOT = Path(aioredlock_ng.__file__).parent
 # Folders of the package whose texts are not rewritten yet. Remove a folder when its texts are done.
 PENDING = (
     "_core",
-    "_engine",
     "_nodes",
     "_scripts",
     "_doctor",
