@@ -119,7 +119,7 @@ class Lines(StandingLines):
         return first is not None and first.unreachable and not self.holders(contender.keys)
 
     def leave(self, contender: Contender[Holding]) -> None:
-        """Remove a task that gave up. The next task in line takes the place of a contender."""
+        """Remove a task that gave up. If it contended, the next task in line takes its place."""
         line = contender.line
         if line is None:
             return

@@ -55,7 +55,7 @@ class Place(Entry):
         left: Called with a node's index and its answer to the command to leave.
 
     Attributes:
-        waiting: True while the place will make the line ask. False during an attempt.
+        waiting: True while the place decides when the line asks. False during an attempt.
     """
 
     __slots__ = (
@@ -248,8 +248,8 @@ class Place(Entry):
             self.look()
         elif self._look_at <= now:
             if now - self._refused_at >= LOOK_EVERY / 2:
-                # A full or busy server does not report when it recovers, so it counts again after
-                # this time. The time spares it an attempt after each of many frequent looks.
+                # A full or busy server does not report when it recovers, so it counts again.
+                # Without the least time each of many frequent looks would cause an attempt.
                 for node in self._outlook.nodes:
                     node.votes = True
             self._context.counters.wakeups_fallback += not self._outlook.notified
