@@ -1,15 +1,16 @@
-"""The same manager, locks and leases for threads: no event loop in sight, `with` in place of `async with`.
+"""The same manager, locks and leases for threads, with `with` in place of `async with`.
 
-The locks live on an event loop in a thread of its own. So a lease is renewed while the threads that
-use it compute, and one manager serves all threads of a process. A forked child opens anew at its
-first use; the leases of its parent count as lost there.
+The locks live on an event loop in a thread of its own. A lease is renewed while the threads that
+use it compute. One manager serves all threads of a process. A forked child opens the manager anew
+at its first use. The leases of its parent count as lost there.
 
-A thread cannot be cancelled. It learns of a loss from `Lease.check`, from the `on_lost` callback, and
-at the end of `with`.
+A thread cannot be cancelled. It learns of a loss from `Lease.check`, from the `on_lost` callback,
+and at the end of `with`.
 """
 
 from aioredlock_ng.sync._lease import Lease
 from aioredlock_ng.sync._lock import Lock, OnLost
+from aioredlock_ng.sync._options import LockOptions, RedlockOptions
 from aioredlock_ng.sync._redlock import Redlock
 
-__all__ = ["Lease", "Lock", "OnLost", "Redlock"]
+__all__ = ["Lease", "Lock", "LockOptions", "OnLost", "Redlock", "RedlockOptions"]

@@ -1,4 +1,4 @@
-"""The decorator behind `Redlock.guard`: names a lock by a call's arguments and holds it for the call."""
+"""The decorator behind `Redlock.guard`: each call of a function holds a lock of its own name."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def guarded(lock: Callable[[str], Lock], template: str) -> Guard:
 
     Args:
         lock: Describes the lock of a name.
-        template: The name, with placeholders for arguments; see `aioredlock_ng.guarded.NameTemplate`.
+        template: The name, with placeholders for arguments; see
+            `aioredlock_ng.guarded.NameTemplate`.
 
     Raises:
         ConfigurationError: The template or an option of the lock is unusable whatever the arguments

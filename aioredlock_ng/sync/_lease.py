@@ -1,4 +1,4 @@
-"""What a thread holds: how long it may rely on the lock, and the ways to give it up."""
+"""The lease of a thread: how long the lock is certainly held, and the ways to end that."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["Lease"]
 class Lease:
     """A granted lock. Made by `Lock.acquire`, never by hand.
 
-    All times are seconds. Every method may be called from any thread. The lease renews itself, unless
-    the lock says `auto_extend=False`, whatever the threads of the program do meanwhile.
+    All times are seconds. Every method may be called from any thread. The lease renews itself
+    unless the lock has `auto_extend=False`. The renewals do not depend on the program's threads.
     """
 
     __slots__ = ("__weakref__", "_lease", "_thread")
@@ -56,7 +56,7 @@ class Lease:
         return self._lease.ttl
 
     def remaining(self) -> float:
-        """Return the seconds for which the lock is certainly held, by the local clock; 0.0 when over."""
+        """Return the seconds for which the lock is certainly held, by the local clock."""
         return 0.0 if self._thread.dead else self._lease.remaining()
 
     @property
@@ -123,8 +123,8 @@ class Lease:
         """Give the lock up. Idempotent.
 
         Returns:
-            True if it was held until now. False if it was over already, or if a quorum of nodes turns
-            out not to have held it any more.
+            True if it was held until now. False if it was over already, or if a quorum of nodes
+            turns out not to have held it any more.
 
         Safety: interrupted, the release is on its way to the nodes.
         """
@@ -133,7 +133,9 @@ class Lease:
         return self._thread.run(self._lease.release)
 
     def abandon(self) -> None:
-        """Stop renewing and let the lock expire: no other client gets it before `remaining()` is over.
+        """Stop renewing and let the lock expire.
+
+        No other client acquires it before `remaining()` is over.
 
         Raises:
             RedlockClosed: The manager is closed.

@@ -21,8 +21,8 @@ OnLost = Callable[[Lease], object]
 """Called once with a lease that is lost, on a thread made for this call."""
 
 
-class Manager(Protocol):
-    """What a lock needs of its `Redlock`."""
+class _Manager(Protocol):
+    """The part of a `Redlock` that its locks need."""
 
     def opened(self) -> EngineThread:
         """Return the thread that the locks live on; open the manager if that was not done yet."""
@@ -45,7 +45,7 @@ class Lock:
 
     def __init__(
         self,
-        manager: Manager,
+        manager: _Manager,
         resources: tuple[str | bytes, ...],
         options: dict[str, object],
         blocking_timeout: float | None,
@@ -75,8 +75,8 @@ class Lock:
         """Wait for the lock, `blocking_timeout` at most.
 
         Raises:
-            LockHeld: Held by another, and `blocking_timeout` is 0. Or this very thread holds it in an
-                enclosing `with` while `blocking_timeout` is None: it would wait for itself for ever.
+            LockHeld: Held by another, and `blocking_timeout` is 0. Or `blocking_timeout` is None,
+                and this very thread holds it in an enclosing `with`: it would wait for ever.
             AcquireTimeout: Still held by another after `blocking_timeout`.
             QuorumUnreachable: Too few nodes could be asked, or too many refuse for reasons that
                 waiting does not cure.
@@ -119,7 +119,9 @@ class Lock:
         return lease
 
     def __enter__(self) -> Lease:
-        """Acquire. The body must call `lease.check()` before each write: no exception is thrown into it.
+        """Acquire the lock.
+
+        The body must call `lease.check()` before each write. No exception is thrown into it.
 
         Raises:
             LockNotAcquired: See `acquire`.
@@ -140,8 +142,8 @@ class Lock:
         """Release.
 
         Raises:
-            LockLost: The lease was lost while the body ran, also if only the release finds it out. The
-                body's own exception wins, with a note.
+            LockLost: The lease was lost while the body ran, also if only the release finds it out.
+                The body's own exception wins, with a note.
             RedlockError: Left by a thread that did not enter it; nothing was released.
 
         Safety: as `Lease.release`.
@@ -187,7 +189,7 @@ async def _give_back(lease: Lease | None) -> None:
 
 
 def _watch(thread: EngineThread, lease: Lease, on_lost: OnLost) -> None:
-    """Have `on_lost` called once if the lease is lost, or if the thread that renews it ends first."""
+    """Have `on_lost` called once if the lease is lost, or if its renewing thread ends first."""
     called = threading.Event()
 
     def notify() -> None:

@@ -1,4 +1,4 @@
-"""Opens a manager once per process, at its first use, and closes it at the exit of the interpreter."""
+"""Opens a manager once per process, at its first use, and closes it when the interpreter exits."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class PerProcess:
                 here.thread.stop()
 
     def after_fork(self) -> None:
-        """In the child: forget what belongs to the parent, whose other threads do not exist here."""
+        """In the child: forget the parent's manager, whose threads do not exist here."""
         if self._opened is not None:
             self._opened.thread.disown()
             _inherited.append(self._opened)

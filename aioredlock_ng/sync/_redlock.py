@@ -1,4 +1,4 @@
-"""Locks for threads over N independent nodes; the asyncio manager behind it is opened once per process."""
+"""Locks for threads over N independent nodes, by an asyncio manager that each process opens."""
 
 from __future__ import annotations
 
@@ -33,17 +33,18 @@ __all__ = ["Redlock"]
 
 
 class Redlock:
-    """Locks for threads. It may be made at import time: it opens at its first use, in each process anew.
+    """Locks for threads. It may be made at import time, and opens at its first use in each process.
 
-    Use it as `with Redlock([...]) as redlock:`, or call `close()` at the end. What is still held at
-    the exit of the interpreter is released then.
+    Use it as `with Redlock([...]) as redlock:`, or call `close()` at the end. Leases that are still
+    held when the interpreter exits are released then.
 
     Args:
         nodes: As for `aioredlock_ng.Redlock`.
         options: As for `aioredlock_ng.Redlock`.
 
     Raises:
-        ConfigurationError: A node or an option is unusable, or gevent or eventlet has replaced threads.
+        ConfigurationError: A node or an option is unusable, or gevent or eventlet has replaced
+            threads.
     """
 
     def __init__(
@@ -67,7 +68,8 @@ class Redlock:
         """Read nodes and options from the environment, as `aioredlock_ng.Redlock.from_env`.
 
         Raises:
-            ConfigurationError: `AIOREDLOCK_NG_NODES` is missing, or a value is unusable; names the variable.
+            ConfigurationError: `AIOREDLOCK_NG_NODES` is missing, or a value is unusable. The error
+                names the variable.
         """
         urls, found = settings_from(environ, options)
         with naming_variables("nodes", *found):
@@ -78,7 +80,9 @@ class Redlock:
         return repr(self._known)
 
     def open(self) -> Self:
-        """Connect now instead of at the first use; nodes that are down are connected in the background.
+        """Connect now instead of at the first use.
+
+        Nodes that are down are connected in the background.
 
         Returns:
             Itself.
@@ -94,7 +98,7 @@ class Redlock:
     def close(self) -> None:
         """Release the leases still held, end the acquisitions that wait, disconnect. Idempotent.
 
-        Safety: interrupted, the releases are on their way and the connections are closed all the same.
+        Safety: interrupted, the releases are on their way, and the connections are closed.
         """
         self._process.close()
 
@@ -117,8 +121,8 @@ class Redlock:
         Args:
             name: The resource, 1 to 65,536 bytes.
             more: Further resources to acquire together: all or nothing.
-            options: As for `aioredlock_ng.Redlock.lock`, but `on_lost`: a function that is called once
-                with a lease that is lost, on a thread of its own; None: none.
+            options: As for `aioredlock_ng.Redlock.lock`, with another meaning of `on_lost`. It is a
+                function that is called once with a lease that is lost, on a thread of its own.
 
         Raises:
             ConfigurationError: An argument is unusable.
@@ -141,8 +145,9 @@ class Redlock:
             options: As for `lock`.
 
         Raises:
-            ConfigurationError: At decoration: a coroutine function, an unknown placeholder, an unusable
-                option. At the call: a value that has no stable text, or contains the separator behind it.
+            ConfigurationError: At decoration: a coroutine function, an unknown placeholder, an
+                unusable option. At the call: a value that has no stable text, or contains the
+                separator behind it.
 
         A call raises what `with redlock.lock(…)` raises: `LockNotAcquired` without having begun,
         `LockLost` instead of its result if the lock was lost meanwhile.
@@ -235,7 +240,9 @@ class Redlock:
         return self._run(stats)
 
     def opened(self) -> EngineThread:
-        """For `Lock`: the thread that the locks live on; opens the manager at the first call.
+        """Return the thread that the locks live on; open the manager at the first call.
+
+        Internal: for `Lock`.
 
         Raises:
             RedlockClosed: Closed.
@@ -243,13 +250,19 @@ class Redlock:
         return self._process.open().thread
 
     def described(self, lock: Lock) -> aioredlock_ng.Lock:
-        """For `Lock`: the lock of this description, on the manager that is open in this process."""
+        """Return the lock of this description on the manager that is open in this process.
+
+        Internal: for `Lock`.
+        """
         options: dict[str, Any] = lock.options
         return self._known.lock(*lock.resources, on_lost="flag", **options)
 
     @property
     def inside(self) -> list[Lease]:
-        """For `Lock`: the leases that this very thread holds by `with`, oldest first."""
+        """The leases that this very thread holds by `with`, oldest first.
+
+        Internal: for `Lock`.
+        """
         return self._process.inside
 
     @property

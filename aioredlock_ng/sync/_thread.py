@@ -20,8 +20,8 @@ __all__ = ["EngineThread", "refuse_greenlets"]
 T = TypeVar("T")
 
 UNDONE_WITHIN: Final = 1.0
-"""Seconds for which an interrupted call waits until it is undone. The undoing itself awaits nothing;
-only an event loop that is busy for so long exceeds it."""
+"""Seconds for which an interrupted call waits until it is undone. Undoing it awaits nothing, so
+only a busy event loop takes that long."""
 
 _numbers = count(1)
 
@@ -32,7 +32,8 @@ class EngineThread:
     Attributes:
         dead: Why the thread serves no call any more. "" while it does.
         orphans: The leases that were held when the thread ended unexpectedly.
-        last_act: Makes the coroutine that runs then, before the loop is closed. It names the orphans.
+        last_act: Makes the coroutine that runs then, before the loop is closed. It names the
+            orphans.
     """
 
     def __init__(self) -> None:
@@ -63,8 +64,8 @@ class EngineThread:
             RedlockClosed: The thread has ended.
             RedlockError: Called on the loop's own thread, which would wait for itself.
 
-        Safety: an exception of a signal handler, as KeyboardInterrupt, cancels the coroutine. What it
-        has acquired by then is undone before the exception goes on.
+        Safety: an exception of a signal handler, as KeyboardInterrupt, cancels the coroutine. A
+        result that is there by then is given back before the exception goes on.
         """
         if threading.get_ident() == self._thread.ident:
             raise RedlockError(

@@ -17,6 +17,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from docutils.statemachine import StringList
+from sphinx.addnodes import pending_xref
+from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
 
@@ -25,13 +27,14 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from docutils import nodes
-    from sphinx.addnodes import pending_xref
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
 
 FENCE = re.compile(r"(?P<indent> *)```(?P<language>\w*)")
 SHORT = 60
 COLON = "\ue000"
+SYNC = "aioredlock_ng.sync"
+SHARED = {"Redlock", "Lock", "Lease"}
 INTERNAL = re.compile(r"^Internal: ", re.MULTILINE)
 RAISES = re.compile(r"(?P<indent> +)(?P<errors>\w+(?:, \w+)+): (?P<when>.+)")
 
@@ -178,9 +181,27 @@ def _name_unknown(app: Sphinx, env: BuildEnvironment, node: pending_xref, conten
     return None
 
 
+class Unambiguous(SphinxPostTransform):
+    """Link a bare `Redlock`, `Lock` or `Lease` to the class of the package that the text is about.
+
+    `aioredlock_ng.sync` has classes of the same names. Sphinx would report each such name as ambiguous.
+    """
+
+    default_priority = 5
+
+    def run(self, **_: object) -> None:
+        """Complete the names before they are resolved."""
+        for node in self.document.findall(pending_xref):
+            word = node["reftarget"].rpartition(".")[2]
+            if node.get("refdomain") == "py" and node["reftarget"] == word and word in SHARED:
+                in_sync = str(node.get("py:module") or "").startswith(SYNC)
+                node["reftarget"] = f"{SYNC if in_sync else 'aioredlock_ng'}.{word}"
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directive, and what reads docstrings before and after napoleon does."""
     app.add_directive("public", Public)
+    app.add_post_transform(Unambiguous)
     app.connect("missing-reference", _name_unknown)
     app.connect("autodoc-process-docstring", _docstring_read, priority=400)
     app.connect("autodoc-process-docstring", _docstring_converted, priority=600)

@@ -376,7 +376,10 @@ async def test_what_the_route_does_not_have_is_told_at_start(nodes: NodeSet, pat
         (lambda: locked("a:{id}", path=["id"]), "path must be a mapping like .*, not list"),  # type: ignore[arg-type]
         (lambda: locked("a:{id}", query="id"), "query must be a mapping like .*, not str"),  # type: ignore[arg-type]
         (lambda: locked("a:{id}", query=""), "query must be a mapping"),  # type: ignore[arg-type]
-        (lambda: locked("a:{id}", path={"id": 3}), r"path must contain a converter from the text of id to a value, like \{'id': int\}; got 3"),  # type: ignore[dict-item]
+        (
+            lambda: locked("a:{id}", path={"id": 3}),  # type: ignore[dict-item]
+            r"path must contain a converter from the text of id to a value, like \{'id': int\}; got 3",
+        ),
         (lambda: locked("a:{id}", query={"id": None}), "query must contain a converter"),  # type: ignore[dict-item]
         (lambda: locked("a:{id}", path={"id": float}), "path converts id to a float; the result must be a str, int, UUID"),
         (lambda: locked("a:{id}", path={"id": bytes}), "path converts id to a bytes"),  # type: ignore[dict-item]

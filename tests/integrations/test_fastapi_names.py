@@ -291,7 +291,12 @@ async def mine(user: Annotated[User, Depends(current_user)], tags: Annotated[lis
         ("/", lock_for("o:{order.tags}", order=Order), order, "must be a str"),
         ("/", lock_for("o:{it.sku}", it=Item), order, r"\{it.sku\} is no parameter of order\(\); there are: note, order"),
         ("/", lock_for("o:{user.id}"), mine, r"user=Depends\(current_user\)"),
-        ("/", lock_for("o:{tags}"), mine, r"use a dependency that returns such a value: lock_for\(\.\.\., tags=Depends\(\.\.\.\)"),
+        (
+            "/",
+            lock_for("o:{tags}"),
+            mine,
+            r"use a dependency that returns such a value: lock_for\(\.\.\., tags=Depends\(\.\.\.\)",
+        ),
         ("/", lock_for("o:{page.sku}", page=Item), paged, r"declare the same: page=Annotated\[Item, Query\(\)\]"),
         ("/", lock_for("o:{who}"), renamed, r"\{who\} of renamed\(\) has a validation_alias"),
         ("/", lock_for("o:{size}"), renamed, r"\{size\} of renamed\(\) has .* a default_factory"),
