@@ -48,12 +48,12 @@ def engine_of(
     Each call draws a new manager id. After a fork both processes may open the same `Redlock`, and
     their ids must differ.
     """
-    tell = Sinks(sinks) if sinks else None
+    report = Sinks(sinks) if sinks else None
     return Engine(
         fleet,
         options,
-        Sinks((log,) if tell is None else (log, tell)),
-        tell=tell,
+        Sinks((log,) if report is None else (log, report)),
+        report=report,
         clock=clock,
         wall_us=wall_us,
         draw=random.random if rng is None else rng.random,

@@ -70,7 +70,7 @@ class Context:
         patience: Seconds after which a round ends: the node timeout and the width of a slot.
         emit: Takes the rare events that belong in a log, such as losses and broken nodes. It must
             not raise.
-        tell: Takes every event of locks and leases, for metrics and traces. None if there are no
+        report: Takes every event of locks and leases, for metrics and traces. None if there are no
             listeners; no events are created then.
         wall_us: Returns microseconds of the wall clock. Fences, and the dates on labels, need it.
         labels: Composes the labels of this manager, and reads the labels of others. None if labels
@@ -98,7 +98,7 @@ class Context:
     timeouts: Wheel[Expiring]
     patience: float
     emit: EventSink
-    tell: EventSink | None
+    report: EventSink | None
     wall_us: Callable[[], int]
     labels: Labels | None
     doubt: Callable[[], None]

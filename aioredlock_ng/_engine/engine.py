@@ -149,8 +149,8 @@ class Engine(Parts):
         """Undo an acquisition whose caller was cancelled, before this returns."""
         self.context.counters.cancelled += 1
         acquisition.give_up(None)
-        if (tell := self.context.tell) is not None:
-            tell(AcquireCancelled(acquisition.resource, acquisition.waited, acquisition.attempts))
+        if (report := self.context.report) is not None:
+            report(AcquireCancelled(acquisition.resource, acquisition.waited, acquisition.attempts))
 
     def taken(self, acquisition: Acquisition, holding: Holding) -> None:
         """Report that the caller has its lease. The caller of `acquire` must call this itself."""
@@ -160,7 +160,7 @@ class Engine(Parts):
             holding.taken_by = "" if task is None else task.get_name()
         was_over = holding.phase is not Phase.HELD
         holding.told = True
-        if (tell := self.context.tell) is not None:
+        if (report := self.context.report) is not None:
             votes = tuple(
                 granted
                 if reply is GRANTED
@@ -170,7 +170,7 @@ class Engine(Parts):
                 for (granted, silent), reply in zip(self._votes, holding.granted, strict=True)
             )
             waited, attempts = acquisition.waited, acquisition.attempts
-            tell(
+            report(
                 LockAcquired(
                     acquisition.resource,
                     holding.token_prefix,
@@ -185,10 +185,10 @@ class Engine(Parts):
 
     def tell_failed(self, acquisition: Acquisition, error: LockNotAcquired | RedlockClosed) -> None:
         """Report the error that ends an acquisition, just before the caller gets it."""
-        if (tell := self.context.tell) is not None:
+        if (report := self.context.report) is not None:
             waited, attempts = acquisition.waited, acquisition.attempts
             votes = error.votes if isinstance(error, LockNotAcquired) else ()
-            tell(
+            report(
                 AcquireFailed(
                     acquisition.resource, type(error).__name__, str(error), waited, attempts, votes
                 )

@@ -45,7 +45,7 @@ class Parts:
         fleet: The nodes.
         options: The settings of the manager.
         emit: Takes the rare events that belong in a log.
-        tell: Takes every event of locks and leases; None if there are no listeners.
+        report: Takes every event of locks and leases; None if there are no listeners.
         clock: Returns seconds of the engine's clock.
         wall_us: Returns microseconds of the wall clock.
         draw: Returns a random number, uniform in [0, 1).
@@ -70,7 +70,7 @@ class Parts:
         options: Options,
         emit: EventSink,
         *,
-        tell: EventSink | None = None,
+        report: EventSink | None = None,
         clock: Callable[[], float],
         wall_us: Callable[[], int],
         draw: Callable[[], float],
@@ -100,7 +100,7 @@ class Parts:
             timeouts=timeouts,
             patience=options.node_timeout + TIMEOUT_WIDTH,
             emit=emit,
-            tell=tell,
+            report=report,
             wall_us=wall_us,
             labels=Labels(options.owner, clock, wall_us) if options.labelled else None,
             doubt=self._doubt,

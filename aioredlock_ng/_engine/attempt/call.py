@@ -131,8 +131,8 @@ class Call(Attempts):
             counters.wakeups_expiry += 1
         else:
             counters.wakeups_fallback += 1
-        if (tell := self.context.tell) is not None:
-            tell(WaiterWoken(self.spec.resource, cause))
+        if (report := self.context.report) is not None:
+            report(WaiterWoken(self.spec.resource, cause))
 
     async def name_holder(self, error: LockHeld) -> None:
         """Add the label of the holder to the error that ended this call, unless it has one.

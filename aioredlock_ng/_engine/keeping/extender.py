@@ -94,8 +94,8 @@ class Extender:
         holding.end(Phase.RELEASED)
         self._forget(holding)
         self._lines.pass_on(holding, successor)
-        if (tell := self._context.tell) is not None:
-            tell(LockHandedOn(holding.spec.resource))
+        if (report := self._context.report) is not None:
+            report(LockHandedOn(holding.spec.resource))
         self._released(holding, now)
         return True
 
@@ -121,8 +121,8 @@ class Extender:
 
     def _released(self, holding: Holding, now: float) -> None:
         self._context.counters.released += 1
-        if (tell := self._context.tell) is not None and holding.told:
-            tell(LeaseReleased(holding.spec.resource, holding.token_prefix, now - holding.since))
+        if (report := self._context.report) is not None and holding.told:
+            report(LeaseReleased(holding.spec.resource, holding.token_prefix, now - holding.since))
 
     def abandon(self, holding: Holding) -> None:
         """Stop renewing a lease without releasing it, so that its keys expire.
@@ -183,8 +183,8 @@ class Extender:
                     cause,
                 )
             )
-        elif context.tell is not None:
-            context.tell(
+        elif context.report is not None:
+            context.report(
                 LeaseAbandoned(resource, holding.token_prefix, context.clock() - holding.since)
             )
 

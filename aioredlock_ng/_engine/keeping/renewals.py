@@ -146,8 +146,8 @@ class Renewals:
                     # wanted. The wheel still has to notice the deadline.
                     self.schedule.put(holding, holding.deadline)
         self.schedule.put_all(newest, at)
-        if (tell := context.tell) is not None:
-            tell(LeasesRenewed(len(confirmed), context.clock() - renewal.started))
+        if (report := context.report) is not None:
+            report(LeasesRenewed(len(confirmed), context.clock() - renewal.started))
 
     def _answered(self, reply: Reply, index: int) -> None:
         """Report a node whose user may not renew, once until the node renews a key again.
@@ -185,8 +185,8 @@ class Renewals:
         at = min(now + max(holding.shortest_ttl * share, 2 * RENEW_WIDTH), holding.deadline)
         self.schedule.put(holding, at if holding.spec.auto_extend else holding.deadline)
         # The last step, because a listener may end the lease.
-        if (tell := self._context.tell) is not None:
-            tell(
+        if (report := self._context.report) is not None:
+            report(
                 RenewalFailed(
                     holding.spec.resource, holding.remaining(now), silent=share == SILENT_SHARE
                 )

@@ -185,8 +185,8 @@ class Lines(StandingLines):
             self._context.counters.handoffs += 1
             contender.attempt()
             self._context.fleet.hurry()
-            if (tell := self._context.tell) is not None:
-                tell(LockHandedOn(holding.spec.resource))
+            if (report := self._context.report) is not None:
+                report(LockHandedOn(holding.spec.resource))
         else:
             self._forget_idle(line)
 
