@@ -177,7 +177,7 @@ class Lease(Held):
             # The loss did not cancel the body because `extend` was to raise. A foreign cancellation
             # came first, so the exception is never raised, and the body must be notified now.
             if by_body and holding.phase is Phase.LOST:
-                context.loop.call_soon(holding.tell_body)
+                context.loop.call_soon(holding.notify_body)
             raise
         finally:
             if by_body:

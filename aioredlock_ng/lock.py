@@ -136,7 +136,7 @@ class Lock:
                 if self._names_holder and isinstance(error, LockHeld):
                     await acquisition.name_holder(error)
             finally:
-                engine.tell_failed(acquisition, error)
+                engine.report_failed(acquisition, error)
             raise
         finally:
             # The traceback of an error holds this frame. With the acquisition in the frame, the two

@@ -136,7 +136,7 @@ class Engine(Parts):
         try:
             acquisition.start()
         except LockNotAcquired as error:
-            self.tell_failed(acquisition, error)
+            self.report_failed(acquisition, error)
             raise
         if alone:
             self._past_the_lines.add(acquisition)
@@ -159,7 +159,7 @@ class Engine(Parts):
             task = asyncio.current_task(self.context.loop)
             holding.taken_by = "" if task is None else task.get_name()
         was_over = holding.phase is not Phase.HELD
-        holding.told = True
+        holding.taken = True
         if (report := self.context.report) is not None:
             votes = tuple(
                 granted
@@ -181,9 +181,11 @@ class Engine(Parts):
                 )
             )
         if was_over:
-            self.extender.tell_over(holding)
+            self.extender.report_end(holding)
 
-    def tell_failed(self, acquisition: Acquisition, error: LockNotAcquired | RedlockClosed) -> None:
+    def report_failed(
+        self, acquisition: Acquisition, error: LockNotAcquired | RedlockClosed
+    ) -> None:
         """Report the error that ends an acquisition, just before the caller gets it."""
         if (report := self.context.report) is not None:
             waited, attempts = acquisition.waited, acquisition.attempts

@@ -155,7 +155,7 @@ class Batch:
                 ),
                 index,
             )
-        if self._pending and self._can_tell():
+        if self._pending and self._can_decide():
             self._judge()
 
     def stands(self) -> bool:
@@ -191,7 +191,7 @@ class Batch:
         if self.done is not None and not self.done.done():
             self.done.set_result(None)
 
-    def _can_tell(self) -> bool:
+    def _can_decide(self) -> bool:
         """Return False while no holding can be decided, which spares the check of each holding."""
         quorum, silent = self._context.quorum, len(self.replies) - self._answered
         some = self._full + self._partial

@@ -121,7 +121,7 @@ class Extender:
 
     def _released(self, holding: Holding, now: float) -> None:
         self._context.counters.released += 1
-        if (report := self._context.report) is not None and holding.told:
+        if (report := self._context.report) is not None and holding.taken:
             report(LeaseReleased(holding.spec.resource, holding.token_prefix, now - holding.since))
 
     def abandon(self, holding: Holding) -> None:
@@ -134,8 +134,8 @@ class Extender:
             holding.end(Phase.ABANDONED)
             self._forget(holding)
             self._lines.freed(holding)
-            if holding.told:
-                self.tell_over(holding)
+            if holding.taken:
+                self.report_end(holding)
 
     def lose(self, holding: Holding, reason: str) -> None:
         """Declare a lease lost, unless it is over already.
@@ -157,19 +157,19 @@ class Extender:
         self._end(holding, now)
         # A task that renews the lease at this moment gets an exception instead.
         if holding.asking is None:
-            holding.tell_body()
-        if holding.told:
-            self.tell_over(holding)
+            holding.notify_body()
+        if holding.taken:
+            self.report_end(holding)
 
     def found_lost(self, holding: Holding, reason: str) -> None:
         """Record that the lease was lost before its release, as the answers to the release show."""
         holding.reason = reason
         holding.lost_at = self._context.clock()
         self._context.counters.lost += 1
-        if holding.told:
+        if holding.taken:
             self._context.emit(LossFound(holding.spec.resource, holding.token_prefix, reason))
 
-    def tell_over(self, holding: Holding) -> None:
+    def report_end(self, holding: Holding) -> None:
         """Report to listeners that a caller's lease is lost or abandoned."""
         context, resource = self._context, holding.spec.resource
         if holding.phase is Phase.LOST:

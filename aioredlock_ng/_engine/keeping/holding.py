@@ -77,7 +77,7 @@ class Holding(LeaseState):
         still_used: Called before the lease is released or closed. It returns True while a thread
             works under the lease, and then runs its argument, on the event loop, when the thread
             has ended. None: no thread can use the lease.
-        told: True once a caller has the lease. Only then is its end reported to listeners.
+        taken: True once a caller has the lease. Only then is its end reported to listeners.
         repairing: One bit per node, set while a repair of that node is under way or scheduled.
         slot: The slot of the timer wheel that has the lease.
     """
@@ -99,11 +99,11 @@ class Holding(LeaseState):
         "spec",
         "still_used",
         "stored",
+        "taken",
         "taken_by",
         "task",
         "timer",
         "token",
-        "told",
         "waiters",
         "watched",
     )
@@ -146,7 +146,7 @@ class Holding(LeaseState):
         self.longest_ttl = life.ttl
         self.taken_by = ""
         self.labelled_until = 0.0
-        self.watched = self.told = False
+        self.watched = self.taken = False
         self.repairing = 0
         self.lost_at: float
 
@@ -189,7 +189,7 @@ class Holding(LeaseState):
         """The part of the token that may be shown."""
         return self.token[:6].decode()
 
-    def tell_body(self) -> None:
+    def notify_body(self) -> None:
         """Call `on_lost`, unless it was called before or the body has ended."""
         on_lost, self.on_lost = self.on_lost, None
         if on_lost is not None:
