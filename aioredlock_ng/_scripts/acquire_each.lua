@@ -29,10 +29,9 @@ for i = 1, n do
 end
 local marker = vouch ~= '' and redis.pcall('GET', KEYS[n + 1])
 if vouch ~= '' and marker ~= vouch then
-  -- Another's, which waits for longer leases than ours.
-  local id, guard = string.match(type(marker) == 'string' and marker or '', '^(%w+):(%d+)$')
-  local process, wanted = string.match(vouch, '^(%w+):(%d+)$')
-  odd = odd or not id or (id ~= process and string.find(process, '[^0]')) or tonumber(guard) < tonumber(wanted)
+  -- part: marker
+  local _, ready = read_marker(marker, vouch)
+  odd = odd or ready ~= ''
 end
 
 for _, i in ipairs(taken) do
@@ -42,9 +41,9 @@ for _, i in ipairs(taken) do
   elseif own == 0 or ARGV[at + 2] == '' then
     granted, answers[i] = granted + 1, 1
   else
-    local stored = redis.pcall('ZADD', KEYS[n + 2], 'GT', 'CH', ARGV[at + 2], ARGV[at + 3])
-    local counter = stored == 0 and redis.pcall('ZSCORE', KEYS[n + 2], ARGV[at + 3])
-    if stored == 1 then
+    local counters, fence, slot, counter = KEYS[n + 2], ARGV[at + 2], ARGV[at + 3], nil
+    -- part: fence
+    if not counter then
       granted, answers[i] = granted + 1, 1
     elseif type(counter) == 'string' then
       answers[i] = {1, tonumber(counter)}

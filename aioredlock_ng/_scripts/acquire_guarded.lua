@@ -18,7 +18,8 @@
 -- run_id says zeros, and takes the marker's.
 -- The keys are set first: after another write a full server would let that pass.
 local n = #KEYS - 2
-local token, ttl, vouch, fence, claim, tell = unpack(ARGV, 1, 6)
+local token, ttl, vouch = ARGV[1], ARGV[2], ARGV[3]
+local fence, claim, tell = ARGV[4], ARGV[5], ARGV[6]
 
 -- What needs no queue does not pay for the functions of queues.
 local after = nil
@@ -34,10 +35,9 @@ local marker = vouch ~= '' and redis.pcall('GET', KEYS[n + 1])
 if type(marker) == 'table' then
   refused = marker
 elseif vouch ~= '' and marker ~= vouch then
-  local id, guard, ready = string.match(marker or '', '^(%w+):(%d+):?(%d*)')
-  local own, wanted = string.match(vouch, '^(%w+):(%d+)$')
-  if not id or (id ~= own and string.find(own, '[^0]')) or tonumber(guard) < tonumber(wanted)
-    or tonumber(guard) > 86401000 then
+  -- part: marker
+  local trusted, ready = read_marker(marker, vouch)
+  if not trusted then
     refused = {-1, -1}
   elseif ready ~= '' then
     local now = redis.pcall('TIME')
@@ -47,29 +47,26 @@ elseif vouch ~= '' and marker ~= vouch then
     elseif left > 0 then
       refused = {-1, left}
     else
-      redis.call('SET', KEYS[n + 1], id .. ':' .. guard)
+      redis.call('SET', KEYS[n + 1], trusted)
     end
   end
 end
 
 local highest, before = 0, 0
 if fence ~= '' and not refused then
+  local counters = KEYS[n + 2]
   for i = 7, n == 1 and 7 or #ARGV do
+    local slot, counter = ARGV[i], nil
     if tell ~= '' then
-      local counter = redis.pcall('ZSCORE', KEYS[n + 2], ARGV[i])
+      counter = redis.pcall('ZSCORE', counters, slot)
       -- A missing counter may be lost. Earlier leases may have had the fences just below this one.
       before = math.max(before, tonumber(type(counter) == 'string' and counter or fence - 1))
     end
-    local stored = redis.pcall('ZADD', KEYS[n + 2], 'GT', 'CH', fence, ARGV[i])
-    -- pcall: the keys are set, and a refusal must leave nothing.
-    local counter = stored == 0 and redis.pcall('ZSCORE', KEYS[n + 2], ARGV[i])
-    if type(counter) == 'table' then
-      refused = counter
-      break
-    elseif counter then
+    -- part: fence
+    if type(counter) == 'string' then
       highest = math.max(highest, tonumber(counter))
-    elseif stored ~= 1 then
-      refused = stored
+    elseif counter then
+      refused = counter
       break
     end
   end

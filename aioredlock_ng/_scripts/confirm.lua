@@ -9,11 +9,14 @@ local n = #KEYS - 1
 for _, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do
   if holder ~= ARGV[1] then return {0, 0} end
 end
-local highest = 0
+local counters, fence, highest = KEYS[n + 1], ARGV[2], 0
 for i = 3, #ARGV do
-  if redis.call('ZADD', KEYS[n + 1], 'GT', 'CH', ARGV[2], ARGV[i]) == 0 then
-    local counter = tonumber(redis.call('ZSCORE', KEYS[n + 1], ARGV[i]))
-    if counter > highest then highest = counter end
+  local slot, counter = ARGV[i], nil
+  -- part: fence
+  if type(counter) == 'string' then
+    highest = math.max(highest, tonumber(counter))
+  elseif counter then
+    return counter
   end
 end
 if highest > 0 then return {0, highest} end

@@ -21,10 +21,9 @@ end
 
 local marker = vouch ~= '' and redis.pcall('GET', KEYS[n + 1])
 if vouch ~= '' and marker ~= vouch then
-  if type(marker) ~= 'string' then return answers end
-  local id, guard = string.match(marker, '^(%w+):(%d+)$')
-  local process, wanted = string.match(vouch, '^(%w+):(%d+)$')
-  if not id or (id ~= process and string.find(process, '[^0]')) or tonumber(guard) < tonumber(wanted) then return answers end
+  -- part: marker
+  local _, ready = read_marker(marker, vouch)
+  if ready ~= '' then return answers end
 end
 
 for i = 1, n do
@@ -51,10 +50,11 @@ for i = 1, n do
   elseif not taken.ok then
     return answers
   else
-    local stored = 1
-    if own > 0 and ARGV[at + 3] ~= '' then stored = redis.pcall('ZADD', KEYS[n + 2], 'GT', 'CH', ARGV[at + 3], ARGV[at + 4]) end
-    local counter = stored == 0 and redis.pcall('ZSCORE', KEYS[n + 2], ARGV[at + 4])
-    if stored == 1 then
+    local counters, fence, slot, counter = KEYS[n + 2], ARGV[at + 3], ARGV[at + 4], nil
+    if own > 0 and fence ~= '' then
+      -- part: fence
+    end
+    if not counter then
       answers[2 * i] = 1
       if ours then handed = handed + 1 end
     elseif type(counter) == 'string' then

@@ -14,20 +14,21 @@ for i, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do
   if not holder then missing[#missing + 1] = KEYS[i] elseif holder ~= ARGV[1] then return 0 end
 end
 if #missing > 0 then
-  local id, guard, ready = string.match(redis.call('GET', KEYS[n + 1]) or '', '^(%w+):(%d+):?(%d*)')
-  local own, wanted = string.match(ARGV[3], '^(%w+):(%d+)$')
-  if not id or (id ~= own and string.find(own, '[^0]')) or ready ~= '' or tonumber(guard) < tonumber(wanted)
-    or tonumber(guard) > 86401000 then
-    return -1
+  -- part: marker
+  local _, ready = read_marker(redis.call('GET', KEYS[n + 1]), ARGV[3])
+  if ready ~= '' then return -1 end
+end
+local counters, fence, highest = KEYS[n + 2], ARGV[4], 0
+for i = 5, #ARGV do
+  local slot, counter = ARGV[i], nil
+  -- part: fence
+  if type(counter) == 'string' then
+    highest = math.max(highest, tonumber(counter))
+  elseif counter then
+    return counter
   end
 end
-local highest = 0
-for i = 5, #ARGV do
-  redis.call('ZADD', KEYS[n + 2], 'GT', ARGV[4], ARGV[i])
-  local counter = tonumber(redis.call('ZSCORE', KEYS[n + 2], ARGV[i]))
-  if counter > highest then highest = counter end
-end
-if highest > tonumber(ARGV[4]) and #missing > 0 then return 0 end
+if highest > tonumber(fence) and #missing > 0 then return 0 end
 for _, key in ipairs(missing) do
   if not redis.call('SET', key, ARGV[1], 'NX', 'PX', ARGV[2]) then return 0 end
 end

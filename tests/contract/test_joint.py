@@ -165,13 +165,13 @@ async def test_a_node_that_waits_for_longer_leases_than_ours_is_asked_together_t
     assert await place.calls() == 1
 
 
-@pytest.mark.parametrize("found", ["", "another's", "too short"])
+@pytest.mark.parametrize("found", ["", f"{'0' * 40}:{GUARD}", f"own:{GUARD - 1}", "own:86401001"])
 async def test_a_node_that_is_not_trusted_grants_none_of_them(place: Place, found: str) -> None:
     await place.trust()
     own = (await place.command("GET", MARKER_KEY.decode())).decode().partition(":")[0]
     await place.command("DEL", MARKER_KEY.decode())
     if found:
-        await place.command("SET", MARKER_KEY.decode(), f"{own}:{GUARD - 1}" if found == "too short" else f"{'0' * 40}:{GUARD}")
+        await place.command("SET", MARKER_KEY.decode(), found.replace("own", own))
     assert await answers(place.together(acquire(b"one", name, 5, BOTH) for name in (b"a", b"b"))) == [Quarantined(None)] * 2
     assert await place.command("EXISTS", "a", "b") == b"0"
 
@@ -331,10 +331,14 @@ async def test_what_is_no_longer_held_is_not_handed_over_and_costs_the_others_no
         assert await place.command("TYPE", "b") == b"hash"
 
 
-async def test_a_node_that_is_not_trusted_gives_up_keys_and_takes_none(place: Place) -> None:
+@pytest.mark.parametrize("found", ["", "own:86401001"])
+async def test_a_node_that_is_not_trusted_gives_up_keys_and_takes_none(place: Place, found: str) -> None:
     await place.trust()
+    own = (await place.command("GET", MARKER_KEY.decode())).decode().partition(":")[0]
     assert await answers(place.together([acquire(b"one", b"a", 5, BOTH)])) == [GRANTED]
     await place.command("DEL", MARKER_KEY.decode())
+    if found:
+        await place.command("SET", MARKER_KEY.decode(), found.replace("own", own))
     assert await answers(place.together([release(b"one", b"a"), acquire(b"two", b"a", 6, BOTH)])) == [GONE, Quarantined(None)]
     assert await place.command("EXISTS", "a") == b"0"
 
