@@ -3,9 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from aioredlock_ng._scripts import Command, Form, Script, replies
+from aioredlock_ng._scripts.catalogue import (
+    ACQUIRE,
+    ACQUIRE_EACH,
+    ACQUIRE_GUARDED,
+    CALLED,
+    COMMANDS,
+    CONFIRM,
+    EXTEND,
+    FORCE_RELEASE,
+    HAND_OVER_EACH,
+    INSPECT,
+    LEAVE,
+    MARKER,
+    OF_QUEUES,
+    RELEASE,
+    RELEASE_EACH,
+    REPAIR,
+    SCRIPTS,
+    STAND,
+    WATCH,
+    needed,
+)
+from aioredlock_ng._scripts.form import Form
+from aioredlock_ng._scripts.requests import Command
+
+if TYPE_CHECKING:
+    from aioredlock_ng._scripts.script import Script
 
 __all__ = [
     "CALLED",
@@ -19,6 +45,7 @@ __all__ = [
     "OF_QUEUES",
     "SCRIPTS",
     "STAND",
+    "Labels",
     "LockKind",
     "guarded_mutex",
     "needed",
@@ -149,29 +176,18 @@ class LockKind:
         return Command(self.release, None, (), owed_until, self.release_one, (keys[0], token))
 
 
-_PLAIN = Script("acquire", replies.acquire)
-_GUARDED = Script("acquire_guarded", replies.acquire_guarded)
-_ACQUIRE_EACH = Script("acquire_each", replies.acquire_each)
-_RELEASE = Script("release", replies.release)
-_RELEASE_EACH = Script("release_each", replies.release_each)
-_HAND_OVER_EACH = Script("hand_over_each", replies.hand_over_each)
-_EXTEND = Script("extend", replies.extend)
-_WATCH = Script("watch", replies.watch)
-_INSPECT = Script("inspect", replies.inspect)
-_CONFIRM = Script("confirm", replies.confirm)
-_REPAIR = Script("repair", replies.repair)
-_RELEASE_ONE = Form(_RELEASE, 1, (None, None), _RELEASE_EACH)
+_RELEASE_ONE = Form(RELEASE, 1, (None, None), RELEASE_EACH)
 
 
 def _mutex(acquire: Script, acquire_one: Form, *, fencing: bool = False, vouch: bytes = b"") -> LockKind:
     return LockKind(
         acquire=acquire,
-        extend=_EXTEND,
-        watch=_WATCH,
-        release=_RELEASE,
-        inspect=_INSPECT,
-        confirm=_CONFIRM,
-        repair=_REPAIR,
+        extend=EXTEND,
+        watch=WATCH,
+        release=RELEASE,
+        inspect=INSPECT,
+        confirm=CONFIRM,
+        repair=REPAIR,
         acquire_one=acquire_one,
         release_one=_RELEASE_ONE,
         fencing=fencing,
@@ -179,46 +195,12 @@ def _mutex(acquire: Script, acquire_one: Form, *, fencing: bool = False, vouch: 
     )
 
 
-MUTEX: Final = _mutex(_PLAIN, Form(_PLAIN, 1, (None, None, None), _ACQUIRE_EACH, (b"0", b""), _HAND_OVER_EACH))
+MUTEX: Final = _mutex(ACQUIRE, Form(ACQUIRE, 1, (None, None, None), ACQUIRE_EACH, (b"0", b""), HAND_OVER_EACH))
 """One holder at a time: plain `SET NX PX`."""
 
 
 def guarded_mutex(*, fencing: bool, vouch: bytes) -> LockKind:
     """One holder at a time, with fences, or behind the recovery guard (`vouch` is its word), or both."""
     words = (None, MARKER_KEY, FENCES, None, None, vouch, None, b"", b"", None)
-    acquire_one = Form(_GUARDED, 3, words, _ACQUIRE_EACH, (b"2", vouch), _HAND_OVER_EACH)
-    return _mutex(_GUARDED, acquire_one, fencing=fencing, vouch=vouch)
-
-
-FORCE_RELEASE: Final = Script("force_release", replies.force_release)
-
-MARKER: Final = Script("marker", replies.marker)
-
-STAND: Final = Script("stand", replies.stand)
-
-LEAVE: Final = Script("leave", replies.leave)
-
-SCRIPTS: Final = (
-    *(_PLAIN, _GUARDED, _ACQUIRE_EACH, _EXTEND, _WATCH, _RELEASE, _RELEASE_EACH, _HAND_OVER_EACH),
-    *(_INSPECT, _CONFIRM, _REPAIR, FORCE_RELEASE, MARKER, STAND, LEAVE),
-)
-"""Everything that a new connection loads."""
-
-CALLED: Final = (
-    *("SET", "GET", "MGET", "PTTL", "PEXPIRE", "ZADD", "ZSCORE", "TIME", "DEL"),
-    *("ZRANGE", "ZREVRANGE", "ZRANK", "ZREM", "EXISTS", "PUBLISH"),
-)
-"""Every command that a script calls."""
-
-OF_QUEUES: Final = frozenset({"ZRANGE", "ZREVRANGE", "ZRANK", "ZREM", "EXISTS", "PUBLISH"})
-"""Those that only the order of waiters needs. The scripts lock without them."""
-
-COMMANDS: Final = Command(Script("commands", replies.unknown_commands), (), tuple(name.encode() for name in CALLED))
-"""Ask whether the server knows these commands. A new connection sends this in full, and does not load it."""
-
-
-def needed(*, fencing: bool, guard: bool) -> tuple[str, ...]:
-    """Name the commands of the scripts that a manager with these settings runs."""
-    # Without queues waiting is slower, and as safe.
-    dispensable = OF_QUEUES | ({"ZADD", "ZSCORE"} if not fencing else set()) | ({"TIME"} if not guard else set())
-    return tuple(name for name in CALLED if name not in dispensable)
+    acquire_one = Form(ACQUIRE_GUARDED, 3, words, ACQUIRE_EACH, (b"2", vouch), HAND_OVER_EACH)
+    return _mutex(ACQUIRE_GUARDED, acquire_one, fencing=fencing, vouch=vouch)

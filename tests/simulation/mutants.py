@@ -228,7 +228,7 @@ def _mutants() -> Iterator[Mutant]:
     )
     yield one("witness", "a witness founds and promotes", (guard, "next_steps", _remember_nothing))
     yield one("owed", "releases are not owed across a reconnect", (RedisNode, "_pay", _forgive_releases))
-    yield one("shapes", "numbers are read whatever their type and range", (replies, "_is", lambda *_: True))
+    yield one("shapes", "numbers are read whatever their type and range", (replies, "is_int", lambda *_: True))
     yield one("garbled", "a reply that cannot be read counts as a refusal", (Channel, "_garbled", _refusal))
     yield one("timer", "nobody watches the deadline", (Schedule, "watch_deadline", _nothing))
     yield one("monotonic", "the clock stands still in a suspend", (ProcessLoop, "clock", ProcessLoop.time))

@@ -1,0 +1,141 @@
+"""Decodes the replies to attempts: acquires, second fences, releases and hand-overs.
+
+A decoder returns None for a reply that does not fit. The shapes themselves are described in the header of each Lua file.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aioredlock_ng._core.fencing import LATEST_US
+from aioredlock_ng._core.replies import (
+    BROKEN_COUNTER,
+    GRANTED,
+    Acquired,
+    AcquiredEach,
+    Fenced,
+    Granted,
+    HandedOverEach,
+    Quarantined,
+    Refused,
+    Released,
+    ReleasedEach,
+    Unacknowledged,
+    released,
+)
+from aioredlock_ng._core.tickets import LARGEST_TICKET, seconds_until
+from aioredlock_ng._scripts import replies
+
+if TYPE_CHECKING:
+    from aioredlock_ng._scripts.replies import Call
+
+__all__ = ["acquire", "acquire_each", "acquire_guarded", "confirm", "hand_over_each", "release", "release_each"]
+
+
+def acquire(reply: Any, call: Call) -> Granted | Refused | None:
+    """Read 1, or a refusal that names the place of a held key."""
+    # First, and without a call: this is nearly every reply.
+    if type(reply) is int:
+        return GRANTED if reply == 1 else None
+    return _refused(reply, len(call.keys))
+
+
+def acquire_guarded(reply: Any, call: Call) -> Acquired | None:
+    """Read 1, a grant with a counter, a refusal, or a quarantine."""
+    if type(reply) is int:
+        return GRANTED if reply == 1 else None
+    if replies.starts(reply, 2, 2):
+        # The fence replaced a lower counter. By a higher one the lease would get a fence above its block.
+        asked, fence = call.args[5] == b"1", int(call.args[3] or 0)
+        return Fenced(reply[1]) if asked and replies.is_int(reply[1], 0, fence - 1) else None
+    # The marker and the counters are keys too.
+    return _guarded(reply, len(call.keys) - 2)
+
+
+def acquire_each(reply: Any, call: Call) -> AcquiredEach | None:
+    """Read the number of attempts, or up to as many replies of the script for one."""
+    own = int(call.args[0])
+    calls = len(call.keys) - own
+    if type(reply) is int:
+        return AcquiredEach((GRANTED,) * calls) if reply == calls else None
+    if not replies.are(reply, calls, None):
+        return None
+    taken = [_taken(item, guarded=own > 0) for item in reply]
+    read = tuple([item for item in taken if item is not None])
+    return AcquiredEach(read) if len(read) == len(taken) else None
+
+
+def hand_over_each(reply: Any, call: Call) -> HandedOverEach | None:
+    """Read twice the number of hand-overs, or replies of release and acquire by turns."""
+    own = int(call.args[0])
+    calls = 2 * (len(call.keys) - own)
+    if type(reply) is int:
+        return HandedOverEach((released(1), GRANTED) * (calls // 2)) if reply == calls else None
+    if not replies.are(reply, calls, None):
+        return None
+    parts = [_taken(item, guarded=own > 0) if at % 2 else _given(item) for at, item in enumerate(reply)]
+    read = tuple([item for item in parts if item is not None])
+    return HandedOverEach(read) if len(read) == len(parts) else None
+
+
+def release_each(reply: Any, call: Call) -> ReleasedEach | None:
+    """Read the number of keys, or up to as many zeros and ones."""
+    keys = len(call.keys)
+    if type(reply) is int:
+        return ReleasedEach((released(1),) * keys) if reply == keys else None
+    if not replies.are(reply, keys, lambda item: replies.is_int(item, 0, 1)):
+        return None
+    return ReleasedEach(tuple(map(released, reply)))
+
+
+def release(reply: Any, call: Call) -> Released | None:
+    """Read how many of the lock's keys were deleted."""
+    # One may always be deleted. The keys of a packed call would have to be made first.
+    if type(reply) is int and 0 <= reply <= 1:
+        return released(reply)
+    most = int(call.args[1]) if len(call.args) > 1 else len(call.keys)
+    return released(reply) if replies.is_int(reply, 0, most) else None
+
+
+def confirm(reply: Any, _call: Call) -> Granted | Unacknowledged | None:
+    """Read 1, or zero with a counter."""
+    if type(reply) is int:
+        return GRANTED if reply == 1 else None
+    return Unacknowledged(reply[1]) if replies.starts(reply, 2, 0) and replies.is_int(reply[1], -replies.LARGEST - 1) else None
+
+
+def _refused(reply: Any, keys: int) -> Refused | None:
+    if type(reply) is not list or len(reply) != 4:
+        return None
+    no, left, place, ticket = reply
+    if not (
+        replies.is_int(no, 0, 0)
+        and replies.is_int(left, -2)
+        and replies.is_int(place, 1, keys)
+        and replies.is_int(ticket, 0, LARGEST_TICKET)
+    ):
+        return None
+    return Refused(seconds_until(left), place, ticket)
+
+
+def _guarded(reply: Any, keys: int) -> Acquired | None:
+    if replies.starts(reply, 2, 1):
+        # Lua returns a damaged counter of 2**63 or more as a negative number. A counter of 0 is
+        # damage too: any fence is above 0, so the node would have acknowledged the fence.
+        counter = reply[1]
+        if not replies.is_int(counter, -replies.LARGEST - 1):
+            return None
+        return Granted(counter) if 0 < counter <= LATEST_US else BROKEN_COUNTER
+    if replies.starts(reply, 2, -1):
+        return Quarantined(seconds_until(reply[1])) if replies.is_int(reply[1], -1) else None
+    return _refused(reply, keys)
+
+
+def _taken(item: Any, *, guarded: bool) -> Acquired | None:
+    if replies.is_int(item, 1, 1):
+        return GRANTED
+    return _guarded(item, 1) if guarded else _refused(item, 1)
+
+
+def _given(item: Any) -> Released | None:
+    return released(item) if replies.is_int(item, 0, 1) else None

@@ -1,0 +1,73 @@
+"""One script per Lua file, those that a new connection loads, and the commands that they call; no I/O."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aioredlock_ng._scripts import attempt_replies, state_replies
+from aioredlock_ng._scripts.requests import Command
+from aioredlock_ng._scripts.script import Script
+
+__all__ = [
+    "ACQUIRE",
+    "ACQUIRE_EACH",
+    "ACQUIRE_GUARDED",
+    "CALLED",
+    "COMMANDS",
+    "CONFIRM",
+    "EXTEND",
+    "FORCE_RELEASE",
+    "HAND_OVER_EACH",
+    "INSPECT",
+    "LEAVE",
+    "MARKER",
+    "OF_QUEUES",
+    "RELEASE",
+    "RELEASE_EACH",
+    "REPAIR",
+    "SCRIPTS",
+    "STAND",
+    "WATCH",
+    "needed",
+]
+
+ACQUIRE: Final = Script("acquire", attempt_replies.acquire)
+ACQUIRE_GUARDED: Final = Script("acquire_guarded", attempt_replies.acquire_guarded)
+ACQUIRE_EACH: Final = Script("acquire_each", attempt_replies.acquire_each)
+RELEASE: Final = Script("release", attempt_replies.release)
+RELEASE_EACH: Final = Script("release_each", attempt_replies.release_each)
+HAND_OVER_EACH: Final = Script("hand_over_each", attempt_replies.hand_over_each)
+EXTEND: Final = Script("extend", state_replies.extend)
+WATCH: Final = Script("watch", state_replies.watch)
+INSPECT: Final = Script("inspect", state_replies.inspect)
+CONFIRM: Final = Script("confirm", attempt_replies.confirm)
+REPAIR: Final = Script("repair", state_replies.repair)
+FORCE_RELEASE: Final = Script("force_release", state_replies.force_release)
+MARKER: Final = Script("marker", state_replies.marker)
+STAND: Final = Script("stand", state_replies.stand)
+LEAVE: Final = Script("leave", state_replies.leave)
+
+SCRIPTS: Final = (
+    *(ACQUIRE, ACQUIRE_GUARDED, ACQUIRE_EACH, EXTEND, WATCH, RELEASE, RELEASE_EACH, HAND_OVER_EACH),
+    *(INSPECT, CONFIRM, REPAIR, FORCE_RELEASE, MARKER, STAND, LEAVE),
+)
+"""Everything that a new connection loads."""
+
+CALLED: Final = (
+    *("SET", "GET", "MGET", "PTTL", "PEXPIRE", "ZADD", "ZSCORE", "TIME", "DEL"),
+    *("ZRANGE", "ZREVRANGE", "ZRANK", "ZREM", "EXISTS", "PUBLISH"),
+)
+"""Every command that a script calls."""
+
+OF_QUEUES: Final = frozenset({"ZRANGE", "ZREVRANGE", "ZRANK", "ZREM", "EXISTS", "PUBLISH"})
+"""Those that only the order of waiters needs. The scripts lock without them."""
+
+COMMANDS: Final = Command(Script("commands", state_replies.unknown_commands), (), tuple(name.encode() for name in CALLED))
+"""Ask whether the server knows these commands. A new connection sends this in full, and does not load it."""
+
+
+def needed(*, fencing: bool, guard: bool) -> tuple[str, ...]:
+    """Name the commands of the scripts that a manager with these settings runs."""
+    # Without queues waiting is slower, and as safe.
+    dispensable = OF_QUEUES | ({"ZADD", "ZSCORE"} if not fencing else set()) | ({"TIME"} if not guard else set())
+    return tuple(name for name in CALLED if name not in dispensable)

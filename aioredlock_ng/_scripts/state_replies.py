@@ -1,0 +1,152 @@
+"""Decodes the replies about the state of a node: its keys, its queues, its marker and its commands.
+
+A decoder returns None for a reply that does not fit. The shapes themselves are described in the header of each Lua file.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aioredlock_ng._core.inspection import not_a_lock, seconds_left
+from aioredlock_ng._core.keys import as_text
+from aioredlock_ng._core.replies import (
+    ALL_OURS,
+    FREE,
+    LEFT,
+    ForceReleased,
+    Free,
+    Held,
+    KeyLook,
+    KeyState,
+    KeyStates,
+    Left,
+    Looked,
+    MarkerRead,
+    Repaired,
+    Standing,
+    UnknownCommands,
+    Whole,
+)
+from aioredlock_ng._core.tickets import is_offer, seconds_until
+from aioredlock_ng._scripts import replies
+
+if TYPE_CHECKING:
+    from aioredlock_ng._scripts.replies import Call
+
+__all__ = [
+    "extend",
+    "force_release",
+    "inspect",
+    "leave",
+    "marker",
+    "repair",
+    "stand",
+    "unknown_commands",
+    "watch",
+]
+
+_MISSING, _OTHER_TYPE = -2, -3
+"""What inspect.lua says in place of a key's remaining milliseconds."""
+
+_STATES = {1: KeyState.OURS, 0: KeyState.MISSING, -1: KeyState.FOREIGN}
+
+_REPAIRED = {1: Repaired.DONE, 0: Repaired.OUTRUN, -1: Repaired.UNTRUSTED}
+
+
+def extend(reply: Any, call: Call) -> Whole | KeyStates | None:
+    """Read the number of keys, or for each whether it was renewed."""
+    return _per_key(reply, len(call.keys))
+
+
+def watch(reply: Any, call: Call) -> Whole | KeyStates | None:
+    """Read the number of the leases' keys, or for each whether it is ours."""
+    keys = len(call.keys)
+    return _per_key(reply, keys // 2 if len(call.args) > keys else keys)
+
+
+def inspect(reply: Any, call: Call) -> Looked | None:
+    """Read for each key its remaining time, its token and, if asked for, its label and its queue."""
+    keys = int(call.args[0]) if call.args else len(call.keys)
+    if type(reply) is not list or len(reply) != keys:
+        return None
+    fewest = 4 if len(call.args) > 1 else 3 if len(call.keys) > keys else 2
+    looks = []
+    for item in reply:
+        look = _look(item, fewest, max(fewest, 3))
+        if look is None:
+            return None
+        looks.append(look)
+    return Looked(tuple(looks))
+
+
+def repair(reply: Any, _call: Call) -> Repaired | None:
+    """Read -1, 0 or 1."""
+    return _REPAIRED[reply] if replies.is_int(reply, -1, 1) else None
+
+
+def force_release(reply: Any, call: Call) -> ForceReleased | None:
+    """Read how many keys were deleted."""
+    return ForceReleased(reply) if replies.is_int(reply, 0, len(call.keys)) else None
+
+
+def stand(reply: Any, call: Call) -> Standing | None:
+    """Read the milliseconds until the node may grant, the place of a key, and a rank."""
+    if type(reply) is not list or len(reply) != 3:
+        return None
+    left, place, rank = reply
+    if not (replies.is_int(left, -1) and replies.is_int(place, 1, len(call.keys)) and replies.is_int(rank, -1)):
+        return None
+    return Standing(seconds_until(left), rank)
+
+
+def leave(reply: Any, _call: Call) -> Left | None:
+    """Read 1."""
+    return LEFT if replies.is_int(reply, 1, 1) else None
+
+
+def marker(reply: Any, call: Call) -> MarkerRead | None:
+    """Read the marker, the node's milliseconds, and a word as long as the one that was sent."""
+    if (
+        type(reply) is list
+        and len(reply) == 3
+        and type(reply[0]) is bytes
+        and replies.is_int(reply[1], 0)
+        and type(reply[2]) is bytes
+        and len(reply[2]) == len(bytes(call.args[3]))
+    ):
+        return MarkerRead(*reply)
+    return None
+
+
+def unknown_commands(reply: Any, _call: Call) -> UnknownCommands | None:
+    """Read a list of names."""
+    if type(reply) is not list or not all(type(item) is bytes for item in reply):
+        return None
+    return UnknownCommands(tuple(reply))
+
+
+def _look(item: Any, fewest: int, most: int) -> KeyLook | None:
+    if type(item) is not list or not fewest <= len(item) <= most:
+        return None
+    # A reply without label or queue is filled up. A label that was not asked for is read, too.
+    left, value, label, count = [*item, b"", -1][:4] if len(item) == 2 else [*item, -1][:4]
+    if not replies.is_int(left, -3) or type(value) is not bytes or type(label) is not bytes or not replies.is_int(count, -1):
+        return None
+    waiting = None if count == -1 else count
+    if left == _MISSING:
+        return FREE if waiting is None else Free(waiting=waiting)
+    if left == _OTHER_TYPE:
+        return not_a_lock(as_text(value))
+    if is_offer(value):
+        return Free(seconds_left(left), waiting)
+    return Held(seconds_left(left), value, label, waiting)
+
+
+def _per_key(reply: Any, keys: int) -> Whole | KeyStates | None:
+    if type(reply) is int:
+        return ALL_OURS if reply == keys else None
+    if not replies.are(reply, keys, lambda item: replies.is_int(item, -1, 1)) or len(reply) != keys:
+        return None
+    if reply.count(1) == keys:
+        return ALL_OURS
+    return KeyStates(tuple([_STATES[item] for item in reply]))
