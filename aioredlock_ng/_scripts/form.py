@@ -67,12 +67,17 @@ class Form:
 
     def fill_all(self, script: Script, calls: Sequence[tuple[bytes, ...]]) -> bytes:
         """Pack several calls as one of `each`; or, by turns, releases and the calls behind them as one of `hand_over`."""
+        keys, args = self.together(script, calls)
+        return pack((b"EVALSHA", script.sha, len(keys), *keys, *args))
+
+    def together(self, script: Script, calls: Sequence[tuple[bytes, ...]]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+        """KEYS and ARGV of one call of `each` or `hand_over`."""
         if script is self.hand_over:
             calls = [(taking[0], given[1], *taking[1:]) for given, taking in zip(calls[::2], calls[1::2], strict=True)]
-        others = self._words[1 : self._keys]
+        others = [word for word in self._words[1 : self._keys] if word is not None]
         keys = [call[0] for call in calls]
         varying = [word for call in calls for word in call[1:]]
-        return pack((b"EVALSHA", script.sha, len(keys) + len(others), *keys, *others, *self._head, *varying))
+        return (*keys, *others), (*self._head, *varying)
 
     def words(self, blanks: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
         """KEYS and ARGV of one call."""

@@ -31,6 +31,8 @@ from aioredlock_ng._scripts.form import Form
 from aioredlock_ng._scripts.requests import Command
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aioredlock_ng._scripts.script import Script
 
 __all__ = [
@@ -70,6 +72,7 @@ class LockKind:
         fencing: Its leases have fences.
         repairing: Its keys may be set again where they are lost: with fences and behind the guard only.
         vouch: The guard's word of a command; empty without a guard.
+        counters: The key of the fence counters.
         acquire_one: Acquire of one key: key, token and ttl vary, with fencing the fence and the slot too.
         release_one: Release of one key: key and token vary.
     """
@@ -85,6 +88,7 @@ class LockKind:
     release_one: Form
     fencing: bool = False
     vouch: bytes = b""
+    counters: bytes = FENCES
 
     @property
     def repairing(self) -> bool:
@@ -121,16 +125,16 @@ class LockKind:
         tell = b"1" if tell_counter and self.fencing else b""
         if len(keys) > 1 or claim or tell:
             args = (token, ttl, self.vouch, word, claim, tell, *slots)
-            return Command(self.acquire, (*keys, MARKER_KEY, FENCES), args)
+            return Command(self.acquire, (*keys, MARKER_KEY, self.counters), args)
         return Command(self.acquire, None, (), None, self.acquire_one, (keys[0], token, ttl, word, slots[0]))
 
     def confirming(self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], token: bytes, fence: int) -> Command:
         """The second round of an acquire: the same keys under a higher fence."""
-        return Command(self.confirm, (*keys, FENCES), (token, fence, *slots))
+        return Command(self.confirm, (*keys, self.counters), (token, fence, *slots))
 
     def repairing_of(self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], token: bytes, ttl: int, fence: int) -> Command:
         """Set missing keys again, and lift the counters to the fence."""
-        return Command(self.repair, (*keys, MARKER_KEY, FENCES), (token, ttl, self.vouch, fence, *slots), tracked=True)
+        return Command(self.repair, (*keys, MARKER_KEY, self.counters), (token, ttl, self.vouch, fence, *slots), tracked=True)
 
     def force_releasing(
         self,
@@ -147,8 +151,12 @@ class LockKind:
         """
         args: list[bytes | int] = [len(tokens), int(any_key), *tokens]
         if self.fencing:
-            return Command(FORCE_RELEASE, (*keys, FENCES), (*args, fence, *slots))
+            return Command(FORCE_RELEASE, (*keys, self.counters), (*args, fence, *slots))
         return Command(FORCE_RELEASE, keys, tuple(args))
+
+    def extending(self, keys: tuple[bytes, ...], tokens: Sequence[bytes], ttl: int) -> Command:
+        """Renew the keys that hold their tokens, and be told of changes."""
+        return Command(self.extend, keys, (ttl, *tokens), tracked=True)
 
     def watching(self, keys: tuple[bytes, ...], tokens: tuple[bytes, ...], labels: Labels = ((), ())) -> Command:
         """Ask who holds the keys, and be told of changes; with labels, write them beside the keys that hold their tokens."""
@@ -179,7 +187,9 @@ class LockKind:
 _RELEASE_ONE = Form(RELEASE, 1, (None, None), RELEASE_EACH)
 
 
-def _mutex(acquire: Script, acquire_one: Form, *, fencing: bool = False, vouch: bytes = b"") -> LockKind:
+def _mutex(
+    acquire: Script, acquire_one: Form, *, fencing: bool = False, vouch: bytes = b"", counters: bytes = FENCES
+) -> LockKind:
     return LockKind(
         acquire=acquire,
         extend=EXTEND,
@@ -192,6 +202,7 @@ def _mutex(acquire: Script, acquire_one: Form, *, fencing: bool = False, vouch: 
         release_one=_RELEASE_ONE,
         fencing=fencing,
         vouch=vouch,
+        counters=counters,
     )
 
 
@@ -199,8 +210,8 @@ MUTEX: Final = _mutex(ACQUIRE, Form(ACQUIRE, 1, (None, None, None), ACQUIRE_EACH
 """One holder at a time: plain `SET NX PX`."""
 
 
-def guarded_mutex(*, fencing: bool, vouch: bytes) -> LockKind:
+def guarded_mutex(*, fencing: bool, vouch: bytes, counters: bytes = FENCES) -> LockKind:
     """One holder at a time, with fences, or behind the recovery guard (`vouch` is its word), or both."""
-    words = (None, MARKER_KEY, FENCES, None, None, vouch, None, b"", b"", None)
+    words = (None, MARKER_KEY, counters, None, None, vouch, None, b"", b"", None)
     acquire_one = Form(ACQUIRE_GUARDED, 3, words, ACQUIRE_EACH, (b"2", vouch), HAND_OVER_EACH)
-    return _mutex(ACQUIRE_GUARDED, acquire_one, fencing=fencing, vouch=vouch)
+    return _mutex(ACQUIRE_GUARDED, acquire_one, fencing=fencing, vouch=vouch, counters=counters)
