@@ -54,7 +54,9 @@ class Form:
         self._handing = b""
         if hand_over is not None:
             varying = (None,) * words[1:].count(None)
-            self._handing = _format((b"EVALSHA", hand_over.sha, keys, *words[:keys], *head, None, *varying))
+            self._handing = _format(
+                (b"EVALSHA", hand_over.sha, keys, *words[:keys], *head, None, *varying)
+            )
 
     def fill(self, blanks: tuple[bytes, ...]) -> bytes:
         """Pack one call, in which these words vary: by one formatting, a fifth of the time that words take."""
@@ -70,10 +72,15 @@ class Form:
         keys, args = self.together(script, calls)
         return pack((b"EVALSHA", script.sha, len(keys), *keys, *args))
 
-    def together(self, script: Script, calls: Sequence[tuple[bytes, ...]]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    def together(
+        self, script: Script, calls: Sequence[tuple[bytes, ...]]
+    ) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
         """KEYS and ARGV of one call of `each` or `hand_over`."""
         if script is self.hand_over:
-            calls = [(taking[0], given[1], *taking[1:]) for given, taking in zip(calls[::2], calls[1::2], strict=True)]
+            calls = [
+                (taking[0], given[1], *taking[1:])
+                for given, taking in zip(calls[::2], calls[1::2], strict=True)
+            ]
         others = [word for word in self._words[1 : self._keys] if word is not None]
         keys = [call[0] for call in calls]
         varying = [word for call in calls for word in call[1:]]
