@@ -2,8 +2,8 @@
 -- KEYS     the lock's keys, one per resource
 -- ARGV[1]  token, fresh for every attempt
 -- ARGV[2]  ttl in milliseconds
--- ARGV[3]  claim of a waiter; none for a first attempt
--- Returns  1: granted. Else the refusal, see parts/queue.lua.
+-- ARGV[3]  claim of a waiter, see parts/queue.lua. A first attempt sends '' or nothing.
+-- Returns  1 if every key holds the token now; else the refusal, see parts/queue.lua.
 local n, claim = #KEYS, ARGV[3] or ''
 if n == 1 and claim == '' and redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   return 1

@@ -1,19 +1,23 @@
--- Takes a key for each of several attempts, as acquire.lua or acquire_guarded.lua would do one after the other.
--- KEYS     one per attempt; then, where those are guarded, the node's marker and the fence counters
--- ARGV[1]  how many of KEYS are the latter
--- ARGV[2]  'run_id:guard' as in acquire_guarded.lua; '' no guard
--- ARGV[i]  from 3 on, per attempt: token, ttl in milliseconds; where they are guarded also: proposed fence ('' no fencing), slot
--- Returns  the number of attempts when each is granted as asked; else an array of what the script for one returns; an empty
---          array where anything is out of the ordinary, which it then leaves nothing of: to be asked one by one.
-local own, vouch = tonumber(ARGV[1]), ARGV[2]
-local n, words = #KEYS - own, own > 0 and 4 or 2
+-- Takes one key for each of several attempts. Each attempt gets the answer that acquire.lua or
+-- acquire_guarded.lua would give if the attempts ran one after the other.
+-- KEYS     one key per attempt. Behind them, if the attempts are guarded: the node's marker and the
+--          fence counters.
+-- ARGV[1]  how many KEYS stand behind the keys of the attempts: 0 or 2
+-- ARGV[2]  expected marker 'run_id:guard', see acquire_guarded.lua; '' without a guard
+-- ARGV[i]  from 3 on, for each attempt: token, ttl in milliseconds. A guarded attempt also has the
+--          proposed fence ('' without fencing) and the slot of its key among the counters.
+-- Returns  the number of attempts if each is granted as asked. Else an array with one answer per
+--          attempt. After an error, or if the node is not trusted, the array is empty and no key
+--          stays set. The caller then repeats the attempts one by one.
+local shared, expected = tonumber(ARGV[1]), ARGV[2]
+local n, width = #KEYS - shared, shared > 0 and 4 or 2
 local taken, answers, odd, granted = {}, {}, false, 0
 
 for i = 1, n do
-  local at = 3 + (i - 1) * words
+  local at = 3 + (i - 1) * width
   local done = redis.pcall('SET', KEYS[i], ARGV[at], 'NX', 'PX', ARGV[at + 1])
   if not done then
-    -- Only GET finds out that a key is of another type.
+    -- SET NX does not say that a key is of another type. GET raises an error.
     local holder = redis.pcall('GET', KEYS[i])
     odd = odd or type(holder) == 'table'
     if not odd then
@@ -27,18 +31,18 @@ for i = 1, n do
   end
   if odd then break end
 end
-local marker = vouch ~= '' and redis.pcall('GET', KEYS[n + 1])
-if vouch ~= '' and marker ~= vouch then
+local marker = expected ~= '' and redis.pcall('GET', KEYS[n + 1])
+if expected ~= '' and marker ~= expected then
   -- part: marker
-  local _, ready = read_marker(marker, vouch)
+  local _, ready = read_marker(marker, expected)
   odd = odd or ready ~= ''
 end
 
 for _, i in ipairs(taken) do
-  local at = 3 + (i - 1) * words
+  local at = 3 + (i - 1) * width
   if odd then
     redis.call('DEL', KEYS[i])
-  elseif own == 0 or ARGV[at + 2] == '' then
+  elseif shared == 0 or ARGV[at + 2] == '' then
     granted, answers[i] = granted + 1, 1
   else
     local counters, fence, slot, counter = KEYS[n + 2], ARGV[at + 2], ARGV[at + 3], nil

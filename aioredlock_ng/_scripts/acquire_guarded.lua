@@ -1,27 +1,28 @@
--- Takes all keys for one attempt, or none of them, where the node's memory is vouched for; and notes
--- the attempt's fence.
+-- Takes all keys for one attempt, or none of them, if the node is trusted. Stores the attempt's
+-- fence in the fence counters.
 -- KEYS     the lock's keys, one per resource; then the node's marker; then the fence counters
 -- ARGV[1]  token, fresh for every attempt
 -- ARGV[2]  ttl in milliseconds
--- ARGV[3]  'run_id:guard': the server process as this connection knows it, the guard time in
---          milliseconds; '' no guard
--- ARGV[4]  proposed fence; '' no fencing
--- ARGV[5]  claim of a waiter; '' for a first attempt
--- ARGV[6]  '1': return the counter that the fence replaces; else ''
--- ARGV[i]  from 7 on: the slots of the lock's keys among the counters, each once
--- Returns  1: granted, and the fence is above every counter. {2, counter}: the same, and this was the
---          highest counter before; fence - 1 where a counter is missing. {1, counter}: granted, the
---          fence is not above this counter. {-1, left}: quarantined; milliseconds left, -1 where the
---          marker is missing, another's, too short, or above a day and a second (86401000), which is
---          damage. Else the refusal, see parts/queue.lua.
--- The marker (see marker.lua) is 'run_id:guard' where trusted. A connection that may not know the
--- run_id says zeros, and takes the marker's.
--- The keys are set first: after another write a full server would let that pass.
+-- ARGV[3]  expected marker 'run_id:guard'; '' without a guard. The run_id is that of the server
+--          process as this connection knows it. A connection that may not read the run_id sends
+--          zeros, and accepts any run_id in the marker. The guard time is in milliseconds.
+-- ARGV[4]  proposed fence; '' without fencing
+-- ARGV[5]  claim of a waiter, see parts/queue.lua; '' for a first attempt
+-- ARGV[6]  '1' to return the counter that the fence replaces; else ''
+-- ARGV[i]  from 7 on: the slots of the lock's keys among the counters, each slot once
+-- Returns  1: granted, and the fence is above every counter.
+--          {2, counter}: the same if ARGV[6] is '1'. The counter was the highest before the fence
+--          was stored. It is fence - 1 if a counter is missing.
+--          {1, counter}: granted, but the fence is not above this counter.
+--          {-1, left}: quarantined for `left` milliseconds; -1 if the marker is missing or does not
+--          match ARGV[3], see parts/marker.lua.
+--          In all other cases the refusal, see parts/queue.lua.
+-- The keys are set first. A full server refuses a write only if no write of the script precedes it.
 local n = #KEYS - 2
-local token, ttl, vouch = ARGV[1], ARGV[2], ARGV[3]
-local fence, claim, tell = ARGV[4], ARGV[5], ARGV[6]
+local token, ttl, expected = ARGV[1], ARGV[2], ARGV[3]
+local fence, claim, with_counter = ARGV[4], ARGV[5], ARGV[6]
 
--- What needs no queue does not pay for the functions of queues.
+-- An uncontended acquire must not spend time on the functions of parts/queue.lua.
 local after = nil
 if n > 1 or claim ~= '' or not redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl) then
   -- part: queue
@@ -31,12 +32,12 @@ if n > 1 or claim ~= '' or not redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl
 end
 
 local refused
-local marker = vouch ~= '' and redis.pcall('GET', KEYS[n + 1])
+local marker = expected ~= '' and redis.pcall('GET', KEYS[n + 1])
 if type(marker) == 'table' then
   refused = marker
-elseif vouch ~= '' and marker ~= vouch then
+elseif expected ~= '' and marker ~= expected then
   -- part: marker
-  local trusted, ready = read_marker(marker, vouch)
+  local trusted, ready = read_marker(marker, expected)
   if not trusted then
     refused = {-1, -1}
   elseif ready ~= '' then
@@ -57,9 +58,9 @@ if fence ~= '' and not refused then
   local counters = KEYS[n + 2]
   for i = 7, n == 1 and 7 or #ARGV do
     local slot, counter = ARGV[i], nil
-    if tell ~= '' then
+    if with_counter ~= '' then
       counter = redis.pcall('ZSCORE', counters, slot)
-      -- A missing counter may be lost. Earlier leases may have had the fences just below this one.
+      -- A missing counter may be lost. Earlier leases may have fences just below this fence.
       before = math.max(before, tonumber(type(counter) == 'string' and counter or fence - 1))
     end
     -- part: fence
@@ -78,5 +79,5 @@ if refused then
 end
 if after then after() end
 if highest > 0 then return {1, highest} end
-if tell ~= '' then return {2, before} end
+if with_counter ~= '' then return {2, before} end
 return 1

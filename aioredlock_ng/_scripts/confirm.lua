@@ -1,10 +1,12 @@
--- Acknowledges an attempt's second fence, where its keys still hold its token and the fence is above every counter.
+-- Stores an attempt's second fence if all its keys still hold its token.
 -- KEYS     the lock's keys; then the fence counters
 -- ARGV[1]  token
 -- ARGV[2]  fence
--- ARGV[i]  from 3 on: the slots of the lock's keys among the counters, each once
--- Returns  1: acknowledged, and the counters are the fence now. {0, counter}: not; 0 where a key is no longer ours.
--- MGET, unlike GET, takes a key of another type for a missing one.
+-- ARGV[i]  from 3 on: the slots of the lock's keys among the counters, each slot once
+-- Returns  1: the fence is above every counter, and is stored.
+--          {0, counter}: the fence is not above this counter.
+--          {0, 0}: a key does not hold the token.
+-- MGET instead of GET: a key of another type must not raise an error. It does not hold the token.
 local n = #KEYS - 1
 for _, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do
   if holder ~= ARGV[1] then return {0, 0} end

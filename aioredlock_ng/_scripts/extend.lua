@@ -1,17 +1,20 @@
--- Renews the keys of a batch of leases that still hold their tokens. A missing key is not set again.
--- KEYS       the keys of all leases in the batch
--- ARGV[1]    ttl in milliseconds, one for all
+-- Renews the keys of several leases that still hold their tokens. Sets no missing key.
+-- KEYS       the keys of all leases
+-- ARGV[1]    ttl in milliseconds, one for all keys
 -- ARGV[i+1]  token that KEYS[i] must hold
--- Returns    #KEYS when every key was renewed, else an array per key: 1 renewed, 0 missing or of another type, -1 another's.
--- MGET, unlike GET, takes a key of another type for a missing one: it does not fail the rest of the batch.
--- The last MGET is for tracking, which one's own PEXPIRE ends. In Redis 6.2 and 7.0 each read of a tracked call tracks all its
--- KEYS: a GET per key would cost the square of the batch.
+-- Returns    #KEYS if every key was renewed. Else an array with a number per key: 1 renewed, 0
+--            missing or of another type, -1 held by another token.
+-- MGET instead of GET: a key of another type must not fail the renewal of the other keys.
+-- Redis 6.2 and 7.0 track all KEYS at each read of a tracked call. A GET per key would cost the
+-- square of the number of keys.
+-- The last MGET renews the tracking, which PEXPIRE has ended.
 local ttl, renewed, answers = ARGV[1], 0, {}
 for first = 1, #KEYS, 1000 do
-  for i, holder in ipairs(redis.call('MGET', unpack(KEYS, first, math.min(first + 999, #KEYS)))) do
+  local holders = redis.call('MGET', unpack(KEYS, first, math.min(first + 999, #KEYS)))
+  for i, holder in ipairs(holders) do
     local at = first + i - 1
     if holder == ARGV[at + 1] then
-      -- pcall: the server's words reach the log as they are.
+      -- pcall returns the error in the server's own words, which the log shows.
       local done = redis.pcall('PEXPIRE', KEYS[at], ttl)
       if type(done) == 'table' then return done end
       renewed = renewed + 1
@@ -21,6 +24,8 @@ for first = 1, #KEYS, 1000 do
     end
   end
 end
-for first = 1, #KEYS, 1000 do redis.call('MGET', unpack(KEYS, first, math.min(first + 999, #KEYS))) end
+for first = 1, #KEYS, 1000 do
+  redis.call('MGET', unpack(KEYS, first, math.min(first + 999, #KEYS)))
+end
 if renewed == #KEYS then return renewed end
 return answers

@@ -1,14 +1,18 @@
--- Deletes keys that hold one of some tokens: an operator's last resort.
+-- Deletes keys that hold one of several tokens. This script is the last resort of an operator.
 -- KEYS     the lock's keys; then, with fencing, the fence counters
--- ARGV[1]  how many tokens
--- ARGV[2]  1: delete keys of other types too, and strings that do not expire; 0: refuse them, before
---          anything is written
--- ARGV[3]  the tokens
--- ARGV[i]  then, with fencing: a fence that counters are raised to at least; the slots of the keys among them, each once
--- Returns  how many keys were deleted (one that somebody waits for is offered to the first in its queue); or the error 'NOTALOCK <type or nothing> <remaining ms>' of a key
---          that it refuses: locks are strings that expire, and other keys may be somebody's data.
--- Counters rise above the holder's fence: else a holder that hears of one node before the others are asked repairs them.
--- A counter above 8e15 stays: no fence is above it, and from 2^53 on it could not be raised by one.
+-- ARGV[1]  how many tokens follow ARGV[2]
+-- ARGV[2]  1 to delete also keys of other types and strings that do not expire. 0 to refuse such
+--          keys before anything is written.
+-- ARGV[3]  the tokens, from 3 on
+-- ARGV[i]  then, with fencing: a fence that the counters must reach at least; then the slots of the
+--          lock's keys among the counters, each slot once
+-- Returns  how many keys were deleted. A key with a queue is offered to the first waiter, and
+--          counts as deleted. The error 'NOTALOCK <type or nothing> <remaining ms>' refuses a key.
+--          Locks are strings that expire. Any other key may be somebody's data.
+-- The counters rise above the holder's fence. Otherwise the holder may repair this node before the
+-- other nodes have deleted the key.
+-- A counter above 8e15 is damage, because no fence is so high. It stays as it is and raises no other
+-- counter. From 2^53 on, adding 1 would not change it.
 -- part: queue
 local n, tokens, last = #KEYS, {}, tonumber(ARGV[1]) + 2
 for i = 3, last do tokens[ARGV[i]] = true end
@@ -19,7 +23,7 @@ for i = 1, n do
   local foreign, kind = type(holder) == 'table', 'string'
   if foreign then
     if not string.find(holder.err, 'WRONGTYPE', 1, true) then return holder end
-    -- pcall: locks do not need the right to TYPE.
+    -- pcall: users of locks need no right to TYPE.
     kind = redis.pcall('TYPE', KEYS[i]).ok or ''
   end
   if foreign or tokens[holder] then
@@ -36,7 +40,9 @@ if ARGV[last + 1] then
     local counter = tonumber(redis.call('ZSCORE', KEYS[n + 1], ARGV[i]) or 0)
     if counter >= fence and counter <= 8e15 then fence = counter + 1 end
   end
-  for i = last + 2, #ARGV do redis.call('ZADD', KEYS[n + 1], 'GT', string.format('%.0f', fence), ARGV[i]) end
+  for i = last + 2, #ARGV do
+    redis.call('ZADD', KEYS[n + 1], 'GT', string.format('%.0f', fence), ARGV[i])
+  end
 end
 for i = 1, #doomed do
   if not offer(doomed[i]) then redis.call('DEL', doomed[i]) end

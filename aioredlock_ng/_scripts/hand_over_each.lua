@@ -1,17 +1,20 @@
--- Hands keys from one attempt to the next, as release.lua and then acquire.lua or acquire_guarded.lua would do for each of them.
--- KEYS     one per hand-over; then, where those are guarded, the node's marker and the fence counters
--- ARGV[1]  how many of KEYS are the latter
--- ARGV[2]  'run_id:guard' as in acquire_guarded.lua; '' no guard
--- ARGV[i]  from 3 on, per hand-over: token that is released; then, as in acquire_each.lua: token, ttl in milliseconds, and where
---          they are guarded also: proposed fence ('' no fencing), slot
--- Returns  twice the number of hand-overs when each key was released and is granted as asked; else an array of what the two
---          scripts return, by turns. It ends before the first call that meets an error, or at once where the node is not
---          vouched for: that call and those behind it are to be asked one by one.
--- A key that another process waits for is offered to that one; the acquire behind the release is
--- refused then. Unlike the scripts for one call it takes keys on a full server: in the place of what
--- it frees, or of what was there.
-local own, vouch = tonumber(ARGV[1]), ARGV[2]
-local n, words = #KEYS - own, own > 0 and 5 or 3
+-- Hands keys from one attempt to the next. Each hand-over gets the answers that release.lua, and
+-- then acquire.lua or acquire_guarded.lua, would give.
+-- KEYS     one key per hand-over. Behind them, if the acquires are guarded: the node's marker and
+--          the fence counters.
+-- ARGV[1]  how many KEYS stand behind the keys of the hand-overs: 0 or 2
+-- ARGV[2]  expected marker 'run_id:guard', see acquire_guarded.lua; '' without a guard
+-- ARGV[i]  from 3 on, for each hand-over: the token to release; then token and ttl in milliseconds
+--          of the acquire. A guarded acquire also has the proposed fence ('' without fencing) and
+--          the slot of its key among the counters.
+-- Returns  twice the number of hand-overs if each key was released and is granted as asked. Else an
+--          array with the answers to release and acquire by turns. The array ends before the first
+--          call that met an error. It is empty if the node is not trusted. The caller repeats the
+--          calls without an answer one by one.
+-- A key with a queue is offered to the first waiter, and the acquire is refused.
+-- A full server accepts an acquire here, because the release in the same script makes room for it.
+local shared, expected = tonumber(ARGV[1]), ARGV[2]
+local n, width = #KEYS - shared, shared > 0 and 5 or 3
 local answers, handed, queues, offered = {}, 0, {}, nil
 for i = 1, n do queues[i] = 'aioredlock_ng:queue:' .. KEYS[i] end
 if n > 0 and redis.pcall('EXISTS', unpack(queues)) ~= 0 then
@@ -19,22 +22,22 @@ if n > 0 and redis.pcall('EXISTS', unpack(queues)) ~= 0 then
   offered = offer
 end
 
-local marker = vouch ~= '' and redis.pcall('GET', KEYS[n + 1])
-if vouch ~= '' and marker ~= vouch then
+local marker = expected ~= '' and redis.pcall('GET', KEYS[n + 1])
+if expected ~= '' and marker ~= expected then
   -- part: marker
-  local _, ready = read_marker(marker, vouch)
+  local _, ready = read_marker(marker, expected)
   if ready ~= '' then return answers end
 end
 
 for i = 1, n do
-  local at = 3 + (i - 1) * words
+  local at = 3 + (i - 1) * width
   local key, holder = KEYS[i], redis.pcall('GET', KEYS[i])
   if type(holder) == 'table' then return answers end
   local ours, taken = holder == ARGV[at], nil
   if ours and not (offered and offered(key)) then
     taken = redis.pcall('SET', key, ARGV[at + 1], 'PX', ARGV[at + 2])
     if not taken.ok then
-      -- A full server refuses the first write of a script only, unless that deletes.
+      -- A full server refuses only the first write of a script, and never a DEL.
       redis.pcall('DEL', key)
       taken = redis.pcall('SET', key, ARGV[at + 1], 'PX', ARGV[at + 2])
     end
@@ -51,7 +54,7 @@ for i = 1, n do
     return answers
   else
     local counters, fence, slot, counter = KEYS[n + 2], ARGV[at + 3], ARGV[at + 4], nil
-    if own > 0 and fence ~= '' then
+    if shared > 0 and fence ~= '' then
       -- part: fence
     end
     if not counter then

@@ -1,12 +1,12 @@
--- Tells who holds each key and for how long. Writes nothing.
--- KEYS     the lock's keys; then, if asked for, the key of each one's label
--- ARGV[1]  if labels or queues are asked for: how many keys the lock has
--- ARGV[2]  if queues are asked for: anything
--- Returns  per key {remaining milliseconds (-1 endless, -2 no such key), token or ''}. Of a key of
---          another type: -3, and '<type or nothing> <remaining ms>' in the token's place. Then, if
---          labels or queues are asked for, the label or ''. Then, if queues are asked for, how many
---          wait for the key; -1: not known.
--- pcall: what somebody else wrote in place of a label is none.
+-- Returns the token and the remaining time of each key. Writes nothing.
+-- KEYS     the lock's keys; then, if labels are asked for, the key of each label
+-- ARGV[1]  how many keys the lock has; nothing if neither labels nor queues are asked for
+-- ARGV[2]  anything if queues are asked for; else nothing
+-- Returns  for each key {remaining milliseconds, token or ''}. The time is -1 if the key does not
+--          expire, and -2 if there is no key. A key of another type has the time -3, and its token
+--          is '<type or nothing> <remaining ms>'.
+--          If labels or queues are asked for, the label or '' comes next.
+--          If queues are asked for, the number of waiters comes last; -1 if it is not known.
 -- part: queue
 local answers, n = {}, tonumber(ARGV[1] or #KEYS)
 for i = 1, n do
@@ -14,13 +14,14 @@ for i = 1, n do
   if type(token) ~= 'table' then
     answers[i] = {token and redis.call('PTTL', KEYS[i]) or -2, token or ''}
   elseif string.find(token.err, 'WRONGTYPE', 1, true) then
-    -- pcall: locks do not need the right to TYPE.
+    -- pcall: users of locks need no right to TYPE.
     local kind = redis.pcall('TYPE', KEYS[i])
     answers[i] = {-3, (kind.ok or '') .. ' ' .. redis.call('PTTL', KEYS[i])}
   else
     return token
   end
   if n < #KEYS then
+    -- pcall: a key of another type must not end the script. It is no label.
     local label = redis.pcall('GET', KEYS[n + i])
     answers[i][3] = type(label) == 'string' and label or ''
   end

@@ -1,15 +1,18 @@
--- Reads a node's marker, which names the server process whose memory it vouches for, and may replace it.
+-- Reads a node's marker, and may replace it. The marker names the server process whose memory holds
+-- the locks.
 -- KEYS[1]  the marker
--- ARGV[1]  'read', or what to become: 'trusted', 'waiting', 'founding'
--- ARGV[2]  the marker as the caller read it, '' for none
--- ARGV[3]  when it read it: this node's milliseconds
--- ARGV[4]  'run_id:guard' as in acquire_guarded.lua
+-- ARGV[1]  'read' to replace nothing; else the new state: 'trusted', 'waiting' or 'founding'
+-- ARGV[2]  the marker as the caller read it; '' for none
+-- ARGV[3]  this node's milliseconds at which the caller read it
+-- ARGV[4]  'run_id:guard' for the new marker, see acquire_guarded.lua
 -- ARGV[5]  nonce of a founding marker
--- Returns  {marker now or '', this node's milliseconds, ARGV[4]}.
--- Marker   'run_id:guard' trusted; 'run_id:guard:ready' waiting until ready; 'run_id:guard:ready:nonce' founding.
--- One that waits is trusted only once it is ready by this node's time.
--- Replaced only if it is still what the caller read, no more than a second ago: a caller that was paused decides nothing.
--- The guard time runs a second longer than asked for. The last GET is for tracking, which one's own SET ends.
+-- Returns  {marker now or '', this node's milliseconds, ARGV[4]}
+-- Marker   'run_id:guard' is trusted. 'run_id:guard:ready' waits until this node's clock has
+--          reached the ready time. 'run_id:guard:ready:nonce' is founding.
+-- The marker is replaced only if the caller read this same marker at most a second ago. Otherwise a
+-- caller that was paused would decide by an old state.
+-- The ready time is a second later than the guard time asks for.
+-- The last GET renews the tracking, which SET has ended.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local marker = redis.call('GET', KEYS[1]) or ''

@@ -1,10 +1,10 @@
--- Frees those keys of one attempt that still hold its token, and deletes the labels of that attempt.
--- KEYS     the lock's keys; then, where it has labels, the key of each one's label
+-- Frees the keys of one attempt that still hold its token, and deletes the labels of that attempt.
+-- KEYS     the lock's keys; then, with labels, the key of each label
 -- ARGV[1]  token
--- ARGV[2]  where it has labels: how many keys the lock has
--- Returns  how many of the lock's keys were freed. A key that somebody waits for is offered to the
---          first in its queue, any other is deleted.
--- MGET and not GET: see extend.lua. It calls a key of another type missing, and that is not ours.
+-- ARGV[2]  with labels: how many keys the lock has
+-- Returns  how many of the lock's keys were freed. A key with a queue is offered to the first
+--          waiter; any other key is deleted.
+-- MGET instead of GET: see extend.lua. A key of another type does not hold the token.
 if #KEYS == 1 and redis.pcall('GET', KEYS[1]) == ARGV[1]
   and redis.pcall('EXISTS', 'aioredlock_ng:queue:' .. KEYS[1]) == 0 then
   return redis.call('DEL', KEYS[1])
@@ -17,9 +17,10 @@ for i, holder in ipairs(redis.call('MGET', unpack(KEYS, 1, n))) do
     freed = freed + 1
     if n < #KEYS then redis.call('DEL', KEYS[n + i]) end
   elseif n < #KEYS then
-    -- The key is gone, or another's by now, and so may be the label.
+    -- The next holder of the key may have written its own label already.
     local label = redis.pcall('GET', KEYS[n + i])
-    if type(label) == 'string' and string.find(label, string.sub(ARGV[1], 1, 16) .. ' ', 1, true) == 1 then
+    local own = string.sub(ARGV[1], 1, 16) .. ' '
+    if type(label) == 'string' and string.find(label, own, 1, true) == 1 then
       redis.call('DEL', KEYS[n + i])
     end
   end

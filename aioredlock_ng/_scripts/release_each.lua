@@ -1,10 +1,10 @@
--- Frees each key that still holds the token of its attempt, as release.lua would do one after the
--- other.
--- KEYS     one per attempt
+-- Frees one key for each of several attempts if the key still holds the attempt's token. Each
+-- attempt gets the answer of release.lua.
+-- KEYS     one key per attempt
 -- ARGV[i]  token of KEYS[i]
--- Returns  the number of keys when each was freed; else an array per key: 1 freed, 0 not ours. It
---          ends before a key that the server refuses to tell or to delete: that one and those behind
---          it are to be asked one by one.
+-- Returns  the number of keys if each was freed. Else an array with a number per key: 1 freed, 0
+--          not held by the token. The array ends before the first key that met an error. The caller
+--          repeats the releases without an answer one by one.
 local freed, answers, queues, offered = 0, {}, {}, nil
 for i, key in ipairs(KEYS) do queues[i] = 'aioredlock_ng:queue:' .. key end
 if redis.pcall('EXISTS', unpack(queues)) ~= 0 then

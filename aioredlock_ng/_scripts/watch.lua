@@ -1,9 +1,11 @@
--- Tells whether leases still hold their keys, and reads those keys so that they can be tracked. Writes nothing but labels.
--- KEYS     the keys of all leases in the batch; then, with labels, the key of each one's label
--- ARGV[i]  token that KEYS[i] must hold; then, with labels, for each key how many milliseconds its label lives, and the label
--- Returns  the number of the leases' keys when every key holds its token, else an array per key: 1 ours, 0 missing or of
---          another type, -1 another's.
--- MGET and not GET: see extend.lua. pcall: a label that cannot be written is no harm to the lease.
+-- Returns whether leases still hold their keys, and reads the keys so that they are tracked. Writes
+-- nothing but labels.
+-- KEYS     the keys of all leases; then, with labels, the key of each label
+-- ARGV[i]  token that KEYS[i] must hold. Then, with labels, two words per key: the milliseconds
+--          that its label lives, and the label.
+-- Returns  the number of the leases' keys if every key holds its token. Else an array with a number
+--          per key: 1 held by the token, 0 missing or of another type, -1 held by another token.
+-- MGET instead of GET: see extend.lua.
 local n = #KEYS
 local labelled = #ARGV > n
 if labelled then n = n / 2 end
@@ -22,7 +24,10 @@ for first = 1, n, 1000 do
 end
 if labelled then
   for i = 1, n do
-    if answers[i] == 1 then redis.pcall('SET', KEYS[n + i], ARGV[n + 2 * i], 'PX', ARGV[n + 2 * i - 1]) end
+    -- pcall: a label that cannot be written does no harm to the lease.
+    if answers[i] == 1 then
+      redis.pcall('SET', KEYS[n + i], ARGV[n + 2 * i], 'PX', ARGV[n + 2 * i - 1])
+    end
   end
 end
 if ours == n then return ours end

@@ -1,6 +1,7 @@
--- Stores `fence` in the counter `slot` of `counters` if it is above it, and sets `counter` to nil.
--- Else sets `counter` to that counter, a string, or to the error of the server. The caller declares
--- all four. Not a function: an uncontended acquire would pay some 0.1 microseconds for one.
+-- Stores `fence` under `slot` in `counters` if it is above the counter there, and sets `counter` to
+-- nil. Otherwise sets `counter` to that counter, which is a string, or to an error of the server.
+-- The caller declares the four locals. A function would cost each acquire some 0.1 microseconds.
+-- pcall: an error must not end a script that has set a key.
 counter = redis.pcall('ZADD', counters, 'GT', 'CH', fence, slot)
 if counter == 0 then
   counter = redis.pcall('ZSCORE', counters, slot)

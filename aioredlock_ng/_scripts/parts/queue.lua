@@ -1,13 +1,16 @@
 -- The queue of a lock: the processes that wait for one key, in order of their tickets.
--- Member   '<manager>:<line>:<grace>'. '<grace>' is how many milliseconds an offer to this member
---          lives. '<manager>' is 16 hexadecimal digits where messages reach it by the channel
---          'aioredlock_ng:<manager>'; a '-' before them marks a member that asks by itself.
+-- Member   '<manager>:<line>:<grace>'. The grace is how many milliseconds an offer to this member
+--          lives. The manager is 16 hexadecimal digits, and messages reach it by the channel
+--          'aioredlock_ng:<manager>'. A '-' before the digits marks a member that receives no
+--          messages, and asks the nodes again by itself.
 -- Claim    '<ticket>:<member>'. A waiter brings the same ticket to every node.
--- Offer    'aioredlock_ng:offer:<claim>', the value of a lock's key that is kept for this member
---          and for members before it. Other clients see a key that exists.
--- Message  '<milliseconds> <member> <key>': when this node may grant the key; -1: not known.
--- The queue's own key is a sorted set of members by tickets, and expires by itself. Every call here
--- is protected: a failure costs order or time, and must not end a script that has set a key.
+-- Offer    'aioredlock_ng:offer:<claim>', the value of a lock's key that is reserved for this
+--          member and for members before it. Other clients see a key that exists.
+-- Message  '<milliseconds> <member> <key>'. The milliseconds say when this node may grant the key;
+--          -1 if that is not known.
+-- The queue is a sorted set of members by tickets under a key of its own, which expires.
+-- Every call here is protected. An error costs order or time, and must not end a script that has
+-- set a key.
 local function ask(...)
   local reply = redis.pcall(...)
   if type(reply) == 'table' and reply.err then return nil end
@@ -16,12 +19,13 @@ end
 
 local function queue_of(key) return 'aioredlock_ng:queue:' .. key end
 
--- An hour at most: what somebody else put into the queue must not make an answer unreadable.
+-- Returns the milliseconds of a member's grace, an hour at most. A damaged member in the queue must
+-- not produce a number that the caller cannot read.
 local function grace_of(member)
   return math.min(tonumber(string.match(member, ':(%d+)$')) or 0, 3600000)
 end
 
--- True unless it is certain that no connection of this member's process listens.
+-- Sends a message to a member. Returns false only if its process is certainly not connected.
 local function notify(member, milliseconds, key)
   local manager = string.match(member, '^(%x+):')
   if not manager then return true end
@@ -33,7 +37,8 @@ local function is_offer_to(value, member)
   return string.match(value, '^aioredlock_ng:offer:%d+:(.+)$') == member
 end
 
--- True if this value of a lock's key is an offer to the claim's member, or to one behind it.
+-- Returns true if this value of a lock's key is an offer to the claim's member, or to a member
+-- behind it.
 local function admits(value, claim)
   local ticket, member = string.match(value, '^aioredlock_ng:offer:(%d+):(.+)$')
   local own, me = string.match(claim, '^(%d+):(.+)$')
@@ -42,7 +47,7 @@ local function admits(value, claim)
   return member == me or own < ticket or (own == ticket and me < member)
 end
 
--- Sends the first in the queue a message. Members whose process is gone are removed.
+-- Sends a message to the first member of the queue. Removes members whose process is gone.
 local function notify_first(key, milliseconds)
   local first = ask('ZRANGE', queue_of(key), 0, 0)
   while first and first[1] and not notify(first[1], milliseconds, key) do
@@ -51,9 +56,9 @@ local function notify_first(key, milliseconds)
   end
 end
 
--- Keeps a key that is about to be free for the first in its queue, and takes that member out of the
--- queue. False: nobody waits. A member that lets its offer expire, as a stopped process does, costs
--- the others one grace and not one per hand-over. It comes back with its ticket when it looks again.
+-- Offers a key to the first member of its queue, and removes that member from the queue. Returns
+-- false if nobody waits. A stopped process lets its offer expire. If it stayed in the queue, each
+-- hand-over would wait for it. A member that still waits enters again with its old ticket.
 local function offer(key)
   local queue = queue_of(key)
   while true do
@@ -72,7 +77,7 @@ local function offer(key)
   end
 end
 
--- Takes a member out of a queue; the next one learns that it is the first.
+-- Removes a member from a queue. If it was the first, the next member is notified.
 local function step_out(key, member)
   local first = ask('ZRANGE', queue_of(key), 0, 0)
   if ask('ZREM', queue_of(key), member) == 1 and first and first[1] == member then
@@ -80,7 +85,7 @@ local function step_out(key, member)
   end
 end
 
--- The same for a member that no longer wants the key: an offer to it goes to the next one.
+-- Removes a member that no longer wants the key. An offer to it goes to the next member.
 local function leave(key, member)
   local value = ask('GET', key)
   if value and is_offer_to(value, member) then
@@ -91,16 +96,17 @@ local function leave(key, member)
   end
 end
 
--- The highest ticket of those that wait for a key with this value. A ticket above 2^53, which is
--- damage, counts as 2^53.
+-- Returns the highest ticket among the waiters for a key with this value; 0 if nobody waits. A
+-- ticket above 2^53 is damage, and counts as 2^53.
 local function highest_ticket(key, value)
   local last = ask('ZREVRANGE', queue_of(key), 0, 0, 'WITHSCORES') or {}
   local offered = string.match(value or '', '^aioredlock_ng:offer:(%d+):')
   return math.min(math.max(tonumber(last[2]) or 0, tonumber(offered) or 0), 9007199254740992)
 end
 
--- How many wait for a key with this value; -1: not known. An offer takes its member out of the
--- queue, and that member still waits. Not ZCARD: users would need a right that waiting does not.
+-- Returns how many members wait for a key with this value; -1 if that is not known. The
+-- member of an offer has left the queue, and still waits. ZCARD would need a right that waiting does
+-- not need.
 local function waiting(key, value)
   local last = ask('ZREVRANGE', queue_of(key), 0, 0)
   if not last then return -1 end
@@ -115,19 +121,18 @@ local function waiting(key, value)
   return count
 end
 
--- A refusal because of one of these keys: {0, remaining milliseconds (-1 endless), its place among
--- the keys, the highest ticket of those that wait for any of the keys}. A set has one ticket for all
--- its keys: were it the last of one queue only, waiters that came later for another of its keys
--- would overtake it there for ever.
+-- Returns a refusal because of one of these keys: {0, remaining milliseconds (-1 without expiry),
+-- the place of that key among the keys, the highest ticket among the waiters for any of the keys}.
+-- A waiter has one ticket for all its keys. If that ticket were only above those of one queue,
+-- later waiters for another of its keys would overtake it for ever.
 local function refusal(place, keys, values)
   local highest = 0
   for i, key in ipairs(keys) do highest = math.max(highest, highest_ticket(key, values[i])) end
   return {0, redis.call('PTTL', keys[place]), place, highest}
 end
 
--- Sets the first n keys to a token, or none of them; returns the refusal if there is one. A single
--- key is set before anything is read: a full server refuses the first write of a script only. MGET
--- and not GET: see extend.lua.
+-- Sets the first n keys to a token, or none of them. Returns the refusal if a key is held.
+-- MGET instead of GET: see extend.lua.
 local function take(n, token, ttl, claim)
   if n == 1 and redis.call('SET', KEYS[1], token, 'NX', 'PX', ttl) then return nil end
   local keys = {unpack(KEYS, 1, n)}
@@ -139,15 +144,15 @@ local function take(n, token, ttl, claim)
     if values[i] then
       redis.call('SET', keys[i], token, 'PX', ttl)
     elseif not redis.call('SET', keys[i], token, 'NX', 'PX', ttl) then
-      -- MGET calls a key of another type missing. GET raises the error that says what is wrong.
+      -- This key is of another type, which MGET reports as missing. GET raises the error.
       if i > 1 then redis.call('DEL', unpack(keys, 1, i - 1)) end
       redis.call('GET', keys[i])
     end
   end
 end
 
--- Ends the waiting of a claim's member for the first n keys, which it has now. The next one learns
--- that it is the first: the offer that it may have waited for is over.
+-- Removes a claim's member from the queues of the first n keys, which it holds now. The member that
+-- is first then is notified, because the offer that it waited behind no longer exists.
 local function served(n, claim)
   local member = string.match(claim, '^%d+:(.+)$')
   if not member then return end
