@@ -29,7 +29,15 @@ from aioredlock_ng._scripts import replies
 if TYPE_CHECKING:
     from aioredlock_ng._scripts.replies import Call
 
-__all__ = ["acquire", "acquire_each", "acquire_guarded", "confirm", "hand_over_each", "release", "release_each"]
+__all__ = [
+    "acquire",
+    "acquire_each",
+    "acquire_guarded",
+    "confirm",
+    "hand_over_each",
+    "release",
+    "release_each",
+]
 
 
 def acquire(reply: Any, call: Call) -> Granted | Refused | None:
@@ -73,7 +81,9 @@ def hand_over_each(reply: Any, call: Call) -> HandedOverEach | None:
         return HandedOverEach((released(1), GRANTED) * (calls // 2)) if reply == calls else None
     if not replies.are(reply, calls, None):
         return None
-    parts = [_taken(item, guarded=own > 0) if at % 2 else _given(item) for at, item in enumerate(reply)]
+    parts = [
+        _taken(item, guarded=own > 0) if at % 2 else _given(item) for at, item in enumerate(reply)
+    ]
     read = tuple([item for item in parts if item is not None])
     return HandedOverEach(read) if len(read) == len(parts) else None
 
@@ -101,7 +111,11 @@ def confirm(reply: Any, _call: Call) -> Granted | Unacknowledged | None:
     """Read 1, or zero with a counter."""
     if type(reply) is int:
         return GRANTED if reply == 1 else None
-    return Unacknowledged(reply[1]) if replies.starts(reply, 2, 0) and replies.is_int(reply[1], -replies.LARGEST - 1) else None
+    return (
+        Unacknowledged(reply[1])
+        if replies.starts(reply, 2, 0) and replies.is_int(reply[1], -replies.LARGEST - 1)
+        else None
+    )
 
 
 def _refused(reply: Any, keys: int) -> Refused | None:

@@ -62,12 +62,18 @@ CALLED: Final = (
 OF_QUEUES: Final = frozenset({"ZRANGE", "ZREVRANGE", "ZRANK", "ZREM", "EXISTS", "PUBLISH"})
 """Those that only the order of waiters needs. The scripts lock without them."""
 
-COMMANDS: Final = Command(Script("commands", state_replies.unknown_commands), (), tuple(name.encode() for name in CALLED))
+COMMANDS: Final = Command(
+    Script("commands", state_replies.unknown_commands), (), tuple(name.encode() for name in CALLED)
+)
 """Ask whether the server knows these commands. A new connection sends this in full, and does not load it."""
 
 
 def needed(*, fencing: bool, guard: bool) -> tuple[str, ...]:
     """Name the commands of the scripts that a manager with these settings runs."""
     # Without queues waiting is slower, and as safe.
-    dispensable = OF_QUEUES | ({"ZADD", "ZSCORE"} if not fencing else set()) | ({"TIME"} if not guard else set())
+    dispensable = (
+        OF_QUEUES
+        | ({"ZADD", "ZSCORE"} if not fencing else set())
+        | ({"TIME"} if not guard else set())
+    )
     return tuple(name for name in CALLED if name not in dispensable)

@@ -126,15 +126,26 @@ class LockKind:
         if len(keys) > 1 or claim or tell:
             args = (token, ttl, self.vouch, word, claim, tell, *slots)
             return Command(self.acquire, (*keys, MARKER_KEY, self.counters), args)
-        return Command(self.acquire, None, (), None, self.acquire_one, (keys[0], token, ttl, word, slots[0]))
+        return Command(
+            self.acquire, None, (), None, self.acquire_one, (keys[0], token, ttl, word, slots[0])
+        )
 
-    def confirming(self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], token: bytes, fence: int) -> Command:
+    def confirming(
+        self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], token: bytes, fence: int
+    ) -> Command:
         """The second round of an acquire: the same keys under a higher fence."""
         return Command(self.confirm, (*keys, self.counters), (token, fence, *slots))
 
-    def repairing_of(self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], token: bytes, ttl: int, fence: int) -> Command:
+    def repairing_of(
+        self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], token: bytes, ttl: int, fence: int
+    ) -> Command:
         """Set missing keys again, and lift the counters to the fence."""
-        return Command(self.repair, (*keys, MARKER_KEY, self.counters), (token, ttl, self.vouch, fence, *slots), tracked=True)
+        return Command(
+            self.repair,
+            (*keys, MARKER_KEY, self.counters),
+            (token, ttl, self.vouch, fence, *slots),
+            tracked=True,
+        )
 
     def force_releasing(
         self,
@@ -158,11 +169,15 @@ class LockKind:
         """Renew the keys that hold their tokens, and be told of changes."""
         return Command(self.extend, keys, (ttl, *tokens), tracked=True)
 
-    def watching(self, keys: tuple[bytes, ...], tokens: tuple[bytes, ...], labels: Labels = ((), ())) -> Command:
+    def watching(
+        self, keys: tuple[bytes, ...], tokens: tuple[bytes, ...], labels: Labels = ((), ())
+    ) -> Command:
         """Ask who holds the keys, and be told of changes; with labels, write them beside the keys that hold their tokens."""
         return Command(self.watch, (*keys, *labels[0]), (*tokens, *labels[1]), tracked=True)
 
-    def inspecting(self, keys: tuple[bytes, ...], label_keys: tuple[bytes, ...] = (), *, queues: bool = False) -> Command:
+    def inspecting(
+        self, keys: tuple[bytes, ...], label_keys: tuple[bytes, ...] = (), *, queues: bool = False
+    ) -> Command:
         """Ask who holds the keys, and for how long.
 
         Args:
@@ -174,7 +189,11 @@ class LockKind:
         return Command(self.inspect, (*keys, *label_keys), args)
 
     def releasing(
-        self, keys: tuple[bytes, ...], token: bytes, owed_until: float, label_keys: tuple[bytes, ...] = ()
+        self,
+        keys: tuple[bytes, ...],
+        token: bytes,
+        owed_until: float,
+        label_keys: tuple[bytes, ...] = (),
     ) -> Command:
         """Delete those keys that hold the token, and their labels."""
         if label_keys:
@@ -188,7 +207,12 @@ _RELEASE_ONE = Form(RELEASE, 1, (None, None), RELEASE_EACH)
 
 
 def _mutex(
-    acquire: Script, acquire_one: Form, *, fencing: bool = False, vouch: bytes = b"", counters: bytes = FENCES
+    acquire: Script,
+    acquire_one: Form,
+    *,
+    fencing: bool = False,
+    vouch: bytes = b"",
+    counters: bytes = FENCES,
 ) -> LockKind:
     return LockKind(
         acquire=acquire,
@@ -206,7 +230,9 @@ def _mutex(
     )
 
 
-MUTEX: Final = _mutex(ACQUIRE, Form(ACQUIRE, 1, (None, None, None), ACQUIRE_EACH, (b"0", b""), HAND_OVER_EACH))
+MUTEX: Final = _mutex(
+    ACQUIRE, Form(ACQUIRE, 1, (None, None, None), ACQUIRE_EACH, (b"0", b""), HAND_OVER_EACH)
+)
 """One holder at a time: plain `SET NX PX`."""
 
 

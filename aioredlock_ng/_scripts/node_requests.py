@@ -9,7 +9,9 @@ from aioredlock_ng._scripts.requests import Command
 __all__ = ["leaving", "reading_marker", "replacing_marker", "standing"]
 
 
-def standing(keys: tuple[bytes, ...], claim: bytes, life_ms: int, kept_ms: int, *, tracked: bool = False) -> Command:
+def standing(
+    keys: tuple[bytes, ...], claim: bytes, life_ms: int, kept_ms: int, *, tracked: bool = False
+) -> Command:
     """Return the command that puts a waiter in the queue of the first key that it cannot have.
 
     Args:
@@ -38,7 +40,9 @@ def reading_marker(vouch: bytes) -> Command:
     return Command(MARKER, (MARKER_KEY,), (b"read", b"", b"0", vouch, b""), tracked=True)
 
 
-def replacing_marker(become: bytes, marker: bytes, read_ms: int, vouch: bytes, nonce: bytes) -> Command:
+def replacing_marker(
+    become: bytes, marker: bytes, read_ms: int, vouch: bytes, nonce: bytes
+) -> Command:
     """Return the command that replaces a node's marker and has the new one tracked.
 
     Args:

@@ -64,7 +64,9 @@ def is_int(item: Any, least: int, most: int = LARGEST) -> bool:
 
 
 def starts(reply: Any, length: int, first: int) -> bool:
-    return type(reply) is list and len(reply) == length and type(reply[0]) is int and reply[0] == first
+    return (
+        type(reply) is list and len(reply) == length and type(reply[0]) is int and reply[0] == first
+    )
 
 
 def are(reply: Any, most: int, fits: Callable[[Any], bool] | None) -> bool:

@@ -34,7 +34,9 @@ class Script:
 
     __slots__ = ("name", "read", "sha", "source")
 
-    def __init__(self, name: str, read: Callable[[Any, Call], Reply], package: str = __package__) -> None:
+    def __init__(
+        self, name: str, read: Callable[[Any, Call], Reply], package: str = __package__
+    ) -> None:
         self.name = name
         self.read = read
         self.source = _source(package, name)

@@ -94,7 +94,11 @@ def stand(reply: Any, call: Call) -> Standing | None:
     if type(reply) is not list or len(reply) != 3:
         return None
     left, place, rank = reply
-    if not (replies.is_int(left, -1) and replies.is_int(place, 1, len(call.keys)) and replies.is_int(rank, -1)):
+    if not (
+        replies.is_int(left, -1)
+        and replies.is_int(place, 1, len(call.keys))
+        and replies.is_int(rank, -1)
+    ):
         return None
     return Standing(seconds_until(left), rank)
 
@@ -130,7 +134,12 @@ def _look(item: Any, fewest: int, most: int) -> KeyLook | None:
         return None
     # A reply without label or queue is filled up. A label that was not asked for is read, too.
     left, value, label, count = [*item, b"", -1][:4] if len(item) == 2 else [*item, -1][:4]
-    if not replies.is_int(left, -3) or type(value) is not bytes or type(label) is not bytes or not replies.is_int(count, -1):
+    if (
+        not replies.is_int(left, -3)
+        or type(value) is not bytes
+        or type(label) is not bytes
+        or not replies.is_int(count, -1)
+    ):
         return None
     waiting = None if count == -1 else count
     if left == _MISSING:
