@@ -1,6 +1,7 @@
-"""Decodes the replies to attempts: acquires, second fences, releases and hand-overs.
+"""Decoders of the replies to attempts: acquires, second fences, releases and hand-overs.
 
-A decoder returns None for a reply that does not fit. The shapes themselves are described in the header of each Lua file.
+A decoder returns None for a reply that does not fit its script. The header of each Lua file
+describes its replies.
 """
 
 from __future__ import annotations
@@ -41,27 +42,28 @@ __all__ = [
 
 
 def acquire(reply: Any, call: Call) -> Granted | Refused | None:
-    """Read 1, or a refusal that names the place of a held key."""
-    # First, and without a call: this is nearly every reply.
+    """Read 1, or a refusal."""
+    # Nearly every reply is an integer. It is read first, and without a call.
     if type(reply) is int:
         return GRANTED if reply == 1 else None
     return _refused(reply, len(call.keys))
 
 
 def acquire_guarded(reply: Any, call: Call) -> Acquired | None:
-    """Read 1, a grant with a counter, a refusal, or a quarantine."""
+    """Read 1, a grant with a counter, a refusal, or the time left in quarantine."""
     if type(reply) is int:
         return GRANTED if reply == 1 else None
     if replies.starts(reply, 2, 2):
-        # The fence replaced a lower counter. By a higher one the lease would get a fence above its block.
+        # The counter before the fence was lower. A higher one would give the lease fences that
+        # belong to another grant.
         asked, fence = call.args[5] == b"1", int(call.args[3] or 0)
         return Fenced(reply[1]) if asked and replies.is_int(reply[1], 0, fence - 1) else None
-    # The marker and the counters are keys too.
+    # The last two keys are the marker and the fence counters.
     return _guarded(reply, len(call.keys) - 2)
 
 
 def acquire_each(reply: Any, call: Call) -> AcquiredEach | None:
-    """Read the number of attempts, or up to as many replies of the script for one."""
+    """Read the number of attempts, or up to as many answers to single attempts."""
     own = int(call.args[0])
     calls = len(call.keys) - own
     if type(reply) is int:
@@ -74,7 +76,7 @@ def acquire_each(reply: Any, call: Call) -> AcquiredEach | None:
 
 
 def hand_over_each(reply: Any, call: Call) -> HandedOverEach | None:
-    """Read twice the number of hand-overs, or replies of release and acquire by turns."""
+    """Read twice the number of hand-overs, or answers to release and acquire by turns."""
     own = int(call.args[0])
     calls = 2 * (len(call.keys) - own)
     if type(reply) is int:
@@ -99,8 +101,8 @@ def release_each(reply: Any, call: Call) -> ReleasedEach | None:
 
 
 def release(reply: Any, call: Call) -> Released | None:
-    """Read how many of the lock's keys were deleted."""
-    # One may always be deleted. The keys of a packed call would have to be made first.
+    """Read how many of the lock's keys were freed."""
+    # Every release has a key, so 0 and 1 always fit. Counting the keys of a form takes time.
     if type(reply) is int and 0 <= reply <= 1:
         return released(reply)
     most = int(call.args[1]) if len(call.args) > 1 else len(call.keys)
@@ -108,7 +110,7 @@ def release(reply: Any, call: Call) -> Released | None:
 
 
 def confirm(reply: Any, _call: Call) -> Granted | Unacknowledged | None:
-    """Read 1, or zero with a counter."""
+    """Read 1, or 0 with a counter."""
     if type(reply) is int:
         return GRANTED if reply == 1 else None
     return (
@@ -135,7 +137,7 @@ def _refused(reply: Any, keys: int) -> Refused | None:
 def _guarded(reply: Any, keys: int) -> Acquired | None:
     if replies.starts(reply, 2, 1):
         # Lua returns a damaged counter of 2**63 or more as a negative number. A counter of 0 is
-        # damage too: any fence is above 0, so the node would have acknowledged the fence.
+        # damage too, because any fence is above 0 and the node would have stored it.
         counter = reply[1]
         if not replies.is_int(counter, -replies.LARGEST - 1):
             return None

@@ -1,4 +1,4 @@
-"""One script per Lua file, those that a new connection loads, and the commands that they call; no I/O."""
+"""The catalogue of scripts: one per Lua file, and the server commands that they call."""
 
 from __future__ import annotations
 
@@ -51,26 +51,29 @@ SCRIPTS: Final = (
     *(ACQUIRE, ACQUIRE_GUARDED, ACQUIRE_EACH, EXTEND, WATCH, RELEASE, RELEASE_EACH, HAND_OVER_EACH),
     *(INSPECT, CONFIRM, REPAIR, FORCE_RELEASE, MARKER, STAND, LEAVE),
 )
-"""Everything that a new connection loads."""
+"""The scripts that a new connection loads."""
 
 CALLED: Final = (
     *("SET", "GET", "MGET", "PTTL", "PEXPIRE", "ZADD", "ZSCORE", "TIME", "DEL"),
     *("ZRANGE", "ZREVRANGE", "ZRANK", "ZREM", "EXISTS", "PUBLISH"),
 )
-"""Every command that a script calls."""
+"""The commands that scripts call."""
 
 OF_QUEUES: Final = frozenset({"ZRANGE", "ZREVRANGE", "ZRANK", "ZREM", "EXISTS", "PUBLISH"})
-"""Those that only the order of waiters needs. The scripts lock without them."""
+"""The commands that only the order of waiters needs. Locks work without them."""
 
 COMMANDS: Final = Command(
     Script("commands", state_replies.unknown_commands), (), tuple(name.encode() for name in CALLED)
 )
-"""Ask whether the server knows these commands. A new connection sends this in full, and does not load it."""
+"""Ask which of these commands the server does not know.
+
+A new connection sends the source of this script, and does not load it.
+"""
 
 
 def needed(*, fencing: bool, guard: bool) -> tuple[str, ...]:
-    """Name the commands of the scripts that a manager with these settings runs."""
-    # Without queues waiting is slower, and as safe.
+    """Return the names of the commands that a manager with these settings cannot do without."""
+    # Without queues, waiting is slower but as safe.
     dispensable = (
         OF_QUEUES
         | ({"ZADD", "ZSCORE"} if not fencing else set())

@@ -11,8 +11,8 @@
 --          Locks are strings that expire. Any other key may be somebody's data.
 -- The counters rise above the holder's fence. Otherwise the holder may repair this node before the
 -- other nodes have deleted the key.
--- A counter above 8e15 is damage, because no fence is so high. It stays as it is and raises no other
--- counter. From 2^53 on, adding 1 would not change it.
+-- A counter above 8e15 is damage, because no fence is so high. It stays as it is, and raises no
+-- other counter. From 2^53 on, adding 1 would not change it.
 -- part: queue
 local n, tokens, last = #KEYS, {}, tonumber(ARGV[1]) + 2
 for i = 3, last do tokens[ARGV[i]] = true end

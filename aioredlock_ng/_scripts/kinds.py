@@ -1,4 +1,4 @@
-"""Kinds of locks as data: which scripts take, keep and give up their keys, and how their calls are packed; no I/O."""
+"""Kinds of locks as data: their scripts, their keys, and the requests that take and keep them."""
 
 from __future__ import annotations
 
@@ -54,27 +54,28 @@ __all__ = [
 ]
 
 MARKER_KEY: Final = b"aioredlock_ng:marker"
-"""Names the server process whose memory it vouches for; see marker.lua."""
+"""The key of a node's marker, which names the server process whose memory is trusted."""
 
 FENCES: Final = b"aioredlock_ng:fences"
-"""The fence counters: a sorted set, slots by their highest fence."""
+"""The key of the fence counters: a sorted set of slots, each with the highest fence of its keys."""
 
 
 Labels = tuple[tuple[bytes, ...], tuple[bytes | int, ...]]
-"""The keys of labels, and for each its life in milliseconds and its text."""
+"""The keys of labels; then, for each label, its ttl in milliseconds and its text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockKind:
-    """A kind of lock.
+    """A kind of lock. Each method builds the request of one script.
 
     Attributes:
-        fencing: Its leases have fences.
-        repairing: Its keys may be set again where they are lost: with fences and behind the guard only.
-        vouch: The guard's word of a command; empty without a guard.
+        fencing: True if leases have fences.
+        vouch: The expected marker 'run_id:guard' of each node (see acquire_guarded.lua). Empty
+            without the recovery guard. Each connection replaces a placeholder by the run id.
         counters: The key of the fence counters.
-        acquire_one: Acquire of one key: key, token and ttl vary, with fencing the fence and the slot too.
-        release_one: Release of one key: key and token vary.
+        acquire_one: The form of an acquire of one key. Key, token and ttl vary; with `vouch` or
+            fences also the fence and the slot.
+        release_one: The form of a release of one key. Key and token vary.
     """
 
     acquire: Script
@@ -92,7 +93,10 @@ class LockKind:
 
     @property
     def repairing(self) -> bool:
-        """See above."""
+        """Return True if missing keys may be set again: with fences and the recovery guard only.
+
+        Otherwise a repair could give a lock two holders.
+        """
         return self.fencing and self.vouch != b""
 
     def acquiring(
@@ -106,15 +110,16 @@ class LockKind:
         *,
         tell_counter: bool = False,
     ) -> Command:
-        """Return the command that takes all keys.
+        """Return the command that takes all keys, or none of them.
 
         Args:
-            keys: The keys.
-            slots: Their slots among the fence counters.
+            keys: The lock's keys.
+            slots: The slots of the keys among the fence counters, each slot once.
             token: The token of the attempt.
-            ttl: Milliseconds, in decimal.
-            fence: The proposed fence; ignored without fencing.
-            claim: What a waiter says of itself, see parts/queue.lua.
+            ttl: Milliseconds, as decimal digits.
+            fence: The proposed fence. Ignored without fencing.
+            claim: The ticket and the member of a waiter, see parts/queue.lua. Empty for a first
+                attempt.
             tell_counter: Ask for the counter that the fence replaces.
         """
         if not self.fencing and not self.vouch:
@@ -133,13 +138,16 @@ class LockKind:
     def confirming(
         self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], token: bytes, fence: int
     ) -> Command:
-        """The second round of an acquire: the same keys under a higher fence."""
+        """Return the command that stores the second fence of an attempt.
+
+        The node acknowledges the fence if its keys still hold the token and its counters are lower.
+        """
         return Command(self.confirm, (*keys, self.counters), (token, fence, *slots))
 
     def repairing_of(
         self, keys: tuple[bytes, ...], slots: tuple[bytes, ...], token: bytes, ttl: int, fence: int
     ) -> Command:
-        """Set missing keys again, and lift the counters to the fence."""
+        """Return the command that sets missing keys again and raises the counters to the fence."""
         return Command(
             self.repair,
             (*keys, MARKER_KEY, self.counters),
@@ -156,9 +164,17 @@ class LockKind:
         *,
         any_key: bool = False,
     ) -> Command:
-        """Delete keys that hold one of these tokens, so that their holder does not set them again.
+        """Return the command that deletes keys if they hold one of these tokens.
 
-        A key of another type, or such a string without expiry, is refused unless `any_key` is True.
+        The counters rise above the holder's fence, so the holder cannot repair the keys.
+
+        Args:
+            keys: The lock's keys.
+            slots: The slots of the keys among the fence counters.
+            fence: The counters reach at least this fence. Ignored without fencing.
+            tokens: The tokens that may be deleted.
+            any_key: Delete also keys of other types and strings without expiry. The node refuses
+                them otherwise.
         """
         args: list[bytes | int] = [len(tokens), int(any_key), *tokens]
         if self.fencing:
@@ -166,24 +182,36 @@ class LockKind:
         return Command(FORCE_RELEASE, keys, tuple(args))
 
     def extending(self, keys: tuple[bytes, ...], tokens: Sequence[bytes], ttl: int) -> Command:
-        """Renew the keys that hold their tokens, and be told of changes."""
+        """Return the command that renews keys which hold their tokens, and has the keys tracked.
+
+        Args:
+            keys: The keys of one or more leases.
+            tokens: The token of each key.
+            ttl: Milliseconds.
+        """
         return Command(self.extend, keys, (ttl, *tokens), tracked=True)
 
     def watching(
         self, keys: tuple[bytes, ...], tokens: tuple[bytes, ...], labels: Labels = ((), ())
     ) -> Command:
-        """Ask who holds the keys, and be told of changes; with labels, write them beside the keys that hold their tokens."""
+        """Return the command that checks who holds the keys, and has the keys tracked.
+
+        Args:
+            keys: The keys of one or more leases.
+            tokens: The token of each key.
+            labels: Labels that the node writes beside the keys that hold their tokens.
+        """
         return Command(self.watch, (*keys, *labels[0]), (*tokens, *labels[1]), tracked=True)
 
     def inspecting(
         self, keys: tuple[bytes, ...], label_keys: tuple[bytes, ...] = (), *, queues: bool = False
     ) -> Command:
-        """Ask who holds the keys, and for how long.
+        """Return the command that reads the token and the remaining time of each key.
 
         Args:
-            keys: The keys.
-            label_keys: The keys of their labels, to be told what these say.
-            queues: Also ask how many wait for each key.
+            keys: The lock's keys.
+            label_keys: The keys of the labels. If there are any, the labels are read too.
+            queues: Also count the waiters of each key.
         """
         args = (len(keys), 1) if queues else (len(keys),) if label_keys else ()
         return Command(self.inspect, (*keys, *label_keys), args)
@@ -195,7 +223,14 @@ class LockKind:
         owed_until: float,
         label_keys: tuple[bytes, ...] = (),
     ) -> Command:
-        """Delete those keys that hold the token, and their labels."""
+        """Return the command that frees the keys which hold the token, and deletes their labels.
+
+        Args:
+            keys: The lock's keys.
+            token: The token of the attempt.
+            owed_until: See `Command`.
+            label_keys: The keys of the labels.
+        """
         if label_keys:
             return Command(self.release, (*keys, *label_keys), (token, len(keys)), owed_until)
         if len(keys) > 1:
@@ -233,11 +268,17 @@ def _mutex(
 MUTEX: Final = _mutex(
     ACQUIRE, Form(ACQUIRE, 1, (None, None, None), ACQUIRE_EACH, (b"0", b""), HAND_OVER_EACH)
 )
-"""One holder at a time: plain `SET NX PX`."""
+"""One holder at a time, by `SET NX PX` alone."""
 
 
 def guarded_mutex(*, fencing: bool, vouch: bytes, counters: bytes = FENCES) -> LockKind:
-    """One holder at a time, with fences, or behind the recovery guard (`vouch` is its word), or both."""
+    """Return a kind with one holder at a time, with fences or the recovery guard or both.
+
+    Args:
+        fencing: Give each lease a fence.
+        vouch: The expected marker of each node; empty without the recovery guard.
+        counters: The key of the fence counters.
+    """
     words = (None, MARKER_KEY, counters, None, None, vouch, None, b"", b"", None)
     acquire_one = Form(ACQUIRE_GUARDED, 3, words, ACQUIRE_EACH, (b"2", vouch), HAND_OVER_EACH)
     return _mutex(ACQUIRE_GUARDED, acquire_one, fencing=fencing, vouch=vouch, counters=counters)

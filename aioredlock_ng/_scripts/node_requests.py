@@ -1,4 +1,4 @@
-"""Requests about a node, and not about one kind of lock: its queues and its marker; no I/O."""
+"""Requests about the queues and the marker of a node. They are the same for all kinds of locks."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def reading_marker(vouch: bytes) -> Command:
     """Return the command that reads a node's marker and has it tracked.
 
     Args:
-        vouch: The node's run id, or the placeholder that each connection replaces by it, and the
-            guard time: 'run_id:guard'.
+        vouch: The run id of the node and the guard time, 'run_id:guard'. Each connection replaces a
+            placeholder by its run id.
     """
     return Command(MARKER, (MARKER_KEY,), (b"read", b"", b"0", vouch, b""), tracked=True)
 

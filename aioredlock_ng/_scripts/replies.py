@@ -1,13 +1,11 @@
-"""Decodes each script's reply into a record, in one place before anything else reads it; pure.
+"""The rules that all decoders of replies share. Decoding is pure.
 
 A server may be broken, hostile, or no Redis at all. A reply that does not fit its script is no
-vote: it becomes a `Garbled`, and what the script did on that node counts as unknown. So no code
-above this module meets a list of the wrong length, a number of the wrong type, or nil.
+vote. It becomes a `Garbled`, and the effect of the script on that node counts as unknown. So no
+code above the decoders meets a list of the wrong length, a number of the wrong type, or nil.
 
-A decoder returns None for a reply that does not fit.
-
-RESP3 has booleans and doubles that Python takes for integers (`True == 1`, `1.0 == 1`): types are
-compared exactly. The shapes themselves are described in the header of each Lua file.
+RESP3 has booleans and doubles that are equal to integers in Python (`True == 1`, `1.0 == 1`).
+Therefore decoders compare types exactly.
 """
 
 from __future__ import annotations
@@ -22,36 +20,42 @@ if TYPE_CHECKING:
 __all__ = ["LARGEST", "Asked", "Call", "are", "garbled", "is_int", "kind_of", "starts"]
 
 LARGEST = 2**63 - 1
-"""The largest integer of RESP. A big number beyond it would overflow a float of seconds."""
+"""The largest integer of RESP. A larger number might overflow a float of seconds."""
 
 
 class Asked(Protocol):
-    """What the words for a reply need to know of the request."""
+    """The part of a request that messages about its reply need."""
 
     @property
     def step(self) -> str:
-        """Name what is asked, for messages."""
+        """Name the request, for messages."""
 
 
 class Call(Protocol):
-    """What a shape needs to know of the command."""
+    """The part of a command that the decoders of its reply need."""
 
     @property
     def keys(self) -> tuple[bytes, ...]:
-        """KEYS of the script."""
+        """Return KEYS of the script."""
 
     @property
     def args(self) -> tuple[bytes | int, ...]:
-        """ARGV of the script."""
+        """Return ARGV of the script."""
 
 
 def garbled(request: Asked, reply: Any) -> Garbled:
-    """Return what stands for a reply that does not fit: the words name its kind, and nothing that is in it."""
+    """Return the record of a reply that does not fit the request.
+
+    The message names the kind of the reply, and shows nothing of its contents.
+    """
     return Garbled(f"{request.step} was answered with {kind_of(reply)}, which does not fit it")
 
 
 def kind_of(reply: Any) -> str:
-    """Name the kind of a reply for messages; its contents may be tokens and stored values."""
+    """Name the kind of a reply, for messages.
+
+    The contents may be tokens and stored values, which messages must not show.
+    """
     if reply is None:
         return "nil"
     if isinstance(reply, (list, dict, set)):
@@ -60,14 +64,17 @@ def kind_of(reply: Any) -> str:
 
 
 def is_int(item: Any, least: int, most: int = LARGEST) -> bool:
+    """Return True for an integer within these bounds."""
     return type(item) is int and least <= item <= most
 
 
 def starts(reply: Any, length: int, first: int) -> bool:
+    """Return True for a list of this length that begins with this integer."""
     return (
         type(reply) is list and len(reply) == length and type(reply[0]) is int and reply[0] == first
     )
 
 
 def are(reply: Any, most: int, fits: Callable[[Any], bool] | None) -> bool:
+    """Return True for a list of at most `most` items that all fit. None accepts any item."""
     return type(reply) is list and len(reply) <= most and (fits is None or all(map(fits, reply)))

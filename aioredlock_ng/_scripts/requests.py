@@ -1,4 +1,4 @@
-"""Anything that a server is asked, and the calls of scripts among it; it never talks to a server."""
+"""Requests to a server: plain commands, and calls of scripts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,17 @@ __all__ = ["Command", "Request"]
 
 
 class Request:
-    """Anything that a server is asked; see `Command` for the attributes."""
+    """A plain command for a server.
+
+    Args:
+        packed: The command as bytes for the wire.
+
+    Attributes:
+        owed_until: None, as this request is no release.
+        form: None, as this request cannot be joined with others.
+        blanks: Empty, as there is no form.
+        tracked: False, as the server tracks none of the keys that this request reads.
+    """
 
     __slots__ = ("_packed",)
 
@@ -30,47 +40,48 @@ class Request:
 
     @property
     def packed(self) -> bytes:
-        """In the wire's format."""
+        """Return the request as bytes for the wire."""
         assert self._packed is not None
         return self._packed
 
     @property
     def keys(self) -> tuple[bytes, ...]:
-        """The keys that it is about."""
+        """Return no keys: a plain command does not say which of its words are keys."""
         return ()
 
     def read(self, reply: Any) -> Reply:
-        """Decode a reply. The asker of a plain request decodes it itself."""
+        """Return the reply as it is. The caller of a plain command decodes it."""
         return cast("Reply", reply)
 
     @property
     def step(self) -> str:
-        """Name what is asked, for messages."""
+        """Name the request, for messages."""
         return "a command"
 
     def packed_in_full(self) -> bytes:
-        """For a server that has forgotten the script."""
+        """Return the request for a server that has forgotten its scripts."""
         return self.packed
 
 
 class Command(Request):
-    """One call of a script, packed once and sent as the same bytes to every node.
+    """One call of a script. It is packed once, and every node gets the same bytes.
 
     Args:
-        script: What is called.
-        keys: KEYS of the script; None where there is a form.
+        script: The script that is called.
+        keys: KEYS of the script. None if the command has a form.
         args: ARGV of the script.
-        owed_until: See below.
-        form: Of a call about one key: what it has in common with others. Those of one form can be sent as one.
-        blanks: What varies in it.
-        tracked: See below. Such a command has no form.
+        owed_until: See below. None if the command is no release.
+        form: The form of a call about one key. Commands of one form can be sent as one call.
+        blanks: The words that vary in the form.
+        tracked: See below. A tracked command has no form.
 
     Attributes:
-        tracked: The server notifies this connection once when a key that the script reads changes. One's own write to
-            the key ends that, so a script that writes reads its keys again at the end. Redis 6.2 and 7.0 track all KEYS
-            at each read.
-        owed_until: For a release: the instant until which it is sent again where it was refused; the keys that the server
-            knew of are gone then. None: not a release. One that could not be delivered is owed to the node without end.
+        tracked: True if the server notifies this connection once when a key that the script reads
+            changes. A write of the connection itself ends the tracking, so a script that writes
+            reads its keys again at the end. Redis 6.2 and 7.0 track all KEYS at each read.
+        owed_until: For a release, the instant until which the release is sent again if the server
+            refuses it. The keys that the server knew have expired by then. A release that could not
+            be delivered is owed to the node without an end.
     """
 
     __slots__ = ("_args", "_keys", "blanks", "form", "owed_until", "script", "tracked")
@@ -97,7 +108,10 @@ class Command(Request):
 
     @property
     def packed(self) -> bytes:
-        """EVALSHA in the wire's format; made when it is first asked for, which is never where it is sent with others."""
+        """Return the call as EVALSHA for the wire.
+
+        The bytes are made at the first use. A command that is sent as one with others needs none.
+        """
         packed = self._packed
         if packed is None:
             if self.form is not None:
@@ -109,26 +123,26 @@ class Command(Request):
 
     @property
     def keys(self) -> tuple[bytes, ...]:
-        """KEYS of the script."""
+        """Return KEYS of the script."""
         return self._words()[0]
 
     @property
     def args(self) -> tuple[bytes | int, ...]:
-        """ARGV of the script."""
+        """Return ARGV of the script."""
         return self._words()[1]
 
     def read(self, reply: Any) -> Reply:
-        """Decode a reply; a `Garbled` where the script gives no such reply to this call."""
+        """Decode a reply into a record. If it does not fit the script it becomes a `Garbled`."""
         record = self.script.read(reply, self)
         return garbled(self, reply) if record is None else record
 
     @property
     def step(self) -> str:
-        """Name what is asked, for messages."""
+        """Name the request, for messages."""
         return f"the {self.script.name} script"
 
     def packed_in_full(self) -> bytes:
-        """EVAL with the source, for a server that has forgotten the script."""
+        """Return the call as EVAL with the source, for a server that has forgotten the script."""
         return pack((b"EVAL", self.script.source, len(self.keys), *self.keys, *self.args))
 
     def _words(self) -> tuple[tuple[bytes, ...], tuple[bytes | int, ...]]:

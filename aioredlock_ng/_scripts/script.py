@@ -1,4 +1,4 @@
-"""A Lua file as a script: its source, read once, and the SHA1 by which servers know it; no I/O with servers."""
+"""One Lua file as a script: its source with all parts in place, and its SHA1."""
 
 from __future__ import annotations
 
@@ -18,18 +18,24 @@ if TYPE_CHECKING:
 __all__ = ["Script", "pack"]
 
 pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
-"""Pack a command in the wire's format. The stubs of hiredis know tuples of one item only."""
+"""Pack a command for the wire. The stubs of hiredis accept only tuples of one item."""
 
 _PART = re.compile(rb"^ *-- part: (\w+)\n", re.MULTILINE)
 
 
 class Script:
-    """One Lua file, its source, the SHA1 by which servers know it, and the decoder of its replies.
+    """A script that servers run.
 
     Args:
-        name: The file's name without its ending.
-        read: Decodes a reply to a call; None where it does not fit. See `replies.py`.
-        package: The package that contains it. New connections load the scripts of this package only.
+        name: The name of the Lua file without its ending.
+        read: Decodes a reply to a call of this script. Returns None if the reply does not fit the
+            script. See `replies.py`.
+        package: The package that contains the Lua file. A new connection loads only the scripts of
+            the default package.
+
+    Attributes:
+        source: The source that servers get, with all parts in place.
+        sha: The SHA1 of the source in hexadecimal digits. Servers name scripts by it.
     """
 
     __slots__ = ("name", "read", "sha", "source")
@@ -40,18 +46,19 @@ class Script:
         self.name = name
         self.read = read
         self.source = _source(package, name)
-        # Redis names scripts by SHA1 (EVALSHA); nothing here is secret.
+        # EVALSHA names a script by its SHA1. Nothing here is secret.
         self.sha = sha1(self.source, usedforsecurity=False).hexdigest().encode()
 
     def loading(self) -> bytes:
-        """Pack a call about no key, which does nothing: by that, a server that has forgotten the script learns it again.
+        """Pack a call without keys, which does nothing but load the script.
 
-        For those about several calls. It needs no right but EVAL, where SCRIPT LOAD does.
+        Only scripts for several calls accept it. The call needs no right but EVAL. SCRIPT LOAD is a
+        right of its own.
         """
         return pack((b"EVAL", self.source, 0, b"0", b""))
 
 
 def _source(package: str, name: str) -> bytes:
-    """Read a script; each of its lines "-- part: queue" is replaced by the file `parts/queue.lua`."""
+    """Read a script, and replace each line "-- part: queue" by the file `parts/queue.lua`."""
     source = resources.files(package).joinpath(f"{name}.lua").read_bytes().replace(b"\r\n", b"\n")
     return _PART.sub(lambda part: _source(package, f"parts/{part[1].decode()}"), source)

@@ -24,8 +24,8 @@ end
 local key = KEYS[place]
 local queue = queue_of(key)
 
--- ZRANK fails if the user has no rights to queues. Such a waiter must not enter: it could not leave,
--- and each hand-over would wait for an offer to it.
+-- ZRANK fails if the user has no rights to queues. The waiter must not enter then. It could not
+-- leave, and each hand-over would wait for an offer to it.
 if ask('ZRANK', queue, member) ~= nil then
   ask('ZADD', queue, ticket, member)
   ask('PEXPIRE', queue, ARGV[2])

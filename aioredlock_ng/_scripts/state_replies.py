@@ -1,6 +1,7 @@
-"""Decodes the replies about the state of a node: its keys, its queues, its marker and its commands.
+"""Decoders of the replies about a node: its keys, its queues, its marker and its commands.
 
-A decoder returns None for a reply that does not fit. The shapes themselves are described in the header of each Lua file.
+A decoder returns None for a reply that does not fit its script. The header of each Lua file
+describes its replies.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ __all__ = [
 ]
 
 _MISSING, _OTHER_TYPE = -2, -3
-"""What inspect.lua says in place of a key's remaining milliseconds."""
+"""The remaining milliseconds by which inspect.lua reports a key that is no lock."""
 
 _STATES = {1: KeyState.OURS, 0: KeyState.MISSING, -1: KeyState.FOREIGN}
 
@@ -54,18 +55,21 @@ _REPAIRED = {1: Repaired.DONE, 0: Repaired.OUTRUN, -1: Repaired.UNTRUSTED}
 
 
 def extend(reply: Any, call: Call) -> Whole | KeyStates | None:
-    """Read the number of keys, or for each whether it was renewed."""
+    """Read the number of keys, or a number per key that says if it was renewed."""
     return _per_key(reply, len(call.keys))
 
 
 def watch(reply: Any, call: Call) -> Whole | KeyStates | None:
-    """Read the number of the leases' keys, or for each whether it is ours."""
+    """Read the number of the leases' keys, or a number per key that says if it holds its token."""
     keys = len(call.keys)
     return _per_key(reply, keys // 2 if len(call.args) > keys else keys)
 
 
 def inspect(reply: Any, call: Call) -> Looked | None:
-    """Read for each key its remaining time, its token and, if asked for, its label and its queue."""
+    """Read the remaining time and the token of each key.
+
+    A label and a number of waiters follow if the call asks for them.
+    """
     keys = int(call.args[0]) if call.args else len(call.keys)
     if type(reply) is not list or len(reply) != keys:
         return None
@@ -85,7 +89,7 @@ def repair(reply: Any, _call: Call) -> Repaired | None:
 
 
 def force_release(reply: Any, call: Call) -> ForceReleased | None:
-    """Read how many keys were deleted."""
+    """Read how many keys were deleted or offered to a waiter."""
     return ForceReleased(reply) if replies.is_int(reply, 0, len(call.keys)) else None
 
 
@@ -109,7 +113,10 @@ def leave(reply: Any, _call: Call) -> Left | None:
 
 
 def marker(reply: Any, call: Call) -> MarkerRead | None:
-    """Read the marker, the node's milliseconds, and a word as long as the one that was sent."""
+    """Read the marker, the node's milliseconds, and the run id with the guard time.
+
+    The connection may have replaced a placeholder of the same length by the run id.
+    """
     if (
         type(reply) is list
         and len(reply) == 3
@@ -123,7 +130,7 @@ def marker(reply: Any, call: Call) -> MarkerRead | None:
 
 
 def unknown_commands(reply: Any, _call: Call) -> UnknownCommands | None:
-    """Read a list of names."""
+    """Read the names of the commands that the server does not know."""
     if type(reply) is not list or not all(type(item) is bytes for item in reply):
         return None
     return UnknownCommands(tuple(reply))
@@ -132,7 +139,8 @@ def unknown_commands(reply: Any, _call: Call) -> UnknownCommands | None:
 def _look(item: Any, fewest: int, most: int) -> KeyLook | None:
     if type(item) is not list or not fewest <= len(item) <= most:
         return None
-    # A reply without label or queue is filled up. A label that was not asked for is read, too.
+    # Fill up a reply without a label or a number of waiters. A label always fits, even if the
+    # call did not ask for it.
     left, value, label, count = [*item, b"", -1][:4] if len(item) == 2 else [*item, -1][:4]
     if (
         not replies.is_int(left, -3)

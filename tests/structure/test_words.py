@@ -19,7 +19,6 @@ ROOT = Path(aioredlock_ng.__file__).parent
 PENDING = (
     "_core",
     "_nodes",
-    "_scripts",
     "_doctor",
     "cli",
     "testing",

@@ -105,8 +105,8 @@ local function highest_ticket(key, value)
 end
 
 -- Returns how many members wait for a key with this value; -1 if that is not known. The
--- member of an offer has left the queue, and still waits. ZCARD would need a right that waiting does
--- not need.
+-- member of an offer has left the queue, and still waits. ZCARD would need a right that waiting
+-- does not need.
 local function waiting(key, value)
   local last = ask('ZREVRANGE', queue_of(key), 0, 0)
   if not last then return -1 end
