@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from aioredlock_ng._engine.attempt.tokens import system_tokens
 from aioredlock_ng._engine.engine import Engine
 from aioredlock_ng._nodes.node import RedisNode
-from aioredlock_ng._scripts.kinds import needed
+from aioredlock_ng._scripts.catalogue import needed
 from aioredlock_ng.errors import ConfigurationError
 from aioredlock_ng.logs import Sinks
 

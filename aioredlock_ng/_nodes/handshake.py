@@ -19,7 +19,7 @@ from aioredlock_ng._core.votes import Dropped, Refusal, Unsent
 from aioredlock_ng._nodes.channel import Subscription
 from aioredlock_ng._nodes.connect import ConnectFailed
 from aioredlock_ng._scripts import Request
-from aioredlock_ng._scripts.kinds import COMMANDS, SCRIPTS
+from aioredlock_ng._scripts.catalogue import COMMANDS, SCRIPTS
 from aioredlock_ng._scripts.replies import kind_of
 
 if TYPE_CHECKING:

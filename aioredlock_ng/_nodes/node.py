@@ -20,7 +20,7 @@ from aioredlock_ng._nodes.health import Health
 from aioredlock_ng._nodes.owed import NotedRelease, OwedReleases
 from aioredlock_ng._nodes.port import NodeListener, NodeState, Sink
 from aioredlock_ng._nodes.silence import SUSPECT_AFTER, DeadConnectionProbe
-from aioredlock_ng._scripts.kinds import CALLED
+from aioredlock_ng._scripts.catalogue import CALLED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -9,8 +9,6 @@ from aioredlock_ng._scripts.catalogue import (
     ACQUIRE,
     ACQUIRE_EACH,
     ACQUIRE_GUARDED,
-    CALLED,
-    COMMANDS,
     CONFIRM,
     EXTEND,
     FORCE_RELEASE,
@@ -18,7 +16,6 @@ from aioredlock_ng._scripts.catalogue import (
     INSPECT,
     LEAVE,
     MARKER,
-    OF_QUEUES,
     RELEASE,
     RELEASE_EACH,
     REPAIR,
@@ -36,15 +33,12 @@ if TYPE_CHECKING:
     from aioredlock_ng._scripts.script import Script
 
 __all__ = [
-    "CALLED",
-    "COMMANDS",
     "FENCES",
     "FORCE_RELEASE",
     "LEAVE",
     "MARKER",
     "MARKER_KEY",
     "MUTEX",
-    "OF_QUEUES",
     "SCRIPTS",
     "STAND",
     "Labels",

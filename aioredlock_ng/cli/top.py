@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.live import Live
 
 from aioredlock_ng import QuorumUnreachable
-from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import MUTEX
 
 from .demo.interruption import Interruption
@@ -132,7 +131,7 @@ class _Watch:
         if not node.ready:
             return None
         sent = loop.time()
-        reply = await ask(node, index, Command(MUTEX.inspect, (_PROBE,)), within=1.0)
+        reply = await ask(node, index, MUTEX.inspecting((_PROBE,)), within=1.0)
         return None if reply is None else loop.time() - sent
 
 

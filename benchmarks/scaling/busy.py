@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from aioredlock_ng._scripts.kinds import SCRIPTS
+from aioredlock_ng._scripts.catalogue import SCRIPTS
 from tests.simulation.server import End, Server
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from aioredlock_ng._core.fencing import SLOTS
 from aioredlock_ng._engine.keeping.batch import BATCH
 from aioredlock_ng._scripts import Command
-from aioredlock_ng._scripts.kinds import MARKER_KEY, SCRIPTS, guarded_mutex
+from aioredlock_ng._scripts.catalogue import SCRIPTS
+from aioredlock_ng._scripts.kinds import MARKER_KEY, guarded_mutex
 from benchmarks.scaling.wire import Wire
 
 if TYPE_CHECKING:

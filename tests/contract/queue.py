@@ -26,7 +26,9 @@ from aioredlock_ng._core.replies import (
 from aioredlock_ng._core.tickets import OFFER, claim_of, is_offer, member_of
 from aioredlock_ng._core.votes import is_held
 from aioredlock_ng._scripts import Command, Script
-from aioredlock_ng._scripts.kinds import FORCE_RELEASE, LEAVE, MUTEX, STAND
+from aioredlock_ng._scripts.catalogue import FORCE_RELEASE
+from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng._scripts.node_requests import leaving, standing
 from tests.contract.guarded import BOTH, FENCED, GUARDED
 
 if TYPE_CHECKING:
@@ -56,11 +58,11 @@ every_kind = pytest.mark.parametrize(
 
 
 def stand(claim: bytes, *keys: bytes, life: int = LIFE, kept: int = KEPT, tracked: bool = False) -> Command:
-    return Command(STAND, keys, (claim, life, kept), tracked=tracked)
+    return standing(keys, claim, life, kept, tracked=tracked)
 
 
 def leave(member: bytes, *keys: bytes) -> Command:
-    return Command(LEAVE, keys, (member,))
+    return leaving(keys, member)
 
 
 class Waiter:

@@ -14,13 +14,14 @@ from aioredlock_ng._nodes.channel import Outbox
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.memory import MemoryNode
 from aioredlock_ng._nodes.node import RedisNode
-from aioredlock_ng._scripts import Command
-from aioredlock_ng._scripts.kinds import LEAVE, MUTEX, STAND
+from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng._scripts.node_requests import leaving, standing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from aioredlock_ng._nodes.port import Node, Sink
+    from aioredlock_ng._scripts import Command
     from tests.support.node_set import NodeSet
 
 TTL = b"20000"
@@ -90,13 +91,13 @@ class Both:
         return await self.ask(MUTEX.acquiring(keys, (), token, TTL, 0, claim))
 
     async def stand(self, claim: bytes, *keys: bytes) -> Any:
-        return await self.ask(Command(STAND, keys, (claim, 20_000, 20_000)))
+        return await self.ask(standing(keys, claim, 20_000, 20_000))
 
     async def release(self, token: bytes, *keys: bytes) -> Any:
         return await self.ask(MUTEX.releasing(keys, token, 0.0))
 
     async def leave(self, member: bytes, *keys: bytes) -> Any:
-        return await self.ask(Command(LEAVE, keys, (member,)))
+        return await self.ask(leaving(keys, member))
 
 
 @pytest.fixture
@@ -167,7 +168,7 @@ async def test_a_key_that_is_kept_already_is_not_kept_for_longer_by_another_look
     brief = member_of(b"a" * 16, 1, 0.001, notified=False)
     assert await both.acquire(b"holds b", b"b") is GRANTED
     for kept in (300, 20_000):
-        assert await both.ask(Command(STAND, (b"a", b"b"), (claim_of(1, brief), 20_000, kept))) == Standing(1.0, 0)
+        assert await both.ask(standing((b"a", b"b"), claim_of(1, brief), 20_000, kept)) == Standing(1.0, 0)
     await asyncio.sleep(0.35)
     assert await both.acquire(b"another", b"a") is GRANTED
 

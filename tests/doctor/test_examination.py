@@ -10,7 +10,7 @@ import pytest
 from redis.asyncio import Redis, Sentinel
 
 from aioredlock_ng import ConfigurationError, Redlock
-from aioredlock_ng._scripts.kinds import SCRIPTS
+from aioredlock_ng._scripts.catalogue import SCRIPTS
 from tests.doctor.rewriting import Rewriting, RewritingProxy
 from tests.doctor.test_findings_on_servers import examine, of, the
 from tests.support import server_versions, tiers

@@ -10,7 +10,7 @@ import pytest
 
 from aioredlock_ng import Severity
 from aioredlock_ng._doctor.rights import COMMANDS_IN_SCRIPTS, COMMANDS_OF_QUEUES
-from aioredlock_ng._scripts.kinds import CALLED, OF_QUEUES
+from aioredlock_ng._scripts.catalogue import CALLED, OF_QUEUES
 from tests.doctor.test_findings_on_servers import examine, of, the
 from tests.support import server_versions
 

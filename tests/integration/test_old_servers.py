@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng import QuorumUnreachable, Redlock
-from aioredlock_ng._scripts.kinds import CALLED, OF_QUEUES
+from aioredlock_ng._scripts.catalogue import CALLED, OF_QUEUES
 from tests.support import server_versions, tiers
 from tests.support.fake_server import FakeServer, bulk
 

@@ -10,7 +10,8 @@ import redis
 from aioredlock_ng._core.replies import Standing
 from aioredlock_ng._core.votes import is_held
 from aioredlock_ng._scripts import Command
-from aioredlock_ng._scripts.kinds import FORCE_RELEASE, MUTEX, STAND
+from aioredlock_ng._scripts.catalogue import FORCE_RELEASE, STAND
+from aioredlock_ng._scripts.kinds import MUTEX
 
 if TYPE_CHECKING:
     from aioredlock_ng._scripts import Script

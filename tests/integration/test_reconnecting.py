@@ -14,7 +14,7 @@ import pytest
 from aioredlock_ng import Redlock, RedlockError
 from aioredlock_ng._nodes import silence
 from aioredlock_ng._nodes.connect import Connector
-from aioredlock_ng._scripts.kinds import SCRIPTS
+from aioredlock_ng._scripts.catalogue import SCRIPTS
 from aioredlock_ng.events import NodeAnswers, NodeSuspect
 from tests.integration.helpers import all_up, no_keys_left, state_of, stats_of
 from tests.support.eventually import eventually

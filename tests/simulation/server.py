@@ -12,7 +12,8 @@ from aioredlock_ng._core.marker import Trust, read_marker
 from aioredlock_ng._core.tickets import OFFER, is_offer
 from aioredlock_ng._nodes.memory import MemoryServer
 from aioredlock_ng._scripts import Command
-from aioredlock_ng._scripts.kinds import COMMANDS, MARKER_KEY, SCRIPTS
+from aioredlock_ng._scripts.catalogue import COMMANDS, SCRIPTS
+from aioredlock_ng._scripts.kinds import MARKER_KEY
 from tests.simulation.resp import encode, invalidation, message, subscribed
 from tests.simulation.world import ProcessLoop
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from redis.asyncio import Redis
 
-from aioredlock_ng._scripts.kinds import CALLED, COMMANDS, SCRIPTS
+from aioredlock_ng._scripts.catalogue import CALLED, COMMANDS, SCRIPTS
 
 if TYPE_CHECKING:
     from aioredlock_ng._scripts import Script

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import hiredis
 
-from aioredlock_ng._scripts.kinds import SCRIPTS
+from aioredlock_ng._scripts.catalogue import SCRIPTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -58,22 +58,23 @@ from aioredlock_ng._core.votes import (
 )
 from aioredlock_ng._nodes.channel import Channel, Outbox
 from aioredlock_ng._nodes.channel.joint import Joint, joined
-from aioredlock_ng._scripts import Command, kinds
-from aioredlock_ng._scripts.kinds import (
-    LEAVE,
-    MARKER,
-    MARKER_KEY,
-    MUTEX,
-    SCRIPTS,
-    STAND,
-    guarded_mutex,
-)
+from aioredlock_ng._scripts import Command, Form, Script, catalogue
+from aioredlock_ng._scripts.catalogue import SCRIPTS
+from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
+from aioredlock_ng._scripts.node_requests import leaving, reading_marker, standing
 from aioredlock_ng._scripts.replies import garbled
 from tests.support.liar import encoded
 
 GUARDED = guarded_mutex(fencing=True, vouch=b"f" * 40 + b":1000")
 ONE, TWO = (b"a",), (b"a", b"b")
 LABELS = ((b"la", b"lb"), (1000, b"x", 1000, b"y"))
+
+
+def together(form: Form, script: Script | None, *calls: tuple[bytes, ...]) -> Command:
+    """Return the command that stands for these calls."""
+    assert script is not None
+    return Command(script, *form.together(script, calls))
+
 
 COMMANDS: dict[str, list[Command]] = {
     "acquire": [MUTEX.acquiring(keys, (b"1",), b"t", b"1000", 0) for keys in (ONE, TWO)],
@@ -82,24 +83,39 @@ COMMANDS: dict[str, list[Command]] = {
         GUARDED.acquiring(ONE, (b"1",), b"t", b"1000", 16, tell_counter=True),
     ],
     "acquire_each": [
-        Command(MUTEX.acquire_one.each, TWO, (b"0", b"", b"t", b"9", b"u", b"9")),
-        Command(MUTEX.acquire_one.each, (*TWO, b"m", b"f"), (b"2", b"", b"t", b"9", b"16", b"1", b"u", b"9", b"16", b"2")),
+        together(MUTEX.acquire_one, MUTEX.acquire_one.each, (b"a", b"t", b"9"), (b"b", b"u", b"9")),
+        together(
+            GUARDED.acquire_one,
+            GUARDED.acquire_one.each,
+            (b"a", b"t", b"9", b"16", b"1"),
+            (b"b", b"u", b"9", b"16", b"2"),
+        ),
     ],
     "hand_over_each": [
-        Command(MUTEX.acquire_one.hand_over, TWO, (b"0", b"", b"r", b"t", b"9", b"s", b"u", b"9")),  # type: ignore[arg-type]
-        Command(MUTEX.acquire_one.hand_over, (*ONE, b"m", b"f"), (b"2", b"", b"r", b"t", b"9", b"16", b"1")),  # type: ignore[arg-type]
+        together(
+            MUTEX.acquire_one,
+            MUTEX.acquire_one.hand_over,
+            *((b"a", b"r"), (b"a", b"t", b"9")),
+            *((b"b", b"s"), (b"b", b"u", b"9")),
+        ),
+        together(
+            GUARDED.acquire_one,
+            GUARDED.acquire_one.hand_over,
+            (b"a", b"r"),
+            (b"a", b"t", b"9", b"16", b"1"),
+        ),
     ],
     "release": [MUTEX.releasing(ONE, b"t", 1.0), MUTEX.releasing(TWO, b"t", 1.0, (b"la", b"lb"))],
-    "release_each": [Command(MUTEX.release_one.each, TWO, (b"t", b"u"))],
-    "extend": [Command(MUTEX.extend, TWO, (1000, b"t", b"u"))],
+    "release_each": [together(MUTEX.release_one, MUTEX.release_one.each, (b"a", b"t"), (b"b", b"u"))],
+    "extend": [MUTEX.extending(TWO, (b"t", b"u"), 1000)],
     "watch": [MUTEX.watching(TWO, (b"t", b"u")), MUTEX.watching(TWO, (b"t", b"u"), LABELS)],
     "inspect": [MUTEX.inspecting(ONE), MUTEX.inspecting(ONE, (b"la",)), MUTEX.inspecting(ONE, queues=True)],
     "confirm": [GUARDED.confirming(ONE, (b"1",), b"t", 32)],
     "repair": [GUARDED.repairing_of(ONE, (b"1",), b"t", 1000, 32)],
     "force_release": [GUARDED.force_releasing(ONE, (b"1",), 32, (b"t",))],
-    "marker": [Command(MARKER, (MARKER_KEY,), (b"read", b"", b"0", b"f" * 40 + b":1000", b""))],
-    "stand": [Command(STAND, keys, (b"7:0123456789abcdef:1:100", 12_000, 2000)) for keys in (ONE, TWO)],
-    "leave": [Command(LEAVE, keys, (b"0123456789abcdef:1:100",)) for keys in (ONE, TWO)],
+    "marker": [reading_marker(b"f" * 40 + b":1000")],
+    "stand": [standing(keys, b"7:0123456789abcdef:1:100", 12_000, 2000) for keys in (ONE, TWO)],
+    "leave": [leaving(keys, b"0123456789abcdef:1:100") for keys in (ONE, TWO)],
 }
 
 RECORDS: dict[str, set[type]] = {
@@ -442,10 +458,10 @@ def test_a_refused_second_fence_never_reads_as_a_lock_of_another(first: Any, sec
 
 
 def test_the_commands_that_a_server_does_not_know_are_read_by_name() -> None:
-    assert kinds.COMMANDS.read([b"ZADD"]) == UnknownCommands((b"ZADD",))
-    assert kinds.COMMANDS.read([]) == UnknownCommands(())
+    assert catalogue.COMMANDS.read([b"ZADD"]) == UnknownCommands((b"ZADD",))
+    assert catalogue.COMMANDS.read([]) == UnknownCommands(())
     for reply in (None, 1, b"ZADD", [b"ZADD", 1], [[b"ZADD"]]):
-        assert type(kinds.COMMANDS.read(reply)) is Garbled
+        assert type(catalogue.COMMANDS.read(reply)) is Garbled
 
 
 @given(reply=nearly | anything)

@@ -17,7 +17,6 @@ from aioredlock_ng._core.validity import RETRY_SHARE, SILENT_SHARE, deadline_of,
 from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._engine.keeping.batch import Batch, parts
 from aioredlock_ng._engine.keeping.schedule import RENEW_WIDTH, Schedule
-from aioredlock_ng._scripts import Command
 from aioredlock_ng.events import LeasesRenewed, NodeDegraded, RenewalFailed
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ class Renewals:
         tokens = [holding.token for holding in holdings for _ in holding.spec.keys]
         batch = Batch(
             context,
-            Command(kind.extend, keys, (ttl_ms(ttl), *tokens), tracked=True),
+            kind.extending(keys, tokens, ttl_ms(ttl)),
             holdings,
             started,
             on_yes=partial(self._renewed, renewal),

@@ -16,12 +16,12 @@ from aioredlock_ng._core.replies import Held, Looked
 from aioredlock_ng._core.votes import is_granted
 from aioredlock_ng._engine.attempt.round import Round
 from aioredlock_ng._nodes.background import supervised
-from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import MUTEX
 
 if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
+    from aioredlock_ng._scripts import Command
 
 __all__ = ["DuplicateNodes"]
 
@@ -84,15 +84,14 @@ class DuplicateNodes:
         """
         token = self._context.new_token()
         key = OWN_KEYS + b"probe:" + token
-        mark = (token, b"%d" % (PROBE_TTL * 1000))
-        if not is_granted((await self._ask(Command(MUTEX.acquire, (key,), mark), [index]))[index]):
+        mark = MUTEX.acquiring((key,), (), token, b"%d" % (PROBE_TTL * 1000), 0)
+        if not is_granted((await self._ask(mark, [index]))[index]):
             return False
         nodes = self._context.fleet.nodes
         others = [other for other in range(len(nodes)) if other != index]
-        seen = await self._ask(Command(MUTEX.inspect, (key,)), others)
-        await self._ask(
-            Command(MUTEX.release, (key,), (token,), self._context.clock() + PROBE_TTL), [index]
-        )
+        seen = await self._ask(MUTEX.inspecting((key,)), others)
+        until = self._context.clock() + PROBE_TTL
+        await self._ask(MUTEX.releasing((key,), token, until), [index])
         for other in others:
             look = look_of(seen[other])
             if isinstance(look, Held) and look.token == token:

@@ -12,8 +12,7 @@ from aioredlock_ng._core.marker import Trust, read_marker
 from aioredlock_ng._core.replies import MarkerRead
 from aioredlock_ng._core.votes import Garbled, Refusal
 from aioredlock_ng._engine.attempt.round import Round
-from aioredlock_ng._scripts import Command
-from aioredlock_ng._scripts.kinds import MARKER, MARKER_KEY
+from aioredlock_ng._scripts.node_requests import reading_marker, replacing_marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,8 +84,8 @@ class Markers:
         Returns:
             For each node the reason why it cannot be judged; "" if it can.
         """
-        args = (b"read", b"", b"0", self._vouch, b"")
-        round_ = Round(self._context, _tracked(args), None, 1, self._context.clock())
+        command = reading_marker(self._vouch)
+        round_ = Round(self._context, command, None, 1, self._context.clock())
         round_.ask()
         await round_.decided()
         return [
@@ -110,8 +109,9 @@ class Markers:
                 # present process, which may be another one that was not judged.
                 vouch = b"%b:%d" % (reading.run_id, step.guard_ms)
                 nonce = self._context.new_token()
-                args = (step.trust.encode(), reading.marker, reading.node_ms, vouch, nonce)
-                round_ = Round(self._context, _tracked(args), None, 1, self._context.clock())
+                become = step.trust.encode()
+                command = replacing_marker(become, reading.marker, reading.node_ms, vouch, nonce)
+                round_ = Round(self._context, command, None, 1, self._context.clock())
                 round_.ask_some([index])
                 asked.append((index, round_))
         for index, round_ in asked:
@@ -164,8 +164,3 @@ class Markers:
             return "", None
         now = self._context.clock()
         return "", read_marker(reply.marker, reply.node_ms, reply.vouch, asked_at, now)
-
-
-def _tracked(args: tuple[bytes | int, ...]) -> Command:
-    """Return the call of marker.lua, with tracking of the marker."""
-    return Command(MARKER, (MARKER_KEY,), args, tracked=True)

@@ -12,8 +12,7 @@ from aioredlock_ng._core.outlook import Outlook
 from aioredlock_ng._core.tickets import LARGEST_TICKET, claim_of
 from aioredlock_ng._core.votes import is_granted, is_held
 from aioredlock_ng._engine.attempt.errand import Errand
-from aioredlock_ng._scripts import Command
-from aioredlock_ng._scripts.kinds import LEAVE, STAND
+from aioredlock_ng._scripts import node_requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -162,8 +161,8 @@ class Entry:
         # Counted from the refused attempt and never prolonged. Otherwise nested locks could block
         # each other for ever.
         kept = max(0, round((self._refused_at + KEPT_FOR - now) * 1000))
-        command = Command(
-            STAND, self.keys, (self.claim, round(QUEUE_LIFE * 1000), kept), tracked=tracked
+        command = node_requests.standing(
+            self.keys, self.claim, round(QUEUE_LIFE * 1000), kept, tracked=tracked
         )
         context.fleet.ask_some(Errand(command, now, answered, awaited), indexes)
 
@@ -191,4 +190,4 @@ def leaving(
         started: Instant by the engine's clock.
         answered: Called with a node's index and its answer; None: no answer matters.
     """
-    return Errand(Command(LEAVE, keys, (member,)), started, answered)
+    return Errand(node_requests.leaving(keys, member), started, answered)
