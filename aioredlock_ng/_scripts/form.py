@@ -38,8 +38,8 @@ class Form:
         each: The script that does the same for several keys. Its KEYS are the key of each call, and
             then the other keys of `words`. Its ARGV are `head`, and then the varying words of each
             call.
-        hand_over: The script for several hand-overs. Its words are those of `each`, with the token
-            to release before the words that vary.
+        hand_over: The script for several hand-overs. Its KEYS and ARGV are those of `each`, but the
+            token to release comes before the varying words of each call.
     """
 
     __slots__ = ("_format", "_handing", "_head", "_keys", "_words", "each", "hand_over", "script")

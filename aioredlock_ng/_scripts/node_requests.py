@@ -18,8 +18,8 @@ def standing(
         keys: The lock's keys, in the order in which every waiter asks for them.
         claim: The waiter's ticket and member; see parts/queue.lua.
         life_ms: Milliseconds that the queue lives from now on.
-        kept_ms: Milliseconds for which the keys before that one are kept for the waiter. 0 keeps
-            them no longer.
+        kept_ms: Milliseconds from now for which the keys before that one are reserved for the
+            waiter. 0 reserves none.
         tracked: Ask the node to notify this connection once when one of the keys changes.
     """
     return Command(STAND, keys, (claim, life_ms, kept_ms), tracked=tracked)
@@ -47,7 +47,8 @@ def replacing_marker(
 
     Args:
         become: b"trusted", b"waiting" or b"founding".
-        marker: The marker as the caller read it, b"" for none. The node keeps any other.
+        marker: The marker as the caller read it, b"" for none. The node keeps its
+            marker if it is another one.
         read_ms: The node's time at which the caller read it, in milliseconds.
         vouch: The run id and the guard time that the new marker names.
         nonce: Makes a founding marker unlike those of other managers.

@@ -4,8 +4,8 @@
 -- KEYS     the lock's keys, in the order in which every waiter asks for them
 -- ARGV[1]  claim, see parts/queue.lua
 -- ARGV[2]  milliseconds that the queue lives from now on
--- ARGV[3]  milliseconds for which the keys before that key are kept for the waiter from now on; 0
---          keeps them no longer
+-- ARGV[3]  milliseconds from now for which the keys before that key are reserved for the waiter; 0
+--          reserves none
 -- Returns  {left, place, rank}. Left: milliseconds until this node may grant; 0 now, -1 not known.
 --          Place: the place of that key among the keys. Rank: how many waiters are before this one;
 --          -1 if it could not be put in the queue.

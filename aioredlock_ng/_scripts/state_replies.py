@@ -115,7 +115,7 @@ def leave(reply: Any, _call: Call) -> Left | None:
 def marker(reply: Any, call: Call) -> MarkerRead | None:
     """Read the marker, the node's milliseconds, and the run id with the guard time.
 
-    The connection may have replaced a placeholder of the same length by the run id.
+    A connection may have sent its run id in place of a placeholder of the same length.
     """
     if (
         type(reply) is list

@@ -8,7 +8,8 @@
 --          member and for members before it. Other clients see a key that exists.
 -- Message  '<milliseconds> <member> <key>'. The milliseconds say when this node may grant the key;
 --          -1 if that is not known.
--- The queue is a sorted set of members by tickets under a key of its own, which expires.
+-- The queue is a sorted set, in which the ticket of a member is its score. It has a key of its own,
+-- which expires.
 -- Every call here is protected. An error costs order or time, and must not end a script that has
 -- set a key.
 local function ask(...)
@@ -123,8 +124,8 @@ end
 
 -- Returns a refusal because of one of these keys: {0, remaining milliseconds (-1 without expiry),
 -- the place of that key among the keys, the highest ticket among the waiters for any of the keys}.
--- A waiter has one ticket for all its keys. If that ticket were only above those of one queue,
--- later waiters for another of its keys would overtake it for ever.
+-- A waiter has one ticket for all its keys, which must be above the tickets in all their queues.
+-- Otherwise later waiters for one of the keys would overtake it for ever.
 local function refusal(place, keys, values)
   local highest = 0
   for i, key in ipairs(keys) do highest = math.max(highest, highest_ticket(key, values[i])) end
@@ -151,8 +152,8 @@ local function take(n, token, ttl, claim)
   end
 end
 
--- Removes a claim's member from the queues of the first n keys, which it holds now. The member that
--- is first then is notified, because the offer that it waited behind no longer exists.
+-- Removes a claim's member from the queues of the first n keys, which it holds now. Notifies
+-- the new first member, because the offer before it no longer exists.
 local function served(n, claim)
   local member = string.match(claim, '^%d+:(.+)$')
   if not member then return end
