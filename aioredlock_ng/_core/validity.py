@@ -81,7 +81,7 @@ SILENT_SHARE = 0.1
 The answers to the first try still count when they come."""
 
 STALL_SHARE = 0.1
-"""Length of a stall of the event loop, as a share of the ttl, that is reported with a lost lease."""
+"""Share of the ttl. A stall of the event loop for so long is reported with a lost lease."""
 
 WATCH_AFTER = 0.1
 """Seconds after which a lease is watched.
