@@ -1,1 +1,1 @@
-"""The doctor: tries all calls of the library on each node, and judges the set of nodes by the answers."""
+"""Try all requests of the library on each node, and judge the set of nodes by the answers."""

@@ -1,4 +1,4 @@
-"""The rules for the set, and all findings together: from facts to a diagnosis. It never asks a node."""
+"""Define the rules for the set of nodes, and combine all findings in a diagnosis."""
 
 from __future__ import annotations
 
@@ -24,19 +24,25 @@ __all__ = ["diagnosis_of"]
 _THIS_MACHINE = "this machine"
 
 _SLOW_SHARE = 0.05
-"""Share of the ttl: a renewal that fails is tried again after as much, so a round trip must be well below it."""
+"""Largest share of the ttl that a round trip may take.
+
+A failed renewal is retried after that time, so a round trip must be well below it.
+"""
 
 _ROOMY_TTL = 10
-"""Node timeouts in a ttl that leaves renewals room for slow moments."""
+"""Number of node timeouts in a ttl that gives renewals enough time in slow moments."""
 
 _LOST: Final = ("foreign", "waiting", "excessive")
-"""What a marker says of a node that has to wait, whatever the others are."""
+"""States of a marker with which a node must wait, regardless of the other nodes."""
 
 _WORST_FIRST: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
 
 def diagnosis_of(nodes: Nodes, options: Options) -> Diagnosis:
-    """All findings, the worst first; those of one severity in the order of the nodes, the set's after them."""
+    """Return all findings, the worst first.
+
+    Findings of one severity are in the order of the nodes, followed by those of the set.
+    """
     found = [
         finding
         for facts in nodes
@@ -58,12 +64,15 @@ def _quorum(nodes: Nodes, options: Options) -> Iterator[Finding]:
 
 def _can_vote(facts: NodeFacts) -> bool:
     if facts.problem:
-        return facts.problem == "not-examined"  # nothing is known against it
+        return facts.problem == "not-examined"  # no fact speaks against its vote
     return bool(facts.granted) and not is_no_voter(facts)
 
 
 def _forgot(facts: NodeFacts, nodes: Nodes) -> bool:
-    """True when the recovery guard keeps it out. Unmarked or founding, it is new only where no other node is trusted."""
+    """Return True if the recovery guard excludes the node.
+
+    An unmarked or founding node is new only if no other node is trusted.
+    """
     if facts.trust in ("none", "founding"):
         return any(other.trust == "trusted" for other in nodes)
     return facts.trust in _LOST
@@ -76,14 +85,15 @@ def _guard(nodes: Nodes, options: Options) -> Iterator[Finding]:
             case "foreign":
                 yield kind.found(
                     facts.address,
-                    "its marker names another server process: it was restarted, or failed over",
+                    "its marker names another server process: the node was restarted or"
+                    " failed over",
                 )
             case "excessive":
                 yield KINDS["guard-time"].found(
                     facts.address, "its marker names a guard time above a day and a second"
                 )
             case "none":
-                yield kind.found(facts.address, "it has no marker: it forgot everything, or is new")
+                yield kind.found(facts.address, "it has no marker: it lost all its data, or is new")
             case "waiting" | "founding":
                 yield kind.found(
                     facts.address,
@@ -92,7 +102,10 @@ def _guard(nodes: Nodes, options: Options) -> Iterator[Finding]:
 
 
 def _all_forgot(nodes: Nodes, options: Options) -> Iterator[Finding]:
-    """A set that waits as a whole has forgotten; with `strict` it may be new."""
+    """Return True if all nodes wait, which means that all forgot.
+
+    With `strict` the set may be new.
+    """
     told = [facts.trust for facts in nodes]
     if (
         options.recovery_guard == "auto"
@@ -122,7 +135,7 @@ def _number(nodes: Nodes, options: Options) -> Iterator[Finding]:
     elif count % 2 == 0:
         losses = count - quorum_of(count)
         yield KINDS["even-number"].found(
-            (), f"there are {count} nodes; they bear the loss of {losses or 'none'}"
+            (), f"there are {count} nodes; they tolerate the loss of {losses or 'none'}"
         )
 
 
@@ -130,7 +143,7 @@ def _hosts(nodes: Nodes, options: Options) -> Iterator[Finding]:
     hosts: dict[str, dict[str, str]] = defaultdict(dict)
     for facts in nodes:
         if facts.endpoint:
-            # The same server twice is another finding.
+            # A duplicate node is a separate finding.
             hosts[_host_of(facts.endpoint)].setdefault(
                 facts.run_id or facts.endpoint, facts.address
             )
@@ -177,7 +190,10 @@ def _slowness(nodes: Nodes, options: Options) -> Iterator[Finding]:
     slow = sorted(facts.round_trips.p95 for facts in nodes if facts.round_trips is not None)
     if len(slow) >= quorum and slow[quorum - 1] > options.ttl * _SLOW_SHARE:
         trip = slow[quorum - 1]
-        what = f"a majority's round trip takes {trip:.3g} s, {trip / options.ttl:.0%} of the ttl, one time in 20"
+        what = (
+            f"a majority's round trip takes {trip:.3g} s, {trip / options.ttl:.0%} of the ttl, one"
+            " time in 20"
+        )
         yield KINDS["slow-quorum"].found((), what)
     if options.ttl < options.node_timeout * _ROOMY_TTL:
         what = (

@@ -1,4 +1,4 @@
-"""A connection of the library's own kind that is asked one thing at a time, each in bounded time; it never judges an answer."""
+"""Send one request at a time over a connection of the library's kind, each with a time limit."""
 
 from __future__ import annotations
 
@@ -21,25 +21,29 @@ if TYPE_CHECKING:
 __all__ = ["Interview", "NoAnswer"]
 
 _GOODBYE = 1.0
-"""Seconds that TLS may take to say goodbye."""
+"""Seconds for the closing handshake of TLS."""
 
 
 class NoAnswer(Exception):
-    """None came in time, or the connection was lost; the text says at which step and why."""
+    """No answer came in time, or the connection was lost.
+
+    The message names the step and the reason.
+    """
 
 
 class Interview:
-    """One server, from an open connection to its end.
+    """The conversation with one server, from an open connection to its end.
 
     Args:
-        wire: The connection; it is ours from here on.
-        within: Seconds that each answer may take.
+        wire: The connection, which this object takes over.
+        within: Seconds for each answer.
         clock: Steady seconds.
 
     Attributes:
-        endpoint: Where the connection leads: `address:port` with the name resolved, or the path of a socket.
-        redact: See `Wire`.
-        messages: What was published on a channel that was subscribed to.
+        endpoint: The end of the connection: `address:port` with the name resolved, or the path of a
+            socket.
+        redact: Removes passwords from texts (`Wire`).
+        messages: Messages that arrived from subscribed channels.
     """
 
     def __init__(self, wire: Wire, within: float, clock: Callable[[], float]) -> None:
@@ -55,22 +59,25 @@ class Interview:
         self._channel.attach(wire.transport, wire.received, keep=wire, redact=wire.redact)
 
     async def ask(self, *words: Any) -> Reply:
-        """Ask a command by its words; see `call`."""
+        """Send a command given by its words, as `call` does."""
         return await self.call(str(words[0]), Request(pack_command(words)))
 
     async def subscribe(self, channel: bytes) -> Reply:
-        """Ask for the messages of a channel, over RESP3; `OK` once the server has confirmed. See `call`."""
+        """Subscribe to a channel over RESP3. Return `OK` once the server has confirmed.
+
+        Raises the errors of `call`.
+        """
         question = Question(Request(b""), self._clock())
         self._channel.ask(Subscription(channel, question))
         return await self._answer("SUBSCRIBE", question)
 
     async def call(self, step: str, command: Request) -> Reply:
-        """Ask, and wait for the answer.
+        """Send a request and wait for the answer.
 
         Raises:
-            NoAnswer: None came.
+            NoAnswer: No answer came.
 
-        Safety: cancelled, the server may have executed it.
+        Safety: if it is cancelled, the server may have executed the request.
         """
         question = Question(command, self._clock())
         self._channel.ask(question)
@@ -89,18 +96,18 @@ class Interview:
         return reply
 
     def close(self, last: Request | None = None) -> None:
-        """Ask `last`, whose answer nobody waits for, and close the connection behind it."""
+        """Send `last` without waiting for its answer, and close the connection behind it."""
         if last is not None:
             self._channel.ask(Question(last, self._clock()))
         self._channel.close("examined")
 
     async def gone(self) -> None:
-        """Wait until it is closed."""
+        """Wait until the connection is closed."""
         await self._channel.gone(_GOODBYE)
 
 
 def _ignore(*_: object) -> None:
-    """Of what a channel tells, only the answers matter here."""
+    """Ignore notifications of the connection: only answers matter here."""
 
 
 def _endpoint_of(wire: Wire) -> str:

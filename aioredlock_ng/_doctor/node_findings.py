@@ -1,4 +1,4 @@
-"""The rules for one node: from what was seen of it to findings. A rule reads facts and settings, and does nothing else."""
+"""Define the rules for one node, which turn facts and settings into findings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["is_no_voter", "node_findings"]
 
 _NOLOOP_MENDED = ((6, 2, 8), (7, 0, 5))
-"""From these on, each within its own minor version, scripts heed NOLOOP (Redis pull request 11052)."""
+"""Server versions from which scripts respect NOLOOP (Redis pull request 11052).
+
+Each applies within its own minor version.
+"""
 
 _OPTIONAL: Final = {
     "INFO": "no-identity",
@@ -40,16 +43,16 @@ _OPTIONAL: Final = {
         "no-queue",
     ),
 }
-"""Steps that the library or the doctor can do without, and what it is called when they are refused."""
+"""Steps that are not essential, with the finding for their refusal."""
 
 _ON_OWN_KEYS: Final = frozenset(
     f"script {name}" for name in ("acquire_guarded", "confirm", "repair", "marker")
 )
-"""Steps that touch the marker and the counters, and not only the lock's key."""
+"""Steps that need the marker and the counters besides the lock's key."""
 
 
 def node_findings(facts: NodeFacts, options: Options, *, alone: bool = False) -> Iterator[Finding]:
-    """All findings at one node; `alone`: it is the only one of its set."""
+    """Return all findings at one node. `alone` is True for a set of one node."""
     if facts.problem:
         yield _problem(facts)
     if facts.role == "slave":
@@ -62,7 +65,7 @@ def node_findings(facts: NodeFacts, options: Options, *, alone: bool = False) ->
         yield KINDS["unknown-command"].found(
             facts.address, f"it does not know {', '.join(facts.unknown)}"
         )
-    # Of a server that is no node at all the rest does not matter.
+    # A server that cannot be a node has no further findings.
     if not is_no_voter(facts):
         for rule in _RULES:
             for finding in rule(facts, options):
@@ -75,7 +78,7 @@ def node_findings(facts: NodeFacts, options: Options, *, alone: bool = False) ->
 
 
 def is_no_voter(facts: NodeFacts) -> bool:
-    """True for a server that can be no node whatever its settings are."""
+    """Return True for a server that cannot be a node with any settings."""
     return (
         facts.role == "slave"
         or bool(facts.cluster)
@@ -99,7 +102,10 @@ def _eviction(facts: NodeFacts, options: Options) -> Iterator[Finding]:
             facts.address, f"maxmemory-policy is {facts.maxmemory_policy}, at {limit}"
         )
     elif evicts:
-        what = f"maxmemory-policy is {facts.maxmemory_policy}, but there is no maxmemory: it evicts nothing until one is set"
+        what = (
+            f"maxmemory-policy is {facts.maxmemory_policy}, but there is no maxmemory: nothing is"
+            " evicted until a limit is set"
+        )
         yield KINDS["eviction-policy"].found(facts.address, what, severity=Severity.WARNING)
     if facts.evicted_keys:
         what = f"it has evicted {facts.evicted_keys:,} keys since its statistics began"
@@ -114,14 +120,14 @@ def _persistence(facts: NodeFacts, options: Options) -> Iterator[Finding]:
             facts.address, "it keeps no append-only file", guard=guard
         )
     elif facts.fsync == "no":
-        what = "appendfsync is no: the system flushes when it likes, about every 30 s"
+        what = "appendfsync is no: the system flushes at its own pace, about every 30 s"
         yield KINDS["fsync"].found(facts.address, what, guard=guard)
     elif facts.fsync == "everysec":
         what = "appendfsync is everysec: the last second is not on disk yet"
         yield KINDS["fsync"].found(facts.address, what, severity=Severity.INFO, guard=guard)
     if facts.failing:
         yield KINDS["persistence-failing"].found(
-            facts.address, f"INFO says err of {', '.join(facts.failing)}"
+            facts.address, f"INFO reports err for {', '.join(facts.failing)}"
         )
 
 
@@ -131,14 +137,15 @@ def _memory(facts: NodeFacts, options: Options) -> Iterator[Finding]:
         yield KINDS["replicas"].found(
             facts.address, f"{attached} attached", guard=options.recovery_guard is not None
         )
-    # The marker knows better than the uptime.
+    # The marker is more precise than the uptime.
     if (
         options.recovery_guard is None
         and facts.uptime is not None
         and facts.uptime <= options.max_ttl
     ):
-        what = f"it started {facts.uptime:g} s ago, and leases may last {options.max_ttl:g} s (max_ttl)"
-        # What it had on disk it has read again.
+        longest = f"leases may last {options.max_ttl:g} s (max_ttl)"
+        what = f"it started {facts.uptime:g} s ago, and {longest}"
+        # A server with its data on disk has read it again.
         severity = Severity.INFO if facts.aof else Severity.WARNING
         yield KINDS["restarted"].found(facts.address, what, severity=severity)
 
@@ -149,8 +156,10 @@ def _other_keys(facts: NodeFacts, options: Options) -> Iterator[Finding]:
             f"{kind} without expiry" if kind == "string" else kind
             for kind in sorted(set(facts.foreign_keys))
         )
-        count = f"{len(facts.foreign_keys)} of {facts.sampled_keys} keys looked at are no locks ({kinds})"
-        yield KINDS["other-keys"].found(facts.address, f"other keys live here: {count}")
+        count = (
+            f"{len(facts.foreign_keys)} of {facts.sampled_keys} sampled keys are no locks ({kinds})"
+        )
+        yield KINDS["other-keys"].found(facts.address, f"the server has other keys: {count}")
 
 
 def _abilities(facts: NodeFacts, options: Options) -> Iterator[Finding]:
@@ -163,9 +172,7 @@ def _abilities(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     if facts.messages is False and not any(
         _OPTIONAL.get(refused.step) == "no-messages" for refused in facts.refusals
     ):
-        yield KINDS["no-messages"].found(
-            facts.address, "a message that was published there did not arrive"
-        )
+        yield KINDS["no-messages"].found(facts.address, "a message published there did not arrive")
     if facts.server and not facts.run_id:
         yield KINDS["no-identity"].found(facts.address, "its INFO has no run_id")
 
@@ -183,7 +190,7 @@ def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
             yield KINDS["refused"].found(
                 facts.address, f"{', '.join(steps)}: {words}", remedy=cure_of(words)
             )
-        # A script's refusal that names nothing says no more than the one that names the command.
+        # A refusal of a script that names no command adds nothing to a refusal that names one.
         elif right not in told and (right or not any(rights.values())):
             told.add(right)
             own_keys = right == KEYS and _ON_OWN_KEYS.issuperset(steps)
@@ -196,7 +203,7 @@ def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
             # Redis 6.2 names no subcommand.
             right = "client|caching"
         if refused.step in _OPTIONAL and right not in told - {None}:
-            # One missing right may refuse several steps, SUBSCRIBE and PUBLISH for instance.
+            # A single missing right may refuse several steps, for example SUBSCRIBE and PUBLISH.
             told.add(right)
             finding = KINDS[_OPTIONAL[refused.step]].found(
                 facts.address, f"{refused.step} is refused: {refused.words}"
@@ -210,15 +217,15 @@ def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
 
 
 def _of_rights(finding: Finding, right: str, words: str, *, own_keys: bool = False) -> Finding:
-    """The same finding as one of a missing right."""
+    """Return the finding as that of a missing right."""
     if own_keys:
         what = f"its user has no right to the library's own keys: {words}"
         remedy = "ACL SETUSER <user> ~aioredlock_ng:* (docs/acl.md)"
     elif right == KEYS:
         what = f"its user has no right to the doctor's key: {words}"
         remedy = (
-            "Grant ~pattern for the locks' keys (docs/acl.md). If the pattern fits your locks but not the doctor's key, give"
-            " the doctor a name for it that fits (--probe)."
+            "Grant ~pattern for the locks' keys (docs/acl.md). If the pattern fits your locks"
+            " but not the doctor's key, give the doctor a name that fits (--probe)."
         )
     elif right == CHANNELS:
         what = f"its user has no right to the library's channels: {words}"
@@ -241,16 +248,19 @@ def _clock(facts: NodeFacts, options: Options) -> Iterator[Finding]:
     if clock is None:
         return
     drift = options.drift(options.ttl)
-    # Faster than this, a key of ttl seconds ends before a lease of ttl - drift.
+    # With a faster clock, a key of ttl seconds expires before a lease of ttl - drift.
     allowed = drift / (options.ttl - drift)
-    advanced = f"its clock advanced {clock.rate:.6g} s (± {clock.rate_error:.2%}) in one second of this machine's"
+    advanced = (
+        f"its clock advanced {clock.rate:.6g} s (± {clock.rate_error:.2%}) in one second of this"
+        " machine's"
+    )
     sure = 1 - clock.rate_error
     if clock.rate * sure > 1 + allowed:
         yield KINDS["clock-rate"].found(
             facts.address, f"{advanced}; drift_factor allows for {1 + allowed:.6g}"
         )
     elif clock.rate < (1 - allowed) * sure:
-        what = f"{advanced}: locks whose holder is gone block others for longer than their ttl"
+        what = f"{advanced}: locks of dead holders block others for longer than their ttl"
         yield KINDS["clock-rate"].found(facts.address, what, severity=Severity.WARNING)
     elif clock.rate_error > allowed:
         yield KINDS["clock-rate-unknown"].found(

@@ -1,4 +1,4 @@
-"""Calls that try the right to one command at a time, on keys of the doctor's own."""
+"""Define requests that try the right to one command at a time, on the doctor's own keys."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ COMMANDS_IN_SCRIPTS: Final[dict[str, Callable[[bytes, bytes, bytes, int], tuple[
     "TIME": lambda key, counters, token, ttl: (),
     "DEL": lambda key, counters, token, ttl: (key, counters),
 }
-"""What the scripts call, with arguments to try each by itself: a script's refusal tells one command, or not even that.
-In this order, so that nothing stays."""
+"""Commands of the scripts, with arguments to try each by itself.
+
+The refusal of a script names one command at most. The order leaves no key behind.
+"""
 
 COMMANDS_OF_QUEUES: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ...]]]] = {
     "ZADD": lambda queue, member, ttl: (queue, "XX", 1, member),
@@ -33,4 +35,7 @@ COMMANDS_OF_QUEUES: Final[dict[str, Callable[[bytes, bytes, int], tuple[Any, ...
     "ZREM": lambda queue, member, ttl: (queue, member),
     "DEL": lambda queue, member, ttl: (queue,),
 }
-"""What the scripts call on the key of a queue, PUBLISH aside. Scripts go on without them, so they tell nothing of a refusal."""
+"""Commands of the scripts on the key of a queue, without PUBLISH.
+
+Scripts go on without these commands, so they report no refusal.
+"""

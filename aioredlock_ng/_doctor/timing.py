@@ -1,4 +1,4 @@
-"""Measures the round trips of one node, and reads its clock."""
+"""Measure the round trips of one node, and read its clock."""
 
 from __future__ import annotations
 
@@ -18,22 +18,25 @@ __all__ = ["look_at_clock", "measure"]
 
 _ROUND_TRIPS = 50
 _FEWEST_ROUND_TRIPS = 5
-"""Round trips that are measured; at least so many where they take longer than the time for them."""
+"""Smallest number of measured round trips, even if they need more than the given time."""
 
 _TIMES = 5
 _TIMES_WITHIN = 0.1
-"""TIMEs asked for one look at the clock, and seconds after which no more are: the quickest answer says most."""
+"""Number of TIME requests per reading of the clock, and the seconds after which no more are sent.
+
+The fastest answer has the smallest error.
+"""
 
 
 async def measure(
     interview: Interview, command: Command, within: float, clock: Callable[[], float]
 ) -> RoundTrips | None:
-    """Measure the round trips of a call of the library. A refusal takes as long as an answer.
+    """Measure the round trips of a request. A refusal takes as long as an answer.
 
     Args:
         interview: The node.
-        command: The call.
-        within: Seconds after which no further trip begins.
+        command: The request.
+        within: Seconds after which no further round trip begins.
         clock: This machine's steady clock.
     """
     began = clock()
@@ -50,7 +53,7 @@ async def measure(
 async def look_at_clock(
     interview: Interview, clock: Callable[[], float], wall: Callable[[], float]
 ) -> TimeSample | Reply:
-    """Return the best reading of the node's clock, or the answer that is no reading."""
+    """Return the best reading of the node's clock, or an answer that is no reading."""
     samples: list[TimeSample] = []
     while len(samples) < _TIMES and not (
         samples and samples[-1].received - samples[0].sent > _TIMES_WITHIN
@@ -67,6 +70,6 @@ async def look_at_clock(
 def _instant(reply: Reply) -> float | None:
     match reply:
         case [bytes(seconds), bytes(micros)] if seconds.isdigit() and micros.isdigit():
-            # A longer one is garbage, and too long for a float.
+            # A longer number is garbage, and too large for a float.
             return int(seconds[:16]) + int(micros[:16]) / 1e6
     return None

@@ -76,8 +76,9 @@ def redlock_lifespan(
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[dict[str, Redlock]]]:
     """Return a lifespan that opens a manager as `app.state.redlock` and closes it at the end.
 
-    Use it as `FastAPI(lifespan=redlock_lifespan())`, or inside your own lifespan: `async with
-    redlock_lifespan()(app): ...`. It yields a lifespan state, which mounted apps receive as well.
+    Use it as `FastAPI(lifespan=redlock_lifespan())`, or inside your own lifespan:
+    `async with redlock_lifespan()(app): ...`. It yields a lifespan state, which mounted apps
+    receive as well.
 
     Args:
         redlock: A manager that is not open yet. None: `Redlock.from_env()` at the start of the app.

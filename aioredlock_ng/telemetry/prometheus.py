@@ -82,9 +82,9 @@ class PrometheusSink(Collector):
 
     Args:
         registry: The registry of the metrics.
-        kind: Returns the kind of a lock's name, for the label `kind`: `lambda name:
-            name.partition(":")[0]`. The function must be quick and always return the same kind for
-            a name. After a hundred kinds the rest is "other". None: no label.
+        kind: Returns the kind of a lock's name, for the label `kind`:
+            `lambda name: name.partition(":")[0]`. The function must be quick and always return the
+            same kind for a name. After a hundred kinds the rest is "other". None: no label.
 
     Raises:
         ConfigurationError: `registry` is no registry, or already has metrics of these names. Or

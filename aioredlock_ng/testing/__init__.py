@@ -1,6 +1,7 @@
-"""For the tests of code that takes locks: nodes in memory and real servers, with faults, and losses on purpose.
+"""Provide nodes in memory, real servers, faults and forced losses for tests of code with locks.
 
-Imports nothing optional, and not pytest: its fixtures are in `pytest_aioredlock_ng`. docs/testing.md shows how to use it all.
+An import needs nothing optional, not even pytest. The fixtures are in `pytest_aioredlock_ng`.
+docs/testing.md has examples.
 """
 
 from .binaries import SERVER_ENV, ServerNotFound, find_server

@@ -1,4 +1,4 @@
-"""One child process that dies with us and whose end is seen at once; never a shell, never a service."""
+"""Run a child process that dies with this process and whose end is noticed at once."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Child"]
 
-# Run in the child before it becomes the program: the kernel kills it when our process dies, however that happens.
-# A tiny Python instead of preexec_fn, which is unsafe beside threads. The parent may be gone before prctl: look again.
+# The child runs this code before it becomes the program. The kernel then kills the child when our
+# process dies in any way. A tiny Python program does this instead of preexec_fn, which is unsafe
+# beside threads. The parent may die before prctl, so its pid is compared afterwards.
 _DIE_WITH_PARENT = (
     "import ctypes, os, sys\n"
     "ctypes.CDLL(None).prctl(1, 9)\n"
@@ -26,11 +27,11 @@ _DIE_WITH_PARENT = (
 
 
 class Child:
-    """A running program, writing to a log file.
+    """A running program whose output goes to a log file.
 
     Args:
         command_line: The program and its arguments.
-        log: The file that its output is added to.
+        log: The file to which the output is appended.
     """
 
     def __init__(self, command_line: Sequence[str], log: Path) -> None:
@@ -38,7 +39,8 @@ class Child:
         self.exited = threading.Event()
         self._spawned = threading.Event()
         self._error: OSError | None = None
-        # To the kernel the parent is the thread that forked, so that thread must live as long as the child: it waits for it.
+        # For the kernel, the parent is the thread that forked. That thread must live as long as the
+        # child, so it waits for the child.
         threading.Thread(
             target=self._own, args=(list(command_line), log), name="child-owner", daemon=True
         ).start()
@@ -47,26 +49,30 @@ class Child:
             raise self._error
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal; nothing happens when the process has ended."""
+        """Send a signal. Nothing happens if the process has ended."""
         if not self.exited.is_set():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def pause(self) -> None:
-        """Stop the process (SIGSTOP) and return when it has stopped."""
+        """Stop the process (SIGSTOP) and return once it has stopped."""
         self.signal(signal.SIGSTOP)
         if hasattr(os, "waitid"):
-            # The signal is only under way when kill() returns: the process could still answer something.
+            # The signal may still be on its way when kill() returns, and the process could still
+            # answer.
             with contextlib.suppress(ChildProcessError):
                 os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
 
     def kill(self) -> None:
-        """Kill the process (SIGKILL) and return when it is gone."""
+        """Kill the process (SIGKILL) and return once it is gone."""
         self.signal(signal.SIGKILL)
         self.exited.wait()
 
     def terminate(self, patience: float) -> None:
-        """End the process by SIGTERM, paused or not; by SIGKILL when it is still there after `patience` seconds."""
+        """End the process by SIGTERM, even if it is paused.
+
+        SIGKILL follows if the process still exists after `patience` seconds.
+        """
         self.signal(signal.SIGTERM)
         self.signal(signal.SIGCONT)
         if not self.exited.wait(patience):

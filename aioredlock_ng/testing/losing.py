@@ -1,6 +1,7 @@
-"""Makes leases be lost on purpose, at a chosen point, by the path of every real loss; it never invents a second one.
+"""Lose leases on purpose at a chosen point, in the same way as a real loss.
 
-The holder is told as it would be: the body is cancelled, `LockLost` is raised, events are emitted, whoever waits gets the lock.
+The effects are those of a real loss: the body is cancelled, `LockLost` is raised, events are sent,
+and a waiter receives the lock.
 """
 
 from __future__ import annotations
@@ -21,41 +22,46 @@ if TYPE_CHECKING:
 __all__ = ["Point", "lose", "lose_at", "lose_lock"]
 
 Point = Literal["acquired", "checked", "released"]
-"""Where `lose_at` loses a lease."""
+"""The points at which `lose_at` loses a lease."""
 
 _REASON = "taken away on purpose by a test"
 
 _THREAD_SECONDS = 5.0
-"""A check in another thread waits for the event loop so long: a loop that is busy for longer hangs."""
+"""Seconds that a check in another thread waits for the event loop.
+
+A loop that is busy for longer hangs.
+"""
 
 
 async def lose(lease: Lease) -> None:
-    """Lose `lease` now. Inside its own `async with` this call is where the body is cancelled.
+    """Lose `lease` now. Inside its own `async with`, this call cancels the body.
 
     Raises:
-        ConfigurationError: The lease is over already: there is nothing to lose.
+        ConfigurationError: The lease has already ended.
 
-    Safety: cancelled, the lease is lost all the same.
+    Safety: if it is cancelled, the lease is lost all the same.
     """
     if not lease.valid:
-        raise ConfigurationError(f"{lease!r} is over already; lose it while it is held")
-    # Not from this task: a body that finds its loss itself is not cancelled.
+        raise ConfigurationError(f"{lease!r} has already ended; lose it while it is held")
+    # The loss runs in another callback: a body that finds its loss itself is not cancelled.
     asyncio.get_running_loop().call_soon(lease.lose, _REASON)
     await asyncio.sleep(0)
 
 
 async def lose_lock(redlock: Redlock, name: str | bytes) -> None:
-    """Take the lock `name` away from whoever holds it, on the nodes of `redlock`.
+    """Delete the lock `name` on the nodes of `redlock`, so that any holder loses it.
 
-    A holder in `redlock` itself has lost it when this returns, or is cancelled by this call. One in another manager or
-    process learns it from the nodes, within a tenth of a second and a round trip.
+    A holder in `redlock` itself has lost the lock when this call returns, or is cancelled by this
+    call. A holder in another manager or process is notified by the nodes, within a tenth of a
+    second and a round trip.
 
     Raises:
-        ConfigurationError: Nobody holds it.
-        QuorumUnreachable: Too few nodes answered to be sure that it is gone everywhere.
+        ConfigurationError: Nobody holds the lock.
+        QuorumUnreachable: Too few nodes answered to be sure that the lock is gone.
         RedlockClosed: `redlock` is not open, or belongs to another event loop.
 
-    Safety: cancelled, a holder of `redlock`'s own has lost it; the keys are deleted on all nodes that answer, or on none.
+    Safety: if it is cancelled, a holder of `redlock` itself has lost the lock. The keys are deleted
+    on all nodes that answer, or on none.
     """
     own = [lease for lease in redlock.leases if _is_of(lease, name)]
     for lease in own:
@@ -66,20 +72,23 @@ async def lose_lock(redlock: Redlock, name: str | bytes) -> None:
 
 @contextmanager
 def lose_at(name: str | bytes, point: Point, *, nth: int = 1) -> Iterator[None]:
-    """Have a lease of the lock `name` be lost at a point of the code that runs inside this block, whichever manager it has.
+    """Lose a lease of the lock `name` at a given point of the code inside this block.
+
+    The lease may belong to any manager.
 
     Args:
-        name: The lock's, or one of its names.
-        point: "acquired": the holder has the lock, and loses it at its first `await` that waits. "checked": it calls
-            `lease.check()`, `verify()` or `extend()`, which raises `LockLost`. "released": its `async with` ends, or it
-            calls `release()`: everything was done, and it cannot be known whether as the only one.
-        nth: At which such point, counted from 1 in this block.
+        name: Name of the lock, or one of its names.
+        point: "acquired": the holder has the lock, and loses it at its first `await` that waits.
+            "checked": the holder calls `lease.check()`, `verify()` or `extend()`, which raises
+            `LockLost`. "released": the `async with` of the holder ends, or it calls `release()`.
+            All work is done then, but perhaps not by this holder alone.
+        nth: Number of the point inside this block, counted from 1.
 
     Raises:
-        ConfigurationError: An argument is unusable.
-        AssertionError: At the end of the block: that point was not reached, so nothing was lost.
+        ConfigurationError: An argument is invalid.
+        AssertionError: The block ended before the point was reached, so no lease was lost.
 
-    Safety: whatever ends the block, no further lease is lost.
+    Safety: no further lease is lost after the end of the block, whatever ends it.
     """
     if point not in get_args(Point):
         raise ConfigurationError(
@@ -87,7 +96,7 @@ def lose_at(name: str | bytes, point: Point, *, nth: int = 1) -> Iterator[None]:
         )
     _key(name)
     whole_number("nth", nth, 1)
-    from unittest.mock import patch  # slow to import, and only needed here
+    from unittest.mock import patch  # slow to import, and only used here
 
     plan = _Plan(name, point, nth)
     acquire, check, left, release = Lock.acquire, Lease.check, Lease.left, Lease.release
@@ -96,7 +105,7 @@ def lose_at(name: str | bytes, point: Point, *, nth: int = 1) -> Iterator[None]:
         lease = await acquire(lock)
         plan.loop = loop = asyncio.get_running_loop()
         if plan.reached("acquired", lease):
-            # Behind what the holder does before it waits for anything: it is in its body then.
+            # This runs after the holder's first steps: its body has begun by then.
             loop.call_soon(lease.lose, _REASON)
         return lease
 
@@ -128,10 +137,10 @@ def lose_at(name: str | bytes, point: Point, *, nth: int = 1) -> Iterator[None]:
 
 
 class _Plan:
-    """Which lease is to be lost, and whether it was.
+    """The lease to lose, and whether it was lost.
 
     Attributes:
-        loop: The event loop of the leases seen so far.
+        loop: Event loop of the leases seen so far.
     """
 
     def __init__(self, name: str | bytes, point: Point, nth: int) -> None:
@@ -141,16 +150,16 @@ class _Plan:
         self._lease: Lease | None = None
         self._released: set[Lease] = set()
         self.loop: asyncio.AbstractEventLoop | None = None
-        # A test without a loop of its own is told it by the first acquire.
+        # A test without an event loop of its own gets the loop of the first acquire.
         with suppress(RuntimeError):
             self.loop = asyncio.get_running_loop()
 
     def reached(self, point: Point, lease: Lease) -> bool:
-        """True when it is to be lost here."""
+        """Return True if the lease is to be lost here."""
         if point != self._point or self._left == 0 or not _is_of(lease, self._name):
             return False
         if point == "released":
-            # The end of an `async with` passes here twice, and a release may be called again.
+            # The end of an `async with` reaches this line twice, and `release` may be called again.
             if lease in self._released:
                 return False
             self._released.add(lease)
@@ -161,13 +170,14 @@ class _Plan:
         return True
 
     def lose_here(self, lease: Lease) -> None:
-        """Lose it before this returns, on any thread."""
+        """Lose the lease before this call returns, on any thread."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             if self.loop is None:
                 raise RuntimeError(
-                    "enter lose_at() on the event loop: this lease is in another thread, and older than it"
+                    "enter lose_at() on the event loop: this lease belongs to another thread"
+                    " and is older than lose_at()"
                 ) from None
             asyncio.run_coroutine_threadsafe(_lost_on_loop(lease), self.loop).result(
                 _THREAD_SECONDS
@@ -176,14 +186,16 @@ class _Plan:
             lease.lose(_REASON)
 
     def verify(self) -> None:
-        """Fail when nothing was lost: a test that expects a loss must not pass without one."""
+        """Fail if no lease was lost. A test that expects a loss must not pass without one."""
         if self._lease is None:
             raise AssertionError(
-                f"no lease of {self._name!r} was {self._point} ({self._left} more to come): nothing was lost"
+                f"no lease of {self._name!r} was {self._point} ({self._left} more to come):"
+                " nothing was lost"
             )
         if not self._lease.lost:
             raise AssertionError(
-                f"{self._lease!r} was over before its holder waited for anything; lose it when it is 'checked' or 'released'"
+                f"{self._lease!r} ended before its holder waited for anything; lose it when"
+                " it is 'checked' or 'released'"
             )
 
 

@@ -1,4 +1,4 @@
-"""Nodes that live in this process, for tests of code that takes locks; never a server, never shared between processes."""
+"""Provide nodes that live in this process, for tests of code with locks."""
 
 from __future__ import annotations
 
@@ -20,30 +20,34 @@ if TYPE_CHECKING:
 __all__ = ["MemoryNodes"]
 
 _FAULT_SECONDS = 5.0
-"""A fault from another thread waits for the event loop so long: a loop that is busy for longer hangs."""
+"""Seconds that a fault from another thread waits for the event loop.
+
+A loop that is busy for longer hangs.
+"""
 
 
 class MemoryNodes:
-    """`count` independent nodes in memory that keep the same contract as real servers; the nodes of a Redlock in a test.
+    """A set of `count` independent nodes in memory, with the contract of real servers.
 
     ```python
     nodes = MemoryNodes(3)
     async with nodes.redlock() as redlock, nodes.redlock() as another:
-        nodes.pause(0)      # hangs
-        nodes.crash(1)      # gone
+        nodes.pause(0)  # hangs
+        nodes.crash(1)  # gone
     ```
 
-    Every `Redlock` that is made of them, by `redlock()` or by `Redlock(nodes)`, has connections of its own: such managers
-    exclude and wake each other as those of several processes do. All that are open at one time must be on one event
-    loop. The faults have the names and meanings that `LocalNodes` gives them; any thread may call them.
+    Every `Redlock` of these nodes, made by `redlock()` or by `Redlock(nodes)`, has connections of
+    its own. Two managers therefore exclude and notify each other as those of two processes do. All
+    managers that are open at the same time must be on one event loop. The faults have the names and
+    meanings of `LocalNodes`. Any thread may call them.
 
     Args:
-        count: How many nodes.
-        latency: Seconds that each way of each command takes, at least 0.
+        count: Number of nodes.
+        latency: Seconds that each direction of each command takes, at least 0.
         appendonly: Keep the keys over `crash` and `restart`.
 
     Raises:
-        ConfigurationError: An argument is unusable.
+        ConfigurationError: An argument is invalid.
     """
 
     def __init__(self, count: int = 3, *, latency: float = 0.0, appendonly: bool = False) -> None:
@@ -56,26 +60,30 @@ class MemoryNodes:
         self._ahead = 0.0
 
     def redlock(self, **options: Any) -> Redlock:
-        """Make one more manager of these nodes, not yet open, whose clock is theirs.
+        """Make a manager of these nodes, with their clock. It is not open yet.
 
         Args:
-            options: Of `Redlock`.
+            options: Options of `Redlock`.
         """
         return Redlock(self, **{"clock": self.clock} | options)
 
     def clock(self) -> float:
-        """Seconds as these nodes count them: the event loop's time, and what `advance` added. For `Redlock(clock=…)`."""
+        """Return the time of these nodes in seconds, for `Redlock(clock=…)`.
+
+        It is the event loop's time plus the time added by `advance`.
+        """
         loop = self._loop or _running_loop()
         return (time.monotonic() if loop is None else loop.time()) + self._ahead
 
     def advance(self, seconds: float) -> None:
-        """Let time pass for the nodes and for every manager that has their `clock`, as if all had stood still for so long.
+        """Let time pass for the nodes and for every manager with their `clock`.
 
-        Keys whose time is over expire. A holder whose deadline has passed learns it as after any standstill: at once when
-        it asks its lease, within half a second when it does not.
+        The effect is that of a standstill of all processes. Keys expire at the end of their ttl. A
+        holder whose deadline has passed notices it at once if it checks its lease, and otherwise
+        within half a second.
 
         Raises:
-            ConfigurationError: `seconds` is no finite number, zero or more: time does not go back.
+            ConfigurationError: `seconds` is no finite number of zero or more.
         """
         self._do(partial(self._advance, positive_seconds("seconds", seconds, zero=True)))
 
@@ -85,25 +93,25 @@ class MemoryNodes:
         self._do(self._node(index).pause)
 
     def resume(self, index: int) -> None:
-        """Let a hung node run on; it then does what was asked meanwhile."""
+        """Resume a hung node. It then executes the commands that arrived meanwhile."""
         self._do(self._node(index).resume)
 
     def crash(self, index: int) -> None:
-        """Kill one node: its connections are lost, and its keys unless `appendonly`."""
+        """Kill one node. Its connections are lost, and its keys as well without `appendonly`."""
         self._running(index)
         self._do(self._node(index).crash)
 
     def restart(self, index: int) -> None:
-        """Bring one node back, empty unless `appendonly`; one that runs is stopped before."""
+        """Start one node again, empty without `appendonly`. A running node is stopped first."""
         self._do(self._node(index).restart)
 
     def wipe(self, index: int | None = None) -> None:
-        """Delete every key of one node, or of all."""
+        """Delete every key of one node, or of all nodes."""
         for node in self._nodes if index is None else [self._node(index)]:
             self._do(node.server.flush)
 
     def restore(self) -> None:
-        """Make all nodes run and answer again, whatever was done to them; keys stay."""
+        """Make all nodes run and answer again after any fault. Keys stay."""
         for node in self._nodes:
             self._do(node.resume if node.server.up else node.restart)
 
@@ -111,7 +119,7 @@ class MemoryNodes:
         return len(self._nodes)
 
     def __iter__(self) -> Iterator[MemoryNode]:
-        """One new connection to each node: what a `Redlock` is made of."""
+        """Yield a new connection to each node, from which a `Redlock` is made."""
         return (_Connection(self, node) for node in self._nodes)
 
     def __repr__(self) -> str:
@@ -120,11 +128,12 @@ class MemoryNodes:
         return f"<MemoryNodes {len(self)} paused={paused} down={down}>"
 
     def _opening(self, connection: _Connection) -> None:
-        """A connection is about to be made, on the running loop."""
+        """Record that a connection is made on the running loop."""
         loop = asyncio.get_running_loop()
         if self._live_loop() not in (None, loop):
             raise ConfigurationError(
-                "these nodes are in use on another event loop; close the Redlock there, or make others"
+                "these nodes are in use on another event loop; close the Redlock there, or"
+                " make other nodes"
             )
         self._loop = loop
         connection.place.connections.append(connection)
@@ -138,9 +147,10 @@ class MemoryNodes:
             self._loop = None
 
     def _live_loop(self) -> asyncio.AbstractEventLoop | None:
-        """The loop of the managers that are open."""
+        """Return the event loop of the open managers."""
         if self._loop is not None and self._loop.is_closed():
-            # They were never closed, perhaps by an earlier test: nobody is there to be told anything.
+            # Managers of an ended event loop, perhaps of an earlier test, were never closed. Nobody
+            # waits for their notifications.
             for node in self._nodes:
                 node.forget_connections()
             self._loop = None
@@ -156,23 +166,24 @@ class MemoryNodes:
     def _advance(self, seconds: float) -> None:
         self._ahead += seconds
         for node in self._nodes:
-            # To look is to expire what is over, and to tell who waits for it.
+            # A read expires old keys and notifies the waiters.
             node.server.keys()
 
     def _do(self, fault: Callable[[], object]) -> None:
-        """Do it where the managers are: connections belong to their event loop."""
+        """Run a fault on the event loop of the managers, to which the connections belong."""
         loop = self._live_loop()
         if loop is None or loop is _running_loop():
             fault()
         elif loop.is_running():
             asyncio.run_coroutine_threadsafe(_done(fault), loop).result(_FAULT_SECONDS)
         else:
-            # Between two runs of a loop, in a fixture perhaps: the first thing that the next run does.
+            # Between two runs of a loop, for example in a fixture, the fault becomes the first
+            # action of the next run.
             loop.call_soon(fault)
 
 
 class _Node:
-    """The memory of one node, and every connection that is open to it."""
+    """The memory of one node, and the open connections to it."""
 
     def __init__(self, server: MemoryServer, appendonly: bool) -> None:
         self.server = server
@@ -211,7 +222,7 @@ class _Node:
 
 
 class _Connection(MemoryNode):
-    """One manager's connection to one of the nodes; tells that it is up or down as one to a server does."""
+    """The connection of one manager to one node. It reports up and down like one to a server."""
 
     def __init__(self, nodes: MemoryNodes, place: _Node) -> None:
         super().__init__(place.server, lambda: nodes._latency)

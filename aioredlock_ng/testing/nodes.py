@@ -1,4 +1,4 @@
-"""Several real servers on loopback, each a node of its own; never more than a handful and never replicas."""
+"""Run several real servers on loopback, each an independent node."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ __all__ = ["LocalNodes"]
 
 
 class LocalNodes:
-    """`count` independent servers, started together; the nodes of a Redlock in a test or a demo.
+    """A set of `count` independent servers, started together, for a test or a demo.
 
     ```python
     with LocalNodes(5) as nodes:
         async with Redlock(nodes.urls) as redlock:
-            nodes.pause(0)      # hangs
-            nodes.crash(1)      # gone
+            nodes.pause(0)  # hangs
+            nodes.crash(1)  # gone
     ```
 
-    Every method blocks, for some milliseconds as a rule.
+    Every method blocks, usually for some milliseconds.
 
     Args:
-        count: How many servers.
+        count: Number of servers.
         extra_args: Further arguments of each server.
-        binary: The server program; found by `find_server` when not given.
+        binary: The server program. Default: the result of `find_server`.
         appendonly: Keep the data over `crash` and `restart`.
         unix_socket: Listen on Unix sockets only.
-        password: Required of every client.
+        password: The password that every client needs.
 
     Raises:
-        ConfigurationError: `count`, or later the index of a node, is unusable.
+        ConfigurationError: `count`, or later the index of a node, is invalid.
     """
 
     def __init__(
@@ -69,19 +69,22 @@ class LocalNodes:
 
     @property
     def urls(self) -> list[str]:
-        """The URL of each node, in order."""
+        """URL of each node, in order."""
         return [server.url for server in self._servers]
 
     def redlock(self, **options: Any) -> Redlock:
-        """Make a manager of these nodes, not yet open.
+        """Make a manager of these nodes. It is not open yet.
 
         Args:
-            options: Of `Redlock`.
+            options: Options of `Redlock`.
         """
         return Redlock(self.urls, **options)
 
     def start(self) -> Self:
-        """Start all servers at the same time; when one cannot start, the others are stopped and its error is raised."""
+        """Start all servers at the same time.
+
+        If one server cannot start, the others are stopped and its error is raised.
+        """
         try:
             self._all(LocalServer.start)
         except BaseException:
@@ -94,34 +97,34 @@ class LocalNodes:
         self._all(LocalServer.stop)
 
     def close(self) -> None:
-        """Stop every server and delete what it wrote."""
+        """Stop every server and delete its files."""
         self._all(LocalServer.close)
 
     def pause(self, index: int) -> None:
-        """Hang one node: see `LocalServer.pause`."""
+        """Hang one node, as `LocalServer.pause` does."""
         self._node(index).pause()
 
     def resume(self, index: int) -> None:
-        """Let a hung node run on: see `LocalServer.resume`."""
+        """Resume a hung node, as `LocalServer.resume` does."""
         self._node(index).resume()
 
     def crash(self, index: int) -> None:
-        """Kill one node: see `LocalServer.crash`."""
+        """Kill one node, as `LocalServer.crash` does."""
         self._node(index).crash()
 
     def restart(self, index: int) -> None:
-        """Bring one node back on its port, empty unless `appendonly`: see `LocalServer.restart`."""
+        """Start one node again on its port, empty without `appendonly` (`LocalServer.restart`)."""
         self._node(index).restart()
 
     def wipe(self, index: int | None = None) -> None:
-        """Delete every key of one node, or of all."""
+        """Delete every key of one node, or of all nodes."""
         if index is None:
             self._all(LocalServer.wipe)
         else:
             self._node(index).wipe()
 
     def restore(self) -> None:
-        """Make all nodes run and answer again, whatever was done to them; keys stay."""
+        """Make all nodes run and answer again after any fault. Keys stay."""
         for server in self._servers:
             if not server.running:
                 server.start()

@@ -1,4 +1,4 @@
-"""One real server process on loopback, for tests and demos; never for production, never on another machine."""
+"""Run a real server process on loopback, for tests and demos."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _STOP_SECONDS = 3.0
 
 
 class ServerFailed(RuntimeError):
-    """The server did not start; the message ends with the last lines of its log."""
+    """The server did not start. The message ends with the last lines of its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class TLSFiles:
-    """The PEM files of a server that speaks TLS: its certificate, its key, and the authority that signed it."""
+    """PEM files of a TLS server: its certificate, its key, and the authority that signed it."""
 
     cert: Path
     key: Path
@@ -46,18 +46,20 @@ class TLSFiles:
 class LocalServer:
     """A real Redis or Valkey server process on loopback, with the faults that tests need.
 
-    It dies with the process that started it, however that ends. Its port stays the same over restarts. Without
-    `appendonly` it forgets everything when it stops. Usable with `with` and `async with`; every method blocks, for
-    some milliseconds as a rule: call it in a thread where that matters.
+    The server dies with the process that started it, however that process ends. Its port stays the
+    same over restarts. Without `appendonly` it loses all data when it stops. The object works with
+    `with` and `async with`. Every method blocks, usually for some milliseconds. Call it in a thread
+    where that matters.
 
     Args:
-        extra_args: Further arguments of the server, such as `["--maxmemory", "1mb"]`.
-        binary: The server program; found by `find_server` when not given.
-        port: A fixed TCP port; a free one is chosen when not given.
-        appendonly: Keep the data over `crash` and `restart` (append-only file, flushed to the kernel at each command).
-        unix_socket: Listen on a Unix socket only; `url` is then `unix://…`.
-        password: Required of every client.
-        tls: Speak TLS only, with these files.
+        extra_args: Further arguments of the server, for example `["--maxmemory", "1mb"]`.
+        binary: The server program. Default: the result of `find_server`.
+        port: A fixed TCP port. Default: a free port.
+        appendonly: Keep the data over `crash` and `restart`, in an append-only file that is written
+            to the kernel at each command.
+        unix_socket: Listen on a Unix socket only. `url` is then `unix://…`.
+        password: The password that every client needs.
+        tls: Accept TLS only, with these files.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class LocalServer:
 
     @property
     def port(self) -> int:
-        """The TCP port; 0 for a server on a Unix socket."""
+        """TCP port, 0 for a server on a Unix socket."""
         if self._unix_socket:
             return 0
         if self._port is None:
@@ -95,12 +97,12 @@ class LocalServer:
 
     @property
     def address(self) -> str:
-        """Where the server listens: `127.0.0.1:port`, or the path of its Unix socket."""
+        """Address of the server: `127.0.0.1:port`, or the path of its Unix socket."""
         return str(self.socket_path) if self._unix_socket else f"127.0.0.1:{self.port}"
 
     @property
     def url(self) -> str:
-        """The URL for a client, password and certificate authority included."""
+        """URL for a client, with password and certificate authority."""
         user = f":{quote(self._password, safe='')}@" if self._password is not None else ""
         if self._unix_socket:
             return f"unix://{user}{self.socket_path}"
@@ -110,19 +112,19 @@ class LocalServer:
 
     @property
     def socket_path(self) -> Path:
-        """The Unix socket, which every server has beside its port: start-up and `wipe` use it."""
+        """Unix socket, which every server has beside its port for the start-up and `wipe`."""
         if self._dir is None:
             raise RuntimeError("the server has no socket before its first start()")
         return self._dir / "socket"
 
     @property
     def pid(self) -> int:
-        """The process id of the running server."""
+        """Process id of the running server."""
         return self._running().pid
 
     @property
     def running(self) -> bool:
-        """Whether the process exists; a paused one does."""
+        """True if the process exists, even if it is paused."""
         return self._child is not None and not self._child.exited.is_set()
 
     def start(self) -> Self:
@@ -130,7 +132,7 @@ class LocalServer:
 
         Raises:
             ServerNotFound: There is no server program on this machine.
-            ServerFailed: It ended, or gave no answer, within some seconds.
+            ServerFailed: The process ended, or gave no answer, within some seconds.
         """
         if self.running:
             raise RuntimeError(f"the server on {self.address} is running already")
@@ -146,7 +148,7 @@ class LocalServer:
         raise ServerFailed(f"no free port after 20 attempts; the last was {self.address}")
 
     def stop(self) -> None:
-        """End the process in good order, paused or not; nothing happens when it is not running."""
+        """Stop the process in an orderly way, even if it is paused. Idempotent."""
         if self._child is not None:
             self._child.terminate(_STOP_SECONDS)
             self._child = None
@@ -161,11 +163,14 @@ class LocalServer:
         self._running().pause()
 
     def resume(self) -> None:
-        """Let a paused process run on (SIGCONT); it then answers what was sent meanwhile."""
+        """Resume a paused process (SIGCONT).
+
+        It then answers the commands that arrived meanwhile.
+        """
         self._running().signal(signal.SIGCONT)
 
     def restart(self) -> Self:
-        """Stop the process when it runs and start it on the same port: empty, unless `appendonly`."""
+        """Restart the process on the same port, empty without `appendonly`."""
         self.stop()
         return self.start()
 
@@ -174,15 +179,15 @@ class LocalServer:
         self.command("FLUSHALL")
 
     def info(self) -> dict[str, str]:
-        """Return the server's INFO, one entry per line of it."""
+        """Return the server's INFO, with one entry per line."""
         return info(self.socket_path, password=self._password)
 
     def command(self, *args: str) -> bytes:
-        """Send one command over a connection of its own and return the payload of a plain reply.
+        """Send one command over a connection of its own, and return the payload of a plain reply.
 
         Raises:
-            RuntimeError: The server answered with an error; the message holds its words.
-            OSError: It is not running, or gives no answer within five seconds.
+            RuntimeError: The server answered with an error. The message contains its words.
+            OSError: The server does not run, or gives no answer within five seconds.
         """
         return command(self.socket_path, *args, password=self._password)
 
@@ -220,13 +225,13 @@ class LocalServer:
         return f"<LocalServer {where}{'' if self.running else ' (down)'}>"
 
     def _launched(self) -> bool:
-        """Start the process and wait for it; False when another one has taken the port meanwhile."""
+        """Start the process and wait for it. Return False if another process has taken the port."""
         assert self._dir is not None
         log = self._dir / "log"
         log.write_bytes(b"")
         (self._dir / "socket").unlink(missing_ok=True)
         if not self._appendonly:
-            # A snapshot that a command or a replica asked for would be read at the restart.
+            # A restart would read a snapshot that a command or a replica caused.
             (self._dir / "dump.rdb").unlink(missing_ok=True)
         command_line = self._command_line()
         child = self._child = Child(command_line, log)
@@ -276,7 +281,8 @@ class LocalServer:
         try:
             return self.command("PING") == b"PONG"
         except ServerRefused as refusal:
-            # A server whose ACL shuts us out is up; one that still reads its file is not.
+            # A server whose ACL excludes this client is up. A server that still reads its file is
+            # not.
             return str(refusal).startswith(("NOAUTH", "NOPERM", "WRONGPASS"))
         except OSError:
             return False

@@ -154,7 +154,7 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
             server = ward.start()
             for command in ("HSET cart:1 item 2", "SET order:42 paid", "SET order:43 token PX 60000", "RPUSH log a"):
                 server.command(*command.split())
-            words = r"^other keys live here: 3 of 4 keys looked at are no locks \(hash, list, string without expiry\)$"
+            words = r"^the server has other keys: 3 of 4 sampled keys are no locks \(hash, list, string without expiry\)$"
             return await examine([server.url]), WARNING, words
         case "old-version":
             url = await ward.proxy(RewritingProxy(ward.start().url, version_of("5.0.9")))
@@ -217,7 +217,7 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
         case "single-node":
             return await examine([ward.start().url]), WARNING, "there is one node"
         case "even-number":
-            return await examine([ward.start().url for _ in range(4)]), WARNING, "there are 4 nodes; they bear the loss of 1"
+            return await examine([ward.start().url for _ in range(4)]), WARNING, "there are 4 nodes; they tolerate the loss of 1"
         case "same-host":
             urls = [ward.start().url, ward.start(unix_socket=True).url, ward.start().url]
             return await examine(urls), WARNING, "3 of 3 nodes are on this machine"

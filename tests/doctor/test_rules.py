@@ -370,8 +370,8 @@ def test_what_was_seen_is_said_with_its_figures(facts: dict[str, Any], what: str
 @pytest.mark.parametrize(
     ("nodes", "options", "what"),
     [
-        (sound_set(2), {}, "there are 2 nodes; they bear the loss of none"),
-        (sound_set(6), {}, "there are 6 nodes; they bear the loss of 2"),
+        (sound_set(2), {}, "there are 2 nodes; they tolerate the loss of none"),
+        (sound_set(6), {}, "there are 6 nodes; they tolerate the loss of 2"),
         (at(sound_set(), clock=[clock(40)] * 3), {}, "this machine's clock is 40 s behind the nearest node's"),
         (at(sound_set(), clock=[clock(-40)] * 3), {}, "this machine's clock is 40 s ahead of the nearest node's"),
         (

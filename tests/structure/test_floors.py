@@ -116,7 +116,7 @@ def test_nobody_uses_a_private_attribute_of_an_imported_module() -> None:
 
 
 # The judgement of the doctor is a decision too.
-PURE = {f"{PACKAGE}._doctor.{name}" for name in ("findings", "kinds", "node_findings", "rights")}
+PURE = {f"{PACKAGE}._doctor.{name}" for name in ("findings", "kind", "kinds", "loss_kinds", "node_findings", "rights")}
 
 
 def test_the_ground_floor_is_pure() -> None:

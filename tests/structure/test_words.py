@@ -19,9 +19,7 @@ ROOT = Path(aioredlock_ng.__file__).parent
 PENDING = (
     "_core",
     "_nodes",
-    "_doctor",
     "cli",
-    "testing",
 )
 
 COLUMNS = 100

@@ -98,7 +98,7 @@ async def test_with_on_lost_flag_the_body_goes_on_and_learns_it_when_it_asks(red
 async def test_what_is_over_cannot_be_lost(redlock: Redlock) -> None:
     async with redlock.lock("a") as lease:
         pass
-    with pytest.raises(ConfigurationError, match="over already"):
+    with pytest.raises(ConfigurationError, match="has already ended"):
         await lose(lease)
     with pytest.raises(ConfigurationError, match="nobody holds the lock 'a'"):
         await lose_lock(redlock, "a")
@@ -291,7 +291,7 @@ async def test_a_block_in_which_nothing_is_lost_fails(redlock: Redlock) -> None:
         await handler(redlock, [])
     with pytest.raises(AssertionError, match="1 more to come"), lose_at("order:42", "released", nth=2):
         await handler(redlock, [])
-    with pytest.raises(AssertionError, match="was over before its holder waited"), lose_at("order:42", "acquired"):
+    with pytest.raises(AssertionError, match="ended before its holder waited"), lose_at("order:42", "acquired"):
         await (await redlock.lock("order:42").acquire()).release()
     with pytest.raises(LookupError), lose_at("order:42", "checked"):
         raise LookupError

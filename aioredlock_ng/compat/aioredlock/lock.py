@@ -35,8 +35,8 @@ class Lock:
         resource: As given.
         id: As given.
         lock_timeout: As given.
-        lease: The `aioredlock_ng.Lease` of the lock, with `remaining()`, `check()` and `await
-            wait_lost()`. None if another manager acquired the lock.
+        lease: The `aioredlock_ng.Lease` of the lock, with `remaining()`, `check()` and
+            `await wait_lost()`. None if another manager acquired the lock.
     """
 
     def __init__(

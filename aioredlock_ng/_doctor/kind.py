@@ -1,0 +1,54 @@
+"""Define the kind of a finding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from aioredlock_ng.records import Finding, Severity
+
+__all__ = ["ERROR", "INFO", "WARNING", "Kind"]
+
+ERROR: Final = Severity.ERROR
+WARNING: Final = Severity.WARNING
+INFO: Final = Severity.INFO
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The common part of all findings of one kind.
+
+    Attributes:
+        code: Name for machines and for the table in docs/operations.md.
+        severity: Default severity. The rule may choose another.
+        meaning: Consequence for locks.
+        remedy: Action to take. The rule may choose another.
+        guarded: Meaning with the recovery guard, which also limits the severity to info. "": the
+            same meaning.
+        alone: Meaning with the guard for a set of one node. "": the same meaning. Only a process
+            that was there before can notice that such a node forgot.
+    """
+
+    code: str
+    severity: Severity
+    meaning: str
+    remedy: str
+    guarded: str = ""
+    alone: str = ""
+
+    def found(
+        self,
+        nodes: str | tuple[str, ...],
+        what: str,
+        *,
+        severity: Severity | None = None,
+        remedy: str | None = None,
+        guard: bool = False,
+    ) -> Finding:
+        """Return the finding at one or several nodes, or in the set as a whole (an empty tuple)."""
+        where = (nodes,) if isinstance(nodes, str) else nodes
+        if guard and self.guarded:
+            return Finding(self.code, INFO, where, what, self.guarded, remedy or self.remedy)
+        return Finding(
+            self.code, severity or self.severity, where, what, self.meaning, remedy or self.remedy
+        )

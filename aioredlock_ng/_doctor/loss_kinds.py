@@ -1,0 +1,118 @@
+"""Define the kinds of findings at nodes that may lose locks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aioredlock_ng._doctor.kind import ERROR, INFO, WARNING, Kind
+
+__all__ = ["MAY_FORGET"]
+
+MAY_FORGET: Final = (
+    Kind(
+        "eviction-policy",
+        ERROR,
+        "At its memory limit it evicts held locks, and grants them to others. The volatile-*"
+        " policies evict them first, because locks expire.",
+        "CONFIG SET maxmemory-policy noeviction, and in its configuration; keep caches on other"
+        " servers.",
+    ),
+    Kind(
+        "evicted-keys",
+        ERROR,
+        "Locks may have been among them. An evicted lock is granted to others while it is held.",
+        "Set maxmemory-policy to noeviction. CONFIG RESETSTAT resets the count.",
+    ),
+    Kind(
+        "no-persistence",
+        WARNING,
+        "A restart loses every lock, and the node then grants locks that are held. Snapshots"
+        " do not help, because a lock is younger than the last snapshot.",
+        "Set appendonly yes and appendfsync always, or keep the node out for max_ttl after a"
+        " restart.",
+        "A restart loses every lock: their holders have a vote less, and the recovery guard"
+        " keeps the node out for max_ttl.",
+        "A restart loses every lock. The recovery guard keeps the node out for max_ttl if a"
+        " process that used it before is still there. If all processes are new, the node"
+        " grants locks that are held.",
+    ),
+    Kind(
+        "fsync",
+        WARNING,
+        "A power cut loses the locks of the last moments. A crash of the server alone does not.",
+        "Set appendfsync always if two holders would cost more than some writes per second.",
+        "A power cut loses the locks of the last moments: their holders have a vote less. The"
+        " node is then quarantined, so no other client gets them.",
+        "A power cut loses the locks of the last moments. They are granted to others only if"
+        " all processes are new as well.",
+    ),
+    Kind(
+        "fsync-unknown",
+        INFO,
+        "It is unknown whether a power cut loses locks.",
+        "Check its appendfsync yourself. Only this examination needs the right.",
+    ),
+    Kind(
+        "persistence-failing",
+        WARNING,
+        "Locks granted since then are not on disk. The server may stop accepting writes"
+        " (MISCONF), locks included.",
+        "Check its disk and its log.",
+    ),
+    Kind(
+        "replicas",
+        WARNING,
+        "A failover to a replica loses the locks that the replica did not have yet, and they"
+        " are granted to others.",
+        "A lock server needs no replicas, because the other nodes replace it. If it must have"
+        " one, keep the node out for max_ttl after a failover.",
+        "A failover to a replica loses locks, and the recovery guard then keeps the node out"
+        " for max_ttl.",
+        "A failover to a replica loses locks. The recovery guard then keeps the node out for"
+        " max_ttl, if the replica had its marker or a process that used the primary is still"
+        " there.",
+    ),
+    Kind(
+        "restarted",
+        WARNING,
+        "Locks granted before its start may still be held, although the node does not know them.",
+        "Restart nodes one by one, a max_ttl apart, and examine it again after that.",
+    ),
+    Kind(
+        "quarantined",
+        WARNING,
+        "It grants nothing for now, because it may have forgotten locks that are still held."
+        " The set tolerates one loss less.",
+        "Wait, and restart nodes one by one, a max_ttl and a second apart.",
+    ),
+    Kind(
+        "guard-time",
+        WARNING,
+        "The marker is damaged, and no manager copies it. Each manager that reads it keeps"
+        " the node out for another max_ttl.",
+        "Find the program that writes to the library's own keys (aioredlock_ng:*). Nothing"
+        " else needs to be done.",
+    ),
+    Kind(
+        "all-forgot",
+        ERROR,
+        "Locks granted before are void, unless a majority kept them on disk. No lock is"
+        " granted until the nodes have waited.",
+        "Wait, and find out what restarted or flushed all of them within one max_ttl.",
+    ),
+    Kind(
+        "unmarked",
+        INFO,
+        "It is new to the recovery guard. It votes as soon as a manager has seen all nodes,"
+        " or after max_ttl.",
+        "Nothing, if the set is new. Otherwise see quarantined.",
+    ),
+    Kind(
+        "other-keys",
+        WARNING,
+        "A lock with the name of such a key can never be acquired. A program that writes or"
+        " deletes keys of that name breaks a lock.",
+        "Set key_format, such as 'lock:{name}', in all processes at once: locks of two"
+        " formats do not exclude each other.",
+    ),
+)
