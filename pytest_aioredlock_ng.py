@@ -1,7 +1,9 @@
-"""A pytest plugin: a manager and its nodes as fixtures; imports the library only when a test asks for one of them.
+"""Provide a manager and its nodes as pytest fixtures.
 
-`redlock_nodes` are nodes in memory, or real servers where a test, the command line or the settings say so; `redlock` is an
-open `Redlock` of them, on the event loop of the test, be it pytest-asyncio's (either mode) or that of anyio's plugin.
+The plugin imports the library only when a test requests a fixture. `redlock_nodes` are nodes in
+memory, or real servers if a test, the command line or the settings ask for them. `redlock` is an
+open `Redlock` of these nodes on the event loop of the test. The loop may belong to pytest-asyncio
+(in either mode) or to anyio's plugin.
 """
 
 from __future__ import annotations
@@ -23,25 +25,25 @@ _KINDS = ("memory", "local")
 _LOOP_SCOPES = ("function", "class", "module", "package", "session")
 
 _MARKER = (
-    "redlock(nodes='memory', count=3, **options): what the fixtures redlock_nodes and redlock are made of: "
-    "'memory' or 'local' (real servers), how many, and options of Redlock"
+    "redlock(nodes='memory', count=3, **options): the nodes of the fixtures redlock_nodes and"
+    " redlock, 'memory' or 'local' (real servers), their number, and options of Redlock"
 )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Offer the choice of nodes on the command line and in the settings."""
-    told = "what the fixture redlock_nodes is: nodes in memory, or local servers"
+    """Add the choice of nodes to the command line and the settings."""
+    told = "nodes of the fixture redlock_nodes: in memory, or local servers"
     parser.getgroup("aioredlock_ng").addoption("--redlock-nodes", choices=_KINDS, help=told)
     parser.addini("redlock_nodes", f"{told} ({' or '.join(_KINDS)})", default="memory")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Describe the marker; make the fixtures of pytest-asyncio where that is there."""
+    """Describe the marker, and make the fixtures for pytest-asyncio if it is installed."""
     config.addinivalue_line("markers", _MARKER)
     if (kind := config.getini("redlock_nodes")) not in _KINDS:
         raise pytest.UsageError(f"redlock_nodes must be {' or '.join(_KINDS)}, not {kind!r}")
     if _has_loop_scopes(config):
-        # Where this module is imported pytest-asyncio may not be there at all, or not be wanted.
+        # At the import of this module, pytest-asyncio may be missing or unwanted.
         fixtures = ModuleType(f"{__name__}.asyncio")
         vars(fixtures).update({scope: _asyncio_fixture(scope) for scope in _LOOP_SCOPES})
         config.pluginmanager.register(fixtures, fixtures.__name__)
@@ -49,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def redlock_nodes(request: pytest.FixtureRequest) -> Iterator[MemoryNodes | LocalNodes]:
-    """Three nodes of the test's own, in memory: `MemoryNodes`; or real servers: `LocalNodes`."""
+    """Yield three nodes for one test: `MemoryNodes`, or real servers as `LocalNodes`."""
     from aioredlock_ng.testing import LocalNodes, MemoryNodes
 
     wanted = _wanted(request)
@@ -71,13 +73,16 @@ def redlock_nodes(request: pytest.FixtureRequest) -> Iterator[MemoryNodes | Loca
 
 @pytest.fixture
 def redlock(request: pytest.FixtureRequest) -> Redlock:
-    """A `Redlock` of `redlock_nodes`, open on the event loop of the test and closed after it."""
+    """Yield a `Redlock` of `redlock_nodes`, open on the event loop of the test.
+
+    It is closed after the test.
+    """
     opened: Redlock = request.getfixturevalue(_on_its_loop(request))
     return opened
 
 
 def _on_its_loop(request: pytest.FixtureRequest) -> str:
-    """The name of the fixture that opens a manager on the loop of the test."""
+    """Return the name of the fixture that opens a manager on the loop of the test."""
     asyncio_mode = _asyncio_mode(request.config)
     if "anyio_backend" in request.fixturenames:
         backend = request.getfixturevalue("anyio_backend")
@@ -89,20 +94,25 @@ def _on_its_loop(request: pytest.FixtureRequest) -> str:
             )
         if asyncio_mode == "auto":
             pytest.fail(
-                "pytest-asyncio takes the fixtures of tests for anyio, too: set asyncio_mode = strict",
+                "pytest-asyncio also takes the fixtures of tests for anyio: set asyncio_mode"
+                " = strict",
                 pytrace=False,
             )
         return "_redlock_under_anyio"
     if not _has_loop_scopes(request.config):
         pytest.fail(
-            "the fixture redlock needs an event loop: install pytest-asyncio 1.0 or newer, or mark the test with anyio",
+            "the fixture redlock needs an event loop: install pytest-asyncio 1.0 or newer, or"
+            " mark the test with anyio",
             pytrace=False,
         )
     return _name(_loop_scope(request))
 
 
 def _has_loop_scopes(config: pytest.Config) -> bool:
-    """Whether pytest-asyncio is there and says whose loop a test runs on; an older one must not fail everybody's tests."""
+    """Return True if pytest-asyncio is installed and knows the loop scope of a test.
+
+    An older version must not make every test fail.
+    """
     try:
         config.getini("asyncio_default_test_loop_scope")
     except ValueError:
@@ -111,13 +121,14 @@ def _has_loop_scopes(config: pytest.Config) -> bool:
 
 
 def _asyncio_mode(config: pytest.Config) -> str:
-    """That of pytest-asyncio; "" without it."""
+    """Return the mode of pytest-asyncio, "" without it."""
     if not config.pluginmanager.hasplugin("asyncio"):
         return ""
     return str(config.getoption("asyncio_mode") or config.getini("asyncio_mode"))
 
 
-# A fixture's loop is fixed where the fixture is made, and a manager must be on that of the test: so there is one for each.
+# The loop of a fixture is fixed at its definition, but a manager must be on the loop of the test.
+# For that reason there is a fixture for each loop scope.
 @pytest.fixture(name="_redlock_under_anyio")
 async def _under_anyio(
     request: pytest.FixtureRequest, redlock_nodes: MemoryNodes | LocalNodes
@@ -144,19 +155,20 @@ def _name(loop_scope: str) -> str:
 
 
 def _loop_scope(request: pytest.FixtureRequest) -> str:
-    """Whose loop pytest-asyncio runs the test on."""
+    """Return the scope of the loop on which pytest-asyncio runs the test."""
     marker = request.node.get_closest_marker("asyncio")
     named = {} if marker is None else marker.kwargs
     return str(named.get("loop_scope") or request.config.getini("asyncio_default_test_loop_scope"))
 
 
 def _wanted(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """What the markers of the test say, the closest one last."""
+    """Return the arguments of the test's markers. The closest marker has priority."""
     wanted: dict[str, Any] = {}
     for marker in reversed(list(request.node.iter_markers("redlock"))):
         if marker.args:
             raise pytest.UsageError(
-                f"the marker redlock takes named arguments only, such as nodes='local'; got {marker.args}"
+                "the marker redlock takes named arguments only, such as nodes='local'; got"
+                f" {marker.args}"
             )
         wanted |= marker.kwargs
     return wanted

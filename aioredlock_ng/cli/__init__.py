@@ -1,4 +1,4 @@
-"""The command line's front door; never imports typer or rich before a command is asked for."""
+"""Start the command line. typer and rich are imported only for a command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-# What the extra "cli" brings, and "demo" with it, and the library itself does without.
+# Packages of the extras "cli" and "demo", which the library itself does not need.
 _FROM_THE_EXTRA = ("typer", "rich")
 
 
@@ -21,22 +21,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line.
 
     Args:
-        arguments: The words after the program's name; those of this process when not given.
+        arguments: The words after the program's name. Default: those of this process.
 
     Raises:
-        SystemExit: Always, with the command's exit status; 2 when the packages of the extra are not installed.
+        SystemExit: Always, with the command's exit status. It is 2 if packages of the extra are
+            missing.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] != ["run"]:
         _mend_streams()
     child: list[str] = []
     if words[:1] == ["run"] and "--" in words:
-        # The parser would take the first "--" away, and nobody could tell the names from the command behind them.
+        # The parser would remove the first "--", and the names could not be separated from the
+        # command.
         end = words.index("--")
         words, child = words[:end], words[end + 1 :]
     interrupted = signal.getsignal(signal.SIGINT)
     if interrupted is signal.default_int_handler:
-        # A traceback of half an import tells nobody anything.
+        # A traceback from the middle of an import would not name the missing extra.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         from .app import build
@@ -49,8 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         extra = "demo" if "demo" in words else "cli"
         sys.stderr.write(
-            f"aioredlock-ng: the command line needs the package {package!r}, which is not installed.\n"
-            f'Install aioredlock-ng with its extra "{extra}".\n'
+            f"aioredlock-ng: the command line needs the package {package!r}, which is not"
+            f' installed.\nInstall aioredlock-ng with its extra "{extra}".\n'
         )
         raise SystemExit(2) from None
     finally:
@@ -60,10 +62,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _mend_streams() -> None:
-    """A stream that was closed from the start is None; and a lock's name may be more than a terminal's encoding can show."""
+    """Replace streams that were closed at the start, which are None, and let them print any name.
+
+    A lock's name may have characters that the terminal's encoding lacks.
+    """
     for name in ("stdin", "stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
         elif isinstance(stream, io.TextIOWrapper) and name != "stdin":
             stream.reconfigure(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""Gathers the commands into one typer app. A command is imported when it is asked for."""
+"""Gather the commands into one typer app. Only the requested command is imported."""
 
 from __future__ import annotations
 
@@ -27,21 +27,23 @@ _COMMANDS = {
     "doctor": "doctor",
     "demo": "demo.command",
 }
-"""Each command, a function of that name, and the module that has it; in the order of the help."""
+"""Each command with the name of its function and its module, in the order of the help."""
 
 
 def build(words: Sequence[str] = ()) -> typer.Typer:
-    """Return the app; nothing has run yet.
+    """Return the app. No command has run yet.
 
     Args:
-        words: The command line. With a command's name as the first word that is no option, that command alone is imported
-            and registered: `run` should not pay for drawing tables. Otherwise all are.
+        words: The command line. If its first word without a dash is a command, only that command is
+            imported and registered, because `run` should not pay for drawing tables. Otherwise all
+            commands are.
     """
     app = typer.Typer(
         cls=Group,
         help=(
-            "Locks for a whole fleet, over independent Redis or Valkey nodes.\n\n"
-            "The nodes come from --node URL, or from AIOREDLOCK_NG_NODES. COMMAND --help shows the options of a command."
+            "Locks for a whole fleet, over independent Redis or Valkey nodes.\n\nThe nodes come"
+            " from --node URL, or from AIOREDLOCK_NG_NODES. COMMAND --help shows the options of a"
+            " command."
         ),
         no_args_is_help=True,
         add_completion=False,

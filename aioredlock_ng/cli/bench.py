@@ -1,4 +1,4 @@
-"""The command `bench`: measures acquire and release of locks of its own. It does not compare libraries."""
+"""Provide the command `bench`, which measures acquire and release of its own locks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def bench(
             min=1,
             max=10_000,
             metavar="COUNT",
-            help="Coroutines at work at a time, each with a lock of its own.",
+            help="Coroutines that work at the same time, each with a lock of its own.",
         ),
     ] = 1,
     prefix: Annotated[
@@ -57,7 +57,8 @@ def bench(
 ) -> None:
     """Measure acquire and release on the nodes.
 
-    The locks have names of their own and no other client wants them. Nothing is left behind. Times are seconds.
+    The locks have names of their own and no other client wants them. Nothing is left behind. Times
+    are seconds.
     """
     with reported("bench"), Interruption() as interruption:
         redlock = manager(node, node_timeout=node_timeout)
@@ -94,12 +95,13 @@ def bench(
 async def _measure(
     redlock: Redlock, prefix: str, seconds: float, coroutines: int
 ) -> tuple[list[float], int, float]:
-    """The seconds that each cycle took, how many failed, and how long it all was."""
+    """Return the seconds of each cycle, the number of failures, and the total time."""
     run = secrets.token_hex(4)
     took: list[float] = []
     failed = 0
     async with redlock:
-        # One before the clock starts: it meets a set of nodes that can grant nothing in the library's own words.
+        # This cycle comes before the clock starts. Nodes that can grant nothing end the command
+        # here, with the library's own message.
         async with redlock.lock(f"{prefix}:{run}", blocking_timeout=0):
             pass
         began = perf_counter()
@@ -112,7 +114,7 @@ async def _measure(
                     lease = await lock.acquire()
                 except QuorumUnreachable:
                     failed += 1
-                    # Not as fast as errors come: the nodes are down or not ready.
+                    # The pause limits the rate of errors while the nodes are down or not ready.
                     await asyncio.sleep(0.05)
                 except LockNotAcquired:
                     failed += 1

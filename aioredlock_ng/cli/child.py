@@ -1,9 +1,13 @@
-"""The process that `run` holds a lock for: forked before anything else, started once the lock is there, never left behind.
+"""Provide the child process of `run`, which is never left behind.
 
-The fork happens while this process has one thread and no event loop, so it needs no `preexec_fn`; until the lock is held, the
-child waits at a pipe, and without the lock it never becomes the command. When this process dies, however that happens, a
-second small process, the guardian, sees its pipe close and kills the child's whole group; on Linux the kernel also kills the
-child itself. The guardian does the same when this process hangs or is stopped for longer than it said that the group may live.
+The child is forked before anything else, and starts once the lock is held. At the time of the fork
+this process has one thread and no event loop, so the fork needs no `preexec_fn`. Until the lock is
+held, the child waits at a pipe. Without the lock it never becomes the command.
+
+A second small process, the guardian, kills the child's whole group when its pipe closes, which
+happens at any death of this process. On Linux the kernel also kills the child itself. The guardian
+kills the group too if this process hangs or is stopped for longer than the time that it allowed the
+group.
 """
 
 from __future__ import annotations
@@ -29,27 +33,33 @@ _PR_SET_PDEATHSIG = 1
 _CANNOT_EXECUTE, _NOT_FOUND = 126, 127
 
 _LIMIT: Final = struct.Struct("d")
-"""What the guardian is told: the instant up to which the group may live. Anything shorter is the last word."""
+"""Format of a message to the guardian: the time until which the group may live.
+
+A shorter message is the last one.
+"""
 
 _ALL_IS_WELL: Final = b"."
 
 _SILENCE: Final = 1.0
-"""Seconds without a word that must follow the limit: what was told while the guardian or the machine slept counts first."""
+"""Seconds without a message that must follow the limit.
+
+Messages sent while the guardian or the machine slept are read first.
+"""
 
 
 class Child:
     """A command that has not begun yet, in a process group of its own.
 
     Args:
-        command: The program, searched in PATH, and its arguments; no shell sees them.
+        command: The program, searched in PATH, and its arguments. No shell is involved.
 
     Attributes:
-        pid: Its process id, and that of its group.
+        pid: The id of the process and of its group.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
         parent = os.getpid()
-        # Inherited as ignored, it would have the kernel throw the exit status away.
+        # If SIGCHLD were inherited as ignored, the kernel would discard the exit status.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _occupy_standard_streams()
         self._ended = False
@@ -66,23 +76,24 @@ class Child:
             os.close(self._leash)
             _guard(watching, self.pid)
         os.close(watching)
-        # A guardian that is stopped does not read, and must not stop us.
+        # A stopped guardian does not read, and a write to it must not block this process.
         os.set_blocking(self._leash, False)
-        # The child does it too; whoever is first, the group is there before anybody uses it.
+        # Parent and child both create the group, so that it exists before either uses it.
         with contextlib.suppress(OSError):
             os.setpgid(self.pid, self.pid)
 
     def start(self, environ: Mapping[str, str]) -> None:
-        """Let it become the command, with `environ` on top of this process's environment."""
+        """Let the child become the command, with `environ` added to this process's environment."""
         with contextlib.suppress(BrokenPipeError), os.fdopen(self._gate, "wb") as gate:
             gate.write(json.dumps(environ).encode() + b"\n")
         self._gate = -1
 
     def allow(self, seconds: float) -> None:
-        """Let its group live for so long from now, and a little more, unless the guardian is told anew.
+        """Let the group live slightly longer than this time from now without another message.
 
         Args:
-            seconds: `math.inf`, as at the beginning: as long as this process. A word that finds the pipe full is dropped.
+            seconds: The time, or `math.inf` for the life of this process, which is the initial
+                value. A message is dropped if the pipe is full.
         """
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             os.write(self._leash, _LIMIT.pack(boottime() + seconds))
@@ -93,14 +104,14 @@ class Child:
             os.kill(self.pid, number)
 
     def signal_group(self, number: int) -> None:
-        """Send a signal to everybody in its group."""
+        """Send a signal to every process in the group."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
     def has_group(self) -> bool:
-        """Whether anybody is in its group, itself included."""
+        """Return True if a process is in the group, including the child."""
         if self._ended:
-            # Orphans of it are ours to bury where we are a container's first process.
+            # In a container's first process, orphans of the child must be reaped here.
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-self.pid, os.WNOHANG)[0]:
                     pass
@@ -113,19 +124,22 @@ class Child:
         return True
 
     def poll(self) -> int | None:
-        """What has become of it since the last call, as `os.waitpid` tells: ended or stopped; None: nothing."""
+        """Return the change of the child since the last call, as `os.waitpid` reports it.
+
+        The child ended or stopped. The result is None without a change.
+        """
         pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
         self._ended = bool(pid) and not os.WIFSTOPPED(status)
         return status if pid else None
 
     def close(self) -> None:
-        """It is over: the guardian may go. A child that never started ends by itself and is waited for."""
+        """Dismiss the guardian. A child that never started ends by itself, and is waited for."""
         if self._gate >= 0:
             os.close(self._gate)
             self._gate = -1
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self.pid, 0)
-        # This word must not be dropped.
+        # This message must not be dropped.
         os.set_blocking(self._leash, True)
         with contextlib.suppress(BrokenPipeError):
             os.write(self._leash, _ALL_IS_WELL)
@@ -134,19 +148,23 @@ class Child:
 
 
 def _occupy_standard_streams() -> None:
-    """Where one of them is closed, no pipe of ours may become it; what is opened here is closed again for the command."""
+    """Occupy closed standard streams, so that no pipe of this process gets their numbers.
+
+    Streams opened here are closed again for the command.
+    """
     while (there := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(there)
 
 
 def _become(command: Sequence[str], gate: int, parent: int) -> NoReturn:
-    """In the child: wait for the word, then be the command."""
+    """Wait in the child for the message to start, and become the command."""
     status = _CANNOT_EXECUTE
     try:
         os.setpgid(0, 0)
         for number in signal.valid_signals():
-            # Python's own handlers would be seen until exec, and what it ignores (SIGPIPE) even after.
+            # Python's signal handlers would stay until exec, and the signals that Python ignores
+            # (SIGPIPE) even longer.
             if number in (signal.SIGPIPE, getattr(signal, "SIGXFSZ", None)) or callable(
                 signal.getsignal(number)
             ):
@@ -159,31 +177,39 @@ def _become(command: Sequence[str], gate: int, parent: int) -> NoReturn:
             os._exit(0)
         os.environ.update(json.loads(word))
         os.execvp(command[0], list(command))  # noqa: S606
-    # ValueError: there is a NUL in a word.
+    # A ValueError means a NUL in a word.
     except (OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError):
             status = _NOT_FOUND
-        words = f"aioredlock-ng run: cannot execute {command[0]!r}: {getattr(error, 'strerror', error)}\n"
+        reason = getattr(error, "strerror", error)
+        words = f"aioredlock-ng run: cannot execute {command[0]!r}: {reason}\n"
         os.write(2, words.encode(errors="backslashreplace"))
     finally:
         os._exit(status)
 
 
 def _die_with(parent: int) -> None:
-    """Where the kernel can, let it kill this process when the parent dies, before exec and after."""
+    """Make the kernel kill this process when its parent dies, before and after exec.
+
+    Only Linux can do this.
+    """
     if sys.platform == "linux":
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        # It may have died before.
+        # The parent may have died before.
         if os.getppid() != parent:
             os._exit(0)
 
 
 def _guard(leash: int, group: int) -> NoReturn:
-    """In the second process: when the first is gone or silent for too long, nobody holds the lock any more: kill the group."""
+    """Kill the group when the first process is gone or silent for too long.
+
+    This runs in the guardian. Nobody holds the lock any more at that time.
+    """
     try:
-        # Whoever kills the first one's group or session must not hit this, and nobody who reads its output wait for it.
+        # A signal to the first process's group or session must not reach the guardian, and a reader
+        # of its output must not wait for the guardian.
         os.setsid()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)
@@ -197,12 +223,16 @@ def _guard(leash: int, group: int) -> NoReturn:
 
 
 def _ends_well(leash: int) -> bool:
-    """Listen until the first process says that all is well; False when it is gone, or lets the limit pass."""
+    """Read messages until the first process sends its last one.
+
+    Return False if that process is gone or lets the limit pass.
+    """
     words = select.poll()
     words.register(leash, select.POLLIN)
     limit = math.inf
     while True:
-        # Looked at every now and then: a timeout does not count the time for which the machine is suspended.
+        # The limit is checked at short intervals, because a timeout does not count the time for
+        # which the machine is suspended.
         passed = boottime() >= limit
         if words.poll(_SILENCE * 1000):
             word = os.read(leash, _LIMIT.size)

@@ -1,4 +1,4 @@
-"""The command `doctor`: reads its options and hands the diagnosis on; never judges a node itself."""
+"""Provide the command `doctor`, which reads its options and prints the diagnosis."""
 
 from __future__ import annotations
 
@@ -72,7 +72,10 @@ def doctor(
         float | None,
         typer.Option(
             metavar="SECONDS",
-            help="Time limit for connecting, and for each question after it. Default: the environment.",
+            help=(
+                "Time limit for connecting, and for each request after it. Default: the"
+                " environment."
+            ),
             show_default=False,
         ),
     ] = None,
@@ -82,7 +85,7 @@ def doctor(
             min=0.1,
             max=3600,
             metavar="SECONDS",
-            help="Time between two looks at the clocks, 0.1 to 3600. Longer finds more.",
+            help="Time between two readings of the clocks, 0.1 to 3600. A longer time finds more.",
         ),
     ] = WATCH,
     probe: Annotated[
@@ -102,14 +105,15 @@ def doctor(
 ) -> None:
     """Find the weaknesses of a set of nodes.
 
-    Each finding says what it means for the locks and what to do. A lock with a name of its own is taken and released on each
-    node. Nothing is left behind. Times are seconds.
+    Each finding says what it means for the locks and what to do. A lock with a name of its own is
+    taken and released on each node. Nothing is left behind. Times are seconds.
     """
     errors = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
     accepted = set(ignore or ())
     if unknown := accepted - KINDS.keys():
         errors.print(
-            f"aioredlock-ng doctor: no finding is called {', '.join(sorted(unknown))}; there are {', '.join(KINDS)}"
+            f"aioredlock-ng doctor: no finding is called {', '.join(sorted(unknown))}; there are"
+            f" {', '.join(KINDS)}"
         )
         raise typer.Exit(2)
     try:

@@ -1,4 +1,4 @@
-"""Shows a diagnosis to people: tables on a terminal, lines elsewhere. Every finding and every fact is there."""
+"""Show a whole diagnosis: as tables on a terminal, as lines elsewhere."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO
 _SEEN = ("server", "up", "on disk", "when full", "round trip (p50, p95, p99)", "clock against ours")
 
 _NARROW = 80
-"""Columns below which a column of advice has too few words on a line."""
+"""Width of a line below which a column of advice has too few words per line."""
 
 
 def print_tables(diagnosis: Diagnosis, console: Console) -> None:
-    """Print for a terminal: tables, or wrapped lines if it is too narrow for them."""
+    """Print tables for a terminal, or wrapped lines if it is too narrow for tables."""
     width = console.width
     rows = [(facts.address, *_what_was_seen(facts)) for facts in diagnosis.nodes]
     seen = fitted([Column(head) for head in ("node", *_SEEN)], rows, width)
@@ -63,7 +63,7 @@ def print_tables(diagnosis: Diagnosis, console: Console) -> None:
 
 
 def print_lines(diagnosis: Diagnosis, write: Callable[[str], object]) -> None:
-    """Print for a log: a line for each finding, and the meaning once for all findings of a kind."""
+    """Print lines for a log: one per finding, and the meaning once for all findings of a kind."""
     for facts in diagnosis.nodes:
         write(_node_line(facts))
     for group in _alike(diagnosis.findings):
@@ -83,7 +83,7 @@ def _node_line(facts: NodeFacts) -> str:
 
 
 def _print_wrapped(console: Console, text: str) -> None:
-    """Print each line over as many lines as it needs, without cutting a word."""
+    """Print each line over as many lines as it needs, without breaking a word."""
     for line in text.splitlines():
         words = line.lstrip()
         indent = line[: len(line) - len(words)]
@@ -93,7 +93,7 @@ def _print_wrapped(console: Console, text: str) -> None:
 
 
 def _alike(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Group the findings that differ only in their nodes and in what was seen."""
+    """Group the findings that differ only in their nodes and their observations."""
     groups: dict[tuple[str, ...], list[Finding]] = defaultdict(list)
     for finding in findings:
         groups[finding.severity, finding.code, finding.meaning, finding.remedy].append(finding)

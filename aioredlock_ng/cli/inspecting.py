@@ -1,4 +1,4 @@
-"""The command `inspect`: shows the holder of a lock. It writes nothing to any node."""
+"""Provide the command `inspect`, which shows the holder of a lock and writes nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def inspect(
 ) -> None:
     """Show the holder of a lock, node by node.
 
-    It writes nothing to the nodes. The exit status does not say whether the lock is held: use "wait -w 0 NAME" in scripts.
+    It writes nothing to the nodes. The exit status does not say whether the lock is held: use "wait
+    -w 0 NAME" in scripts.
     """
     with reported("inspect"), Interruption() as interruption:
         # Without the guard, opening writes no marker to a node that has none.
@@ -59,7 +60,10 @@ def _print(info: LockInfo) -> None:
         where = f"on {info.nodes} of {info.total} nodes, {life(info.remaining)}"
         head = f"{resource}: taken by a key that is no lock, {where}"
     elif info.held:
-        head = f"{resource}: held by {holder(info.token)} on {info.nodes} of {info.total} nodes, {life(info.remaining)}"
+        head = (
+            f"{resource}: held by {holder(info.token)} on {info.nodes} of {info.total} nodes,"
+            f" {life(info.remaining)}"
+        )
         if info.owner is not None:
             since = datetime.fromtimestamp(info.owner.since, tz=UTC).isoformat(
                 timespec="milliseconds"

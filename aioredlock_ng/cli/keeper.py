@@ -1,4 +1,4 @@
-"""Keeps a lock for a child: takes it, starts the child, passes signals on, and ends the child when the lock is lost."""
+"""Hold a lock for a child process, pass signals on, and end the child when the lock is lost."""
 
 from __future__ import annotations
 
@@ -23,34 +23,50 @@ if TYPE_CHECKING:
 __all__ = ["Job", "Keeper"]
 
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-"""They end the waiting, and go to everybody in the child's group: a shell that dies must not leave its own child behind."""
+"""Signals that end the waiting, and go to every process in the child's group.
+
+A shell that dies must not leave its own child behind.
+"""
 
 _TO_THE_GROUP: Final = (*_STOPPING, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)
 _TO_THE_CHILD: Final = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
-"""Their default is to kill, and programs that are not meant by them do not expect them."""
+"""Signals that go to the child alone.
+
+Their default action kills a process, and programs that are not meant do not expect them.
+"""
 
 _NOTICE_AFTER: Final = 1.0
-"""Seconds without a majority of nodes after which people are told why nothing happens."""
+"""Seconds without a majority of nodes after which the user sees the reason for the wait."""
 
 
 _LOOK: Final = 0.01
-"""Seconds between looks at a group whose first process has ended: nobody tells of the others."""
+"""Seconds between two checks of a group whose first process has ended.
+
+The kernel does not report the end of the other processes.
+"""
 
 _KILLED_WITHIN: Final = 1.0
-"""Seconds for which the killed are waited for: where nobody reaps them, as in some containers, they stay."""
+"""Longest wait in seconds for killed processes.
+
+Without a process that reaps them, as in some containers, they stay for ever.
+"""
 
 _TELL_EVERY: Final = 0.5
-"""Seconds, at most, between words to the guardian: after a suspension of the machine it waits twice as long for one."""
+"""Seconds between two messages to the guardian, at most.
+
+After a suspension of the machine the guardian waits twice as long for one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the user wants besides the lock.
+    """The user's wishes apart from the lock.
 
     Attributes:
-        conflict_code: Exit status when another holds the lock.
-        lost_code: Exit status when the lock was lost.
-        grace: Seconds between SIGTERM and SIGKILL: on loss, and for who is left when the child itself has ended.
+        conflict_code: Exit status if another client holds the lock.
+        lost_code: Exit status if the lock was lost.
+        grace: Seconds between SIGTERM and SIGKILL, after a loss and for processes that outlive the
+            child.
     """
 
     conflict_code: int
@@ -62,10 +78,10 @@ class Keeper:
     """One lock and one child.
 
     Args:
-        redlock: Not yet open.
-        lock: What to hold.
-        child: Not yet started.
-        job: What else is wanted.
+        redlock: The manager, which is not open yet.
+        lock: The lock.
+        child: The child, which is not started yet.
+        job: The user's other wishes.
     """
 
     def __init__(self, redlock: Redlock, lock: Lock, child: Child, job: Job) -> None:
@@ -79,22 +95,24 @@ class Keeper:
         self._stopped_by = 0
 
     async def run(self) -> int:
-        """Everything, to the exit status.
+        """Acquire the lock, run the child, and return the exit status.
 
         Raises:
-            RedlockError: The lock cannot be had for another reason than another holder.
+            RedlockError: The lock is not available for another reason than another holder.
 
-        Safety: when this ends, in whatever way, the child is over and the lock released or lost.
+        Safety: when this call ends, in any way, the child has ended and the lock is released or
+        lost.
         """
         loop = asyncio.get_running_loop()
         self._over: asyncio.Future[int] = loop.create_future()
         task = asyncio.current_task()
         assert task is not None
         loop.add_signal_handler(signal.SIGCHLD, self._child_changed)
-        # It may have been killed before.
+        # The child may have been killed before.
         self._child_changed()
         for number in (*_TO_THE_GROUP, *_TO_THE_CHILD):
-            # What is ignored from the start (nohup, a job of a script in the background) stays so, here and in the child.
+            # A signal that is ignored from the start (nohup, a background job of a script) stays
+            # ignored, here and in the child.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, self._signalled, number, task)
         try:
@@ -133,11 +151,12 @@ class Keeper:
             await asyncio.wait((self._over, lost), return_when=asyncio.FIRST_COMPLETED)
             ended = "had ended already" if self._over.done() else "was ended"
         finally:
-            # Before anything is written: whoever does not read our errors must not keep the child alive. And before the
-            # release: nobody of its group works on beside the next holder.
+            # This comes before any output, because an unread error stream must not keep the child
+            # alive. It also comes before the release, so that no process of the group works beside
+            # the next holder.
             await self._end()
             lost.cancel()
-            # The group is over, and its number may soon be another's.
+            # The group has ended, and its number may soon belong to another group.
             self._child.allow(math.inf)
         if await lease.release():
             return self._status(self._over.result())
@@ -146,7 +165,10 @@ class Keeper:
         return self._job.lost_code
 
     async def _until_lost(self) -> None:
-        """Return when the lease is over; until then the guardian is told what each renewal gains."""
+        """Return at the end of the lease.
+
+        Until then, extend the guardian's limit at each renewal.
+        """
         while self._lease.valid:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(_TELL_EVERY, self._lease.ttl / 3)):
@@ -154,11 +176,14 @@ class Keeper:
             self._tell_guardian()
 
     def _tell_guardian(self) -> None:
-        """Until when the group may live if nothing more is heard of us: it is what we would grant it ourselves."""
+        """Send the guardian the time until which the group may live without a further message.
+
+        This process would allow the group the same time.
+        """
         self._child.allow(self._lease.remaining() + self._job.grace)
 
     async def _end(self) -> None:
-        """Leave nobody of the child's group who works without the lock."""
+        """End every process of the child's group that would work without the lock."""
         if self._over.done() and not self._child.has_group():
             return
         self._child.signal_group(signal.SIGTERM)
@@ -169,11 +194,12 @@ class Keeper:
         await self._group_ends(_KILLED_WITHIN)
 
     async def _group_ends(self, within: float) -> None:
-        """Return when nobody is left of the child's group, or after so many seconds."""
+        """Return when the child's group is empty, or after this time."""
         loop = asyncio.get_running_loop()
         end = loop.time() + within
         await asyncio.wait((self._over,), timeout=within)
-        # A process is told of its own children only: the others of the group must be looked at.
+        # The kernel reports only the end of a process's own children, so the rest of the group is
+        # checked at intervals.
         while self._child.has_group() and (left := end - loop.time()) > 0:  # noqa: ASYNC110
             await asyncio.sleep(min(_LOOK, left))
 
@@ -182,7 +208,8 @@ class Keeper:
             return os.WEXITSTATUS(status)
         number = os.WTERMSIG(status)
         if self._terminal.given and number in (signal.SIGINT, signal.SIGQUIT):
-            # Control-C went to the child's group only; a script that runs us expects it too.
+            # Control-C reached the child's group only. A script that runs this process expects it
+            # to die of the signal as well.
             self._terminal.take()
             asyncio.get_running_loop().remove_signal_handler(number)
             signal.signal(number, signal.SIG_IGN)
@@ -207,21 +234,26 @@ class Keeper:
         elif self._stop_asked:
             self._suspend()
         elif os.WSTOPSIG(status) in (signal.SIGTTIN, signal.SIGTTOU):
-            # It wants to use the terminal: let it, if it is ours to give. In the background it stays stopped until SIGCONT.
+            # The child needs the terminal. It gets the terminal if this process has it. In the
+            # background it stays stopped until SIGCONT.
             if self._terminal.give(self._child.pid):
                 self._child.signal_group(signal.SIGCONT)
         elif self._terminal.given:
             self._suspend()
 
     def _suspend(self) -> None:
-        """Control-Z: stop with the child, so that the shell has its prompt; go on with it, or end it when the lock is over."""
+        """Stop together with the child at Control-Z, so that the shell shows its prompt.
+
+        Afterwards go on with the child, or end it if the lock has ended.
+        """
         self._stop_asked = False
         given = self._terminal.given
         self._terminal.take()
-        # Stopped, it does no harm, and has its SIGTERM and its grace when it goes on.
+        # A stopped child does no harm. It receives its SIGTERM and its grace time when it goes on.
         self._child.allow(math.inf)
-        # Who gave the terminal away gets the whole job's Control-Z, and passes it on; otherwise all have had their own, or it
-        # was meant for us alone.
+        # If this process gave the terminal away, it receives the Control-Z of the whole job and
+        # passes it on. Otherwise each process has received its own, or the signal was meant for
+        # this process alone.
         if given:
             os.killpg(0, signal.SIGSTOP)
         else:

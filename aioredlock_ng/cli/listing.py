@@ -1,4 +1,4 @@
-"""The command `ls`: shows the locks that `scan` finds."""
+"""Provide the command `ls`, which shows the locks found by `scan`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ _COLUMNS = (
     Column("owner", 1, share=0.5),
     Column("waiting", 4),
 )
-"""The owner gets room first, the queue last. Lines for a pipe have all of them."""
+"""Columns in order of importance for space: the owner first, the queue last.
+
+Lines for a pipe have all columns.
+"""
 
 
 def ls(
@@ -69,8 +72,8 @@ def ls(
 ) -> None:
     """List the locks on the nodes.
 
-    It scans all keys for strings that expire, except the library's own. A node cannot distinguish a lock from other data
-    of this kind: give a PATTERN if there is any.
+    It scans all keys for strings that expire, except the library's own. A node cannot distinguish a
+    lock from other data of this kind: give a PATTERN if there is any.
     """
     with reported("ls"), Interruption() as interruption:
         given = {"node_timeout": node_timeout, "key_format": key_format, "recovery_guard": "none"}
@@ -105,7 +108,7 @@ def _table(locks: list[LockInfo]) -> Table:
 
 
 def _words(lock: LockInfo, of: str) -> tuple[str, ...]:
-    """Name, nodes, what is left, holder, owner and queue."""
+    """Return name, nodes, remaining time, holder, owner and queue."""
     if is_lock(lock) or lock.offered:
         nodes, left, held_by = lock.nodes, life_of(lock), holder_of(lock)
     else:

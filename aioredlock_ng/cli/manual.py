@@ -1,4 +1,4 @@
-"""The help of every command: its exit statuses and examples, and their layout at any width."""
+"""Define the help of every command: exit statuses, examples, and the layout at any width."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 __all__ = ["PAGES", "Command", "Group", "Page"]
 
 _WIDEST = 80
-"""Columns: longer lines of prose are hard to read on a wide terminal."""
+"""Widest line of prose in columns. Longer lines are hard to read on a wide terminal."""
 
 _NARROWEST = 40
-"""Columns: in fewer, no option with its value fits on a line."""
+"""Narrowest line in columns. A narrower line cannot hold an option and its value."""
 
 _FIRST_COLUMN = 24
-"""Columns for an option's name. A longer name stands on a line of its own."""
+"""Columns for an option's name. A longer name has a line of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The part of a command's help that its options do not say.
+    """The part of a command's help that is not about options.
 
     Attributes:
         statuses: Each exit status and its meaning.
-        examples: Command lines that work as they stand.
-        behind: The end of the usage line.
+        examples: Complete command lines.
+        behind: End of the usage line.
     """
 
     statuses: tuple[tuple[str, str], ...]
@@ -127,8 +127,8 @@ PAGES = {
 class Command(TyperCommand):
     """A command whose help has a page in `PAGES`.
 
-    No word of the help is cut. The library below would end the lines of the list of commands in "..." and
-    break options at their hyphens.
+    No word of the help is cut. typer itself would end the lines of the list of commands in "..."
+    and break options at their hyphens.
     """
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -155,7 +155,7 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """The commands together."""
+    """The group of all commands."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the whole help."""
@@ -186,7 +186,10 @@ def _first_paragraph(command: Any) -> str:
 
 
 def _option(param: Any) -> tuple[str, str]:
-    """The names of an option with the word for its value, and its help with the default; ("", "") for an argument."""
+    """Return the names of an option with the word for its value, and its help with the default.
+
+    The result is ("", "") for an argument.
+    """
     if param.param_type_name == "argument":
         return "", ""
     names = " / ".join(
@@ -204,7 +207,7 @@ def _option(param: Any) -> tuple[str, str]:
 
 
 def _rows(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Lay out names and texts in two columns; a name too long for its column stands above its text."""
+    """Lay out names and texts in two columns. A name that is too long stands above its text."""
     pairs = [(first, text or "-") for first, text in pairs if first]
     column = min(max((len(first) for first, _ in pairs), default=0), _FIRST_COLUMN)
     for first, text in pairs:

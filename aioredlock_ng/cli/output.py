@@ -1,4 +1,4 @@
-"""A standard output whose failures are distinguished from all others."""
+"""Provide a standard output whose failures differ from all other errors."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["OutputFailed", "watched_output"]
 
 
 class OutputFailed(Exception):
-    """Standard output takes nothing more.
+    """Standard output accepts no more data.
 
     Args:
-        error: The system's.
+        error: The system's error.
     """
 
     def __init__(self, error: OSError) -> None:
@@ -43,10 +43,12 @@ class _Output(io.TextIOWrapper):
 
 @contextmanager
 def watched_output(command: str) -> Iterator[None]:
-    """Turn a failure to write to standard output into a line and an exit status, or into SIGPIPE's if the reader is gone.
+    """Turn a failed write to standard output into a line and an exit status.
+
+    If the reader is gone, the status is that of SIGPIPE.
 
     Args:
-        command: The word that the line begins with.
+        command: First word of the line.
 
     Raises:
         SystemExit: With the status.
@@ -69,7 +71,7 @@ def watched_output(command: str) -> Iterator[None]:
             finally:
                 output.flush()
     except OutputFailed as failed:
-        # Python would try the rest again at its end and print a traceback.
+        # Python would try to write the rest again at its end and print a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         if isinstance(failed.error, BrokenPipeError):
             raise SystemExit(128 + signal.SIGPIPE) from None

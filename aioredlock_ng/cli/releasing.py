@@ -1,4 +1,4 @@
-"""The command `release`: takes a lock away from its holder, after a question."""
+"""Provide the command `release`, which takes a lock from its holder after a question."""
 
 from __future__ import annotations
 
@@ -42,19 +42,20 @@ def release(
 ) -> None:
     """Take a lock away from its holder.
 
-    It asks first, and then takes the lock only from the holder that the question named. With --yes it takes the lock from
-    any holder.
+    It asks first, and then takes the lock only from the holder that the question named. With --yes
+    it takes the lock from any holder.
 
-    A holder that uses this library is notified at once. Another one may notice at its next renewal. Until then it may still
-    be at work.
+    A holder that uses this library is notified at once. Another one may notice at its next renewal.
+    Until then it may still be at work.
 
-    A key that is no string, or does not expire, is no lock of this library and may be somebody's data. It is refused with
-    status 2, unless --any-key is given.
+    A key that is no string, or does not expire, is no lock of this library and may be somebody's
+    data. It is refused with status 2, unless --any-key is given.
     """
     if not force:
         say(
             "release",
-            "only its holder can release a lock; --force takes it away from a holder that may still be at work",
+            "only its holder can release a lock; --force takes it away from a holder that may"
+            " still be at work",
         )
         raise typer.Exit(USAGE)
     with reported("release"), Interruption() as interruption:
@@ -64,7 +65,7 @@ def release(
         if info is None:
             deleted = interruption.run(_release(redlock, name_of(name), None, any_key=any_key))
         elif info.nodes:
-            # Without --any-key a key that is no lock is refused: a question would promise more.
+            # Without --any-key a key that is no lock is refused, so there is nothing to ask.
             if (any_key or is_lock(info)) and not _confirmed(info):
                 say("release", "nothing was done")
                 raise typer.Exit(HELD)
@@ -84,7 +85,8 @@ def release(
 def _confirmed(info: LockInfo) -> bool:
     where = f"on {info.nodes} of {info.total} nodes, {life(info.remaining)}."
     if is_lock(info):
-        said = f"is held by {holder(info.token)} {where}\nIts holder may still be at work. Take it away?"
+        question = "Its holder may still be at work. Take it away?"
+        said = f"is held by {holder(info.token)} {where}\n{question}"
     else:
         said = f"is no lock but somebody's data ({foreign(info)}) {where}\nDelete it?"
     sys.stderr.write(f"{safe(info.resource)} {said} [y/N] ")

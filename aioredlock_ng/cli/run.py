@@ -1,4 +1,4 @@
-"""The command `run`: reads its options and starts the child and the lock's keeper; never touches a signal or a node itself."""
+"""Provide the command `run`, which reads its options and starts the child and its keeper."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ def run(
         typer.Option(
             "-n",
             "--no-wait",
-            help="Do not wait for another holder. Hosts of the same instant may all be refused: then use -w 1.",
+            help=(
+                "Do not wait for another holder. Hosts of the same instant may all be refused: then"
+                " use -w 1."
+            ),
         ),
     ] = False,
     wait: Annotated[
@@ -64,7 +67,10 @@ def run(
         float | None,
         typer.Option(
             metavar="SECONDS",
-            help="ttl of the lock, which is renewed while the command runs. Default: the environment, else 10.",
+            help=(
+                "ttl of the lock, which is renewed while the command runs."
+                " Default: the environment, else 10."
+            ),
             show_default=False,
         ),
     ] = None,
@@ -94,9 +100,9 @@ def run(
 ) -> None:
     """Hold a lock while a command runs.
 
-    The command runs without a shell, in a process group of its own. Its environment has AIOREDLOCK_NG_NAME,
-    AIOREDLOCK_NG_TOKEN and AIOREDLOCK_NG_FENCE. Signals are passed on to it. If this process is killed, the command is
-    killed too.
+    The command runs without a shell, in a process group of its own. Its environment has
+    AIOREDLOCK_NG_NAME, AIOREDLOCK_NG_TOKEN and AIOREDLOCK_NG_FENCE. Signals are passed on to it. If
+    this process is killed, the command is killed too.
     """
     command: list[str] = context.obj
     if not any(command[:1]):

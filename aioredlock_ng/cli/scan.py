@@ -1,4 +1,4 @@
-"""Finds the locks that the nodes have: SCAN on each, then one look at all nodes for each name; it writes nothing."""
+"""Find the locks on the nodes by SCAN, and ask all nodes for each name. Nothing is written."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ if TYPE_CHECKING:
 __all__ = ["Scan", "ask", "words"]
 
 _STEP = 1000
-"""Keys that one SCAN looks at: some hundred microseconds in which the server does nothing else."""
+"""Keys per SCAN request. A server is busy with it for some hundred microseconds."""
 
 _BATCH = 100
-"""Keys in one look at all nodes."""
+"""Keys per request to all nodes."""
 
 _PATIENCE = 5.0
-"""Seconds that one SCAN may take on a busy server before the node is left out."""
+"""Seconds for one SCAN on a busy server, after which the node is left out."""
 
 
 class Scan:
     """One listing of the locks of a set of nodes.
 
     Args:
-        redlock: Open.
-        key_format: As the manager has it.
-        pattern: Of names, as KEYS and SCAN have it.
-        every: Also keys that are no locks of this library: of other types, or without expiry.
+        redlock: The open manager.
+        key_format: The manager's key format.
+        pattern: A pattern of names, as for KEYS and SCAN.
+        every: Include keys that are no locks of this library: of other types, or without expiry.
 
     Attributes:
-        silent: After `keys`: why nodes have no part in the listing, by their addresses.
+        silent: The nodes without a part in the listing, with the reasons, after `keys`.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class Scan:
         self.silent: dict[str, str] = {}
 
     def name(self, key: bytes) -> str:
-        """A key's name, for people."""
+        """Return the name of a key for people."""
         return self._format.name(key)
 
     async def sizes(self) -> int:
-        """How many keys there are to look at on all nodes together, as far as they tell."""
+        """Return the number of keys on all nodes that answer."""
         nodes = self._redlock.engine().context.fleet.nodes
         replies = await asyncio.gather(
             *(ask(node, index, words("DBSIZE")) for index, node in enumerate(nodes))
@@ -75,10 +75,10 @@ class Scan:
         return sum(reply for reply in replies if type(reply) is int)
 
     async def keys(self, advance: Callable[[int], object] = lambda _: None) -> list[bytes]:
-        """What may be locks, by SCAN on every node.
+        """Return the keys that may be locks, by SCAN on every node.
 
         Args:
-            advance: Called with a number of keys that have been looked at.
+            advance: Called with a number of scanned keys.
 
         Raises:
             QuorumUnreachable: Too few nodes could be scanned.
@@ -99,7 +99,7 @@ class Scan:
         return sorted(set().union(*scanned))
 
     async def look(self, keys: Sequence[bytes]) -> list[LockInfo]:
-        """The locks among these keys, by one look at all nodes."""
+        """Return the locks among these keys, by one request to all nodes."""
         return [
             lock
             for start in range(0, len(keys), _BATCH)
@@ -109,7 +109,7 @@ class Scan:
     async def _keys_of(
         self, node: Node, index: int, advance: Callable[[int], object]
     ) -> set[bytes] | str:
-        """The keys of one node that may be locks, or why it does not tell."""
+        """Return the keys of a node that may be locks, or the reason for a missing answer."""
         keys = await self._found(
             node, index, self._match, advance, kind=None if self._every else "string"
         )
@@ -126,7 +126,10 @@ class Scan:
         *,
         kind: str | None = "string",
     ) -> set[bytes] | str:
-        """The keys of one node that match, of one type (None: of any); or why it does not tell."""
+        """Return the matching keys of one type on a node, or the reason for a missing answer.
+
+        A type of None means any type.
+        """
         keys: set[bytes] = set()
         cursor: bytes = b"0"
         types = () if kind is None else ("TYPE", kind)
@@ -150,7 +153,8 @@ class Scan:
             MUTEX.inspecting(tuple(keys), labels, queues=True)
         )
         if any(isinstance(reply, Refusal) for reply in replies):
-            # A key that this user may not read spoils the answer for all: one by one.
+            # A key that this user may not read makes the whole request fail, so the keys are asked
+            # one by one.
             if len(keys) > 1:
                 return [lock for key in keys for lock in await self._look([key])]
             if labelled:
@@ -166,14 +170,14 @@ class Scan:
 
 
 def _may_be_a_lock(look: Look) -> bool:
-    """True if the key expires and is a string; it may be kept for a waiter, and held by nobody."""
+    """Return True if the key is a string that expires. It may also be an offer to a waiter."""
     return (isinstance(look, Held) and look.remaining < math.inf) or (
         isinstance(look, Free) and look.offered is not None
     )
 
 
 def words(*words: Any) -> Request:
-    """A command by its words."""
+    """Return a command made of its words."""
     return Request(pack_command(words))
 
 
@@ -181,7 +185,7 @@ async def ask(node: Node, index: int, request: Request, within: float = _PATIENC
     """Ask one node.
 
     Returns:
-        The answer; None when there is none within so many seconds.
+        The answer. None if there is none within the time.
     """
     question = Question(request, asyncio.get_running_loop().time())
     node.ask(question, index)

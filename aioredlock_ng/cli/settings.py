@@ -1,4 +1,4 @@
-"""Options that several commands have, and the manager made of them. It opens nothing."""
+"""Define the options that several commands share, and make the manager from them."""
 
 from __future__ import annotations
 
@@ -63,15 +63,17 @@ PatternArgument = Annotated[
 
 
 def options_of(nodes: list[str] | None, **given: Any) -> tuple[list[str], dict[str, Any]]:
-    """Return the nodes' URLs and the manager's options: the given ones that are not None, then the environment's.
+    """Return the nodes' URLs and the manager's options.
 
-    A `recovery_guard` of "none" means no guard, as in the environment.
+    A given option overrides the environment unless it is None. A `recovery_guard` of "none" means
+    no guard, as in the environment.
 
     Raises:
-        ConfigurationError: There are no nodes, or a value is unusable.
+        ConfigurationError: There are no nodes, or a value is invalid.
     """
     given = {name: value for name, value in given.items() if value is not None}
-    # Given nodes never pass through the comma-separated variable: a password may contain one.
+    # Given nodes never pass through the comma-separated variable, because a password may contain a
+    # comma.
     environ = {**os.environ, _NODES: "redis://given"} if nodes else os.environ
     urls, found = settings_from(environ, given)
     if given.get("recovery_guard") == "none":
@@ -83,22 +85,22 @@ def options_of(nodes: list[str] | None, **given: Any) -> tuple[list[str], dict[s
 
 
 def manager(nodes: list[str] | None, **given: Any) -> Redlock:
-    """Return the manager for a command, not yet open.
+    """Return the manager for a command. It is not open yet.
 
     Raises:
-        ConfigurationError: See `options_of` and `Redlock`.
+        ConfigurationError: A setting is invalid (`options_of`, `Redlock`).
     """
     return manager_and_format(nodes, **given)[0]
 
 
 def manager_and_format(nodes: list[str] | None, **given: Any) -> tuple[Redlock, KeyFormat]:
-    """Return the same manager with the format of its keys, for a command that reads keys itself."""
+    """Return the same manager, and the format of its keys for a command that reads keys itself."""
     urls, options = options_of(nodes, **given)
     return Redlock(urls, **options), KeyFormat(options.get("key_format", "{name}"))
 
 
 def name_of(word: str) -> str | bytes:
-    """Return a word of the command line as a lock's name: its bytes if they are no UTF-8."""
+    """Return a word of the command line as a lock's name. The result is bytes if it is no UTF-8."""
     try:
         word.encode()
     except UnicodeEncodeError:

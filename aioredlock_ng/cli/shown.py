@@ -1,4 +1,4 @@
-"""Locks and times for people and for machines: words for lines, a dictionary for JSON."""
+"""Show locks and times: as words for people, as a dictionary for JSON."""
 
 from __future__ import annotations
 
@@ -28,18 +28,25 @@ __all__ = [
 ]
 
 _SHORT = 6
-"""Characters of a token that are shown, as in the log. A whole token is enough to release the lock."""
+"""Number of characters of a token that are shown, as in the log.
+
+Anybody with a whole token can release the lock.
+"""
 
 
 def print_json(value: object) -> None:
-    """Write a value to standard output. Non-ASCII is escaped, so that every encoding of a terminal can show it."""
+    """Write a value to standard output as JSON.
+
+    Non-ASCII characters are escaped, so that every encoding of a terminal can show them.
+    """
     sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
 def as_dict(info: LockInfo) -> dict[str, Any]:
-    """Return a dictionary for JSON. JSON has no infinity: a key without expiry has None for `remaining`.
+    """Return a dictionary for JSON.
 
-    The token of a key that is no lock is None too: its value may be somebody's data.
+    JSON has no infinity, so a key without expiry has None for `remaining`. The token of a key that
+    is no lock is None as well, because its value may be a user's data.
     """
     told = {**asdict(info), "remaining": info.remaining if math.isfinite(info.remaining) else None}
     if not is_lock(info):
@@ -51,45 +58,45 @@ def as_dict(info: LockInfo) -> dict[str, Any]:
 
 
 def is_lock(info: LockInfo) -> bool:
-    """True if some node has the token of `info` under a key that can be a lock of this library."""
+    """Return True if a node has the token of `info` under a key that can be a lock of ours."""
     answers = (answer for answer in info.answers if answer.token is not None and not answer.foreign)
     return any(answer.token == info.token for answer in answers)
 
 
 def foreign(info: LockInfo) -> str:
-    """The types of the keys that are no locks, for people; "" where there are none."""
+    """Return the types of the keys that are no locks, "" if there are none."""
     return ", ".join(sorted({answer.foreign for answer in info.answers} - {""}))
 
 
 def holder(token: str | None) -> str:
-    """Return the beginning of a token; "-" for none."""
+    """Return the beginning of a token, "-" for none."""
     if token is None:
         return "-"
     return safe(f"{token[:_SHORT]}…" if len(token) > _SHORT else token)
 
 
 def holder_of(info: LockInfo) -> str:
-    """Return the beginning of the token; "offered" if the lock is kept for a waiter."""
+    """Return the beginning of the token, or "offered" if the lock is reserved for a waiter."""
     return "offered" if info.offered else holder(info.token)
 
 
 def owner(info: LockInfo) -> str:
-    """Return the label that the holder wrote; "-" for none."""
+    """Return the holder's label, "-" for none."""
     return "-" if info.owner is None else safe(info.owner.label)
 
 
 def fence(info: LockInfo) -> str:
-    """Return the fence that the holder wrote; "-" for none."""
+    """Return the holder's fence, "-" for none."""
     return "-" if info.owner is None or info.owner.fence is None else str(info.owner.fence)
 
 
 def waiting(info: LockInfo) -> str:
-    """Return how many wait for a lock; "-" if no node says."""
+    """Return the number of waiters of a lock, "-" if no node answers."""
     return "-" if info.waiting is None else str(info.waiting)
 
 
 def seconds(value: float | None) -> str:
-    """Format a time for people, in seconds with two to four digits that count; "-" if it is not known."""
+    """Format a time in seconds with two to four significant digits, "-" if it is not known."""
     if value is None:
         return "-"
     size = abs(value)
@@ -98,19 +105,22 @@ def seconds(value: float | None) -> str:
 
 
 def life(remaining: float | None) -> str:
-    """Format the remaining time of a key; it is None or infinite for a key without expiry."""
+    """Format the remaining time of a key. It is None or infinite for a key without expiry."""
     return (
         "no expiry" if remaining is None or math.isinf(remaining) else f"{seconds(remaining)} left"
     )
 
 
 def life_of(info: LockInfo) -> str:
-    """Format the remaining time of a lock; "-" if it is kept for a waiter and held by nobody."""
+    """Format the remaining time of a lock, "-" if the lock is reserved for a waiter."""
     return "-" if info.offered else life(info.remaining)
 
 
 def safe(text: str) -> str:
-    """Return a server's text with control characters escaped. They would move the cursor or end the line."""
+    """Return a server's text with control characters escaped.
+
+    They would move the cursor or end the line.
+    """
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )

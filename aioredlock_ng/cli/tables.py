@@ -1,4 +1,4 @@
-"""Tables that fit into a line: a column that does not fit is left out, so that no cell is wrapped."""
+"""Make tables that fit into a line, by leaving out columns instead of wrapping cells."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Column", "fitted", "output_width"]
 
 _UNLIMITED = 10_000
-"""Columns of a pipe or a file: more than any table has."""
+"""Width of a pipe or a file in columns, more than any table needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,10 @@ class Column:
     """One column of a table.
 
     Attributes:
-        head: Its title.
-        rank: A column of rank 0 is always there. The others get the room in the order of their ranks.
-        share: The part of the line that a cell may have. A longer one ends in "…".
+        head: Title of the column.
+        rank: Priority of the column. Rank 0 is always shown, and the others in the order of their
+            ranks.
+        share: Largest share of the line for a cell. A longer cell ends in "…".
         right: True for numbers.
     """
 
@@ -45,12 +46,12 @@ def fitted(
     width: int,
     frame: box.Box = box.SIMPLE_HEAD,
 ) -> Table:
-    """Return a table of at most this width, without the columns for which there is no room.
+    """Return a table of at most this width, without the columns that do not fit.
 
     Args:
         columns: All columns.
-        rows: A cell for each column. A string is taken as it is, without markup.
-        width: Of the line.
+        rows: The rows, with a cell for each column. A string is shown without markup.
+        width: Width of the line.
         frame: The lines around the cells.
     """
     cells = [
@@ -80,7 +81,10 @@ def _table(
 
 
 def output_width() -> int:
-    """The width of standard output: that of the terminal; else COLUMNS, and without it no limit."""
+    """Return the width of standard output: that of the terminal, or else COLUMNS.
+
+    Without both there is no limit.
+    """
     if sys.stdout.isatty():
         return Console().width
     columns = os.environ.get("COLUMNS", "")

@@ -1,4 +1,4 @@
-"""Whose the terminal is: this process's group's, or the child's group's; it never reads or writes it."""
+"""Move the terminal between this process's group and the child's group."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Terminal:
         return False
 
     def give(self, group: int) -> bool:
-        """Put another group in the foreground, if it is ours to give."""
+        """Put another group in the foreground, if this process's group has the terminal."""
         if self.ours:
             with contextlib.suppress(OSError):
                 os.tcsetpgrp(self._fd, group)
@@ -37,10 +37,10 @@ class Terminal:
         return self.given
 
     def take(self) -> None:
-        """Put this process's group in the foreground again, if it was given away."""
+        """Put this process's group in the foreground again, if it gave the terminal away."""
         if self.given:
             self.given = False
-            # A background group that asks for the foreground would be stopped by it.
+            # The terminal would stop a background group that requests the foreground.
             former = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
             with contextlib.suppress(OSError):
                 os.tcsetpgrp(self._fd, os.getpgrp())

@@ -1,4 +1,4 @@
-"""The command `top`: asks the nodes for their locks again and again. `top_view` draws."""
+"""Provide the command `top`, which asks the nodes for their locks at intervals."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 __all__ = ["top"]
 
 _SCAN_EVERY = 5.0
-"""Seconds between two scans of all keys. Every frame asks for the names that are known."""
+"""Seconds between two scans of all keys. Every frame asks for the known names."""
 
 _PROBE = b"top:aioredlock_ng"
-"""A key that does not exist: reading it measures the round trip to a node."""
+"""A key that does not exist. A read of it measures the round trip to a node."""
 
 
 def top(
@@ -62,8 +62,8 @@ def top(
 ) -> None:
     """Watch locks and nodes live.
 
-    A frame shows every node with its recent round trips, and every lock with its owner. Columns that do not fit into the
-    terminal are left out, the least important first. Times are seconds.
+    A frame shows every node with its recent round trips, and every lock with its owner. Columns
+    that do not fit into the terminal are left out, the least important first. Times are seconds.
     """
     with reported("top"), Interruption() as interruption:
         given = {"node_timeout": node_timeout, "key_format": key_format}
@@ -80,8 +80,8 @@ class _Watch:
     """The state that is kept from frame to frame.
 
     Args:
-        redlock: Open when `look` is called.
-        scan: Of the names.
+        redlock: The manager, which must be open for `look`.
+        scan: Finds the names.
     """
 
     def __init__(self, redlock: Redlock, scan: Scan) -> None:
@@ -116,7 +116,7 @@ class _Watch:
             if lock.token
         }
         ages = [now - self._seen.get((lock.resource, lock.token), now) for lock in locks]
-        # A key that was found by the last scan may be gone. It would be shown as a lock without a holder.
+        # A key of the last scan may be gone. It would be shown as a lock without a holder.
         shown = [
             (lock, age)
             for lock, age in zip(locks, ages, strict=True)
@@ -125,7 +125,7 @@ class _Watch:
         return Frame(states, tuple(trips), tuple(self._lanes), tuple(shown), problem)
 
     async def _round_trip(self, index: int) -> float | None:
-        """Return the seconds that a node took to answer; None if it did not answer."""
+        """Return the seconds that a node took to answer, None without an answer."""
         loop = asyncio.get_running_loop()
         node = self.redlock.engine().context.fleet.nodes[index]
         if not node.ready:
@@ -136,7 +136,7 @@ class _Watch:
 
 
 async def _watch(watch: _Watch, interval: float, *, once: bool, as_json: bool) -> Frame:
-    """Show frame after frame. Return the last one; only `once` has a last one."""
+    """Show frame after frame. Only with `once` there is a last frame, which is returned."""
     async with watch.redlock:
         if once or as_json or not sys.stdout.isatty():
             console = Console(width=output_width())

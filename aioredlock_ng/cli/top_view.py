@@ -1,4 +1,4 @@
-"""One frame of `top` as tables."""
+"""Lay out one frame of `top` as tables."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["Frame", "Lane", "draw"]
 
 _MARKS = 40
-"""Frames that a lane remembers."""
+"""Number of frames in a lane."""
 
 _FEWEST_MARKS = 8
-"""Frames of a lane on the narrowest line."""
+"""Number of frames in a lane on the narrowest line."""
 
 _BESIDE_LANE = 64
-"""Columns of a node's other cells, as a rule."""
+"""Usual width of a node's other cells in columns."""
 
 _NODE_COLUMNS = (
     Column("node"),
@@ -47,23 +47,29 @@ _LOCK_COLUMNS = (
     Column("waiting", 3),
     Column("seen for", 6),
 )
-"""The owner gets room first, the fence last. A lock without its remaining time would say nothing."""
+"""Columns of a lock: the owner gets space first, the fence last.
+
+A lock without its remaining time would be useless, so that column is always there.
+"""
 
 _STEPS = "▁▂▃▄▅▆▇█"
 _FASTEST, _FACTOR = 0.0005, 2.0
-"""Seconds of round trip that the lowest step stands for, and the factor from each step to the next."""
+"""Seconds of round trip for the lowest mark, and the factor from each mark to the next."""
 
 _STYLES = {"up": "green", "quarantined": "yellow", "suspect": "yellow", "connecting": "yellow"}
 
 
 class Lane:
-    """The round trips to a node in the last frames, a mark for each. A higher mark is slower; x is no answer."""
+    """The round trips to a node in the last frames, with a mark for each.
+
+    A higher mark is slower. An x is a missing answer.
+    """
 
     def __init__(self) -> None:
         self._marks: deque[tuple[str, str]] = deque(maxlen=_MARKS)
 
     def add(self, state: str, round_trip: float | None) -> None:
-        """Add a frame: the node's state, and the seconds that it took to answer."""
+        """Add a frame: the node's state, and the seconds of its answer."""
         if round_trip is None:
             self._marks.append(("x", "red"))
             return
@@ -71,20 +77,20 @@ class Lane:
         self._marks.append((_STEPS[min(step, len(_STEPS) - 1)], _STYLES.get(state, "red")))
 
     def text(self) -> Text:
-        """Return the marks, the newest at the right."""
+        """Return the marks, the newest on the right."""
         return Text.assemble(*self._marks)
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The answers of the nodes to one look.
+    """The answers of the nodes to one request.
 
     Attributes:
-        nodes: Each node's state.
-        round_trips: Seconds that each node took to answer; None if it did not.
-        lanes: The recent round trips to each node.
-        locks: Each lock, and the seconds since it was first seen with this holder.
-        problem: The reason why there are no locks to show; "" if nothing is wrong.
+        nodes: State of each node.
+        round_trips: Seconds of each node's answer. None without an answer.
+        lanes: Recent round trips to each node.
+        locks: Each lock, with the seconds since it was first seen with this holder.
+        problem: The reason for missing locks. "" if nothing is wrong.
     """
 
     nodes: tuple[NodeState, ...]
@@ -109,9 +115,9 @@ def draw(frame: Frame, width: int, height: int | None) -> Group:
     """Lay out a frame for people.
 
     Args:
-        frame: What to show.
-        width: No line is longer. Columns that do not fit are left out.
-        height: There are no more lines, if it is given. Locks that do not fit are counted.
+        frame: The frame.
+        width: Longest line. Columns that do not fit are left out.
+        height: Largest number of lines, if given. Locks that do not fit are counted.
     """
     room = min(max(width - _BESIDE_LANE, _FEWEST_MARKS), _MARKS)
     nodes = fitted(
@@ -129,7 +135,8 @@ def draw(frame: Frame, width: int, height: int | None) -> Group:
         for line in _lines(f"{node.address} is {node.state}: {node.reason}", width, _style_of(node))
     ]
     problem = _lines(frame.problem, width, "red")
-    # Each table has two empty lines around it and a head of two. The last line counts what does not fit.
+    # Each table has two empty lines around it and a head of two lines. The last line counts the
+    # locks that do not fit.
     used = len(frame.nodes) + len(reasons) + (len(problem) or 1) + 8
     shown = frame.locks if height is None else frame.locks[: max(1, height - used)]
     locks = fitted(_LOCK_COLUMNS, [_lock_row(lock, age) for lock, age in shown], width)
@@ -143,7 +150,8 @@ def draw(frame: Frame, width: int, height: int | None) -> Group:
 def _node_row(
     state: NodeState, round_trip: float | None, lane: Lane, marks: int
 ) -> tuple[Text | str, ...]:
-    # An address is no plain string for rich: it takes an IPv6 address in brackets for a style.
+    # An address is no plain string here, because rich takes an IPv6 address in brackets for a
+    # style.
     words = Text(state.state, style=_style_of(state))
     return (
         Text(safe(state.address)),

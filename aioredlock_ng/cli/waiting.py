@@ -1,4 +1,4 @@
-"""The command `wait`: sleeps until the nodes notify it that a lock is free. It never takes the lock."""
+"""Provide the command `wait`, which sleeps until the nodes report that a lock is free."""
 
 from __future__ import annotations
 
@@ -31,19 +31,20 @@ if TYPE_CHECKING:
 __all__ = ["wait"]
 
 _TRACKED_LOOK = 2.0
-"""Seconds between looks while a majority of the nodes notifies of changes. A notification may be lost."""
+"""Seconds between requests while a majority of the nodes sends notifications, which may get lost.
+"""
 
 _UNTRACKED_LOOK = 0.5
-"""Seconds between looks without such a majority."""
+"""Seconds between requests without that majority."""
 
 _PATIENCE = 30.0
-"""Seconds without a majority of the nodes, once there was one, after which it gives up."""
+"""Seconds without a majority of the nodes, after there was one, until the command gives up."""
 
 _NO_TOKEN = b"-"
-"""A token that no holder has, for a command that asks by tokens."""
+"""A token that no holder has, for a request that needs tokens."""
 
 _EXPIRY_MARGIN = 0.005
-"""Seconds after which a key that should have expired has."""
+"""Seconds after a key's deadline at which the key has certainly expired."""
 
 
 def wait(
@@ -77,8 +78,8 @@ def wait(
 ) -> None:
     """Wait until a lock is free.
 
-    It never takes the lock. Another client may have it a moment later. A lock that is offered to a waiter is not free.
-    With --json it prints its last look, as inspect does.
+    It never takes the lock. Another client may have it a moment later. A lock that is offered to a
+    waiter is not free. With --json it prints its last look, as inspect does.
     """
     with reported("wait"), Interruption() as interruption:
         given = {"node_timeout": node_timeout, "key_format": key_format, "recovery_guard": "none"}
@@ -102,7 +103,7 @@ def wait(
 
 
 def _is_free(info: LockInfo) -> bool:
-    """True if nobody holds the lock or is about to.
+    """Return True if nobody holds the lock or is about to hold it.
 
     Between two holders no token has a quorum. Then a node offers its key to a waiter, or the keys
     of a quorum have the tokens of several holders.
@@ -112,7 +113,7 @@ def _is_free(info: LockInfo) -> bool:
 
 
 async def _wait(redlock: Redlock, name: str | bytes, key: bytes, seconds: float | None) -> LockInfo:
-    """Return the last look: free, or not free at the end of the time."""
+    """Return the last state of the lock: free, or not free at the end of the time."""
     loop = asyncio.get_running_loop()
     async with redlock:
         end = float("inf") if seconds is None else loop.time() + seconds
@@ -123,13 +124,15 @@ async def _wait(redlock: Redlock, name: str | bytes, key: bytes, seconds: float 
             while True:
                 changes.clear()
                 try:
-                    # In one write. The first leaves the key tracked on every connection, so no later change is missed.
+                    # Both requests leave in one write. The first makes every connection track the
+                    # key, so no later change is missed.
                     _, looked = await asyncio.gather(
                         redlock.engine().poll(watching), redlock.inspect(name)
                     )
                     info = looked
                 except QuorumUnreachable:
-                    # Never seen yet, or for too long: said. A majority that was away for a moment is asked again.
+                    # A majority that was never reached, or not for too long, ends the command. A
+                    # majority that was away for a moment is asked again.
                     if info is None or loop.time() >= min(end, seen + _PATIENCE):
                         raise
                     expected = _UNTRACKED_LOOK

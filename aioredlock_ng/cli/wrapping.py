@@ -1,4 +1,4 @@
-"""Lines of prose: whole words, never wider than asked for."""
+"""Wrap prose into lines of whole words."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ __all__ = ["wrapped"]
 def wrapped(text: str, width: int, indent: str = "", further: str | None = None) -> list[str]:
     """Return the text as lines of at most this width.
 
-    Only a single word may be longer. Words are not broken at hyphens either, because options have hyphens.
+    Only a single word may be longer. Words are not broken at hyphens either, because options
+    contain hyphens.
 
     Args:
-        text: Its own line breaks and runs of spaces do not count.
-        width: Of a line with its indent.
-        indent: Of the first line.
-        further: Of the other lines; the same if it is not given.
+        text: The text. Its own line breaks and runs of spaces have no effect.
+        width: Width of a line with its indent.
+        indent: Indent of the first line.
+        further: Indent of the other lines. Default: that of the first.
     """
     return textwrap.wrap(
         " ".join(text.split()),

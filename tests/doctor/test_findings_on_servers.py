@@ -217,7 +217,11 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
         case "single-node":
             return await examine([ward.start().url]), WARNING, "there is one node"
         case "even-number":
-            return await examine([ward.start().url for _ in range(4)]), WARNING, "there are 4 nodes; they tolerate the loss of 1"
+            return (
+                await examine([ward.start().url for _ in range(4)]),
+                WARNING,
+                "there are 4 nodes; they tolerate the loss of 1",
+            )
         case "same-host":
             urls = [ward.start().url, ward.start(unix_socket=True).url, ward.start().url]
             return await examine(urls), WARNING, "3 of 3 nodes are on this machine"

@@ -1,1 +1,1 @@
-"""The demo: real processes, real servers, real faults, one counter; never imported by the library."""
+"""Show the library at work on real processes, real servers and real faults."""

@@ -1,4 +1,4 @@
-"""The state of the demo at one moment, for the views."""
+"""Hold the state of the demo at one moment, for the views."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EVENTS_KEPT = 50
 
 
 class NodeState(Enum):
-    """What the demo has done to a node."""
+    """State of a node in the demo."""
 
     UP = "up"
     HUNG = "hung"
@@ -31,7 +31,7 @@ class NodeState(Enum):
 
 @dataclass(slots=True)
 class NodeView:
-    """One node: where it is, without user and password, and its state."""
+    """One node: its address, without user and password, and its state."""
 
     address: str
     state: NodeState = NodeState.UP
@@ -43,13 +43,13 @@ class Board:
 
     Attributes:
         nodes: The nodes, in order.
-        where: What kind of nodes they are, in words.
+        where: The kind of the nodes, in words.
         workload: The processes and counters, in words.
-        phases: Those that began, the present one last.
-        losses: The leases taken from their holders.
-        events: What happened: seconds since the start, and words.
+        phases: The phases that have begun, the present one last.
+        losses: The leases that the demo took from their holders.
+        events: Seconds since the start, and words, for each event.
         elapsed: Seconds since the start.
-        planned: How many phases there will be.
+        planned: Number of phases in all.
         rate: Updates in the last second.
     """
 
@@ -65,13 +65,13 @@ class Board:
 
 
 class View(Protocol):
-    """Shows a board: entered before the first event, left before the summary."""
+    """Show a board. A view is entered before the first event, and left before the summary."""
 
     def event(self, words: str) -> None:
-        """Something happened; it is on the board already."""
+        """Show an event that is already on the board."""
 
     def refresh(self) -> None:
-        """Time has passed: called some times a second."""
+        """Update the view. The demo calls this several times a second."""
 
     def __enter__(self) -> Self: ...
 

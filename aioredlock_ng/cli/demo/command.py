@@ -1,4 +1,4 @@
-"""The command `demo`: reads its options, puts the parts together, and leaves nothing behind."""
+"""Provide the command `demo`, which reads its options and runs the demo."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["demo"]
 
 _NODES = 5
-# A log has no width of its own, and people read it in terminals.
+# A log has no width of its own, and is usually read in a terminal.
 _PLAIN_WIDTH = 80
 
 
@@ -78,7 +78,10 @@ def demo(
         bool,
         typer.Option(
             "--pause-nodes",
-            help="Hang the nodes given by --url for a while, by CLIENT PAUSE. Only for nodes that nobody else uses.",
+            help=(
+                "Hang the nodes given by --url for a while, by CLIENT PAUSE. Only for nodes that"
+                " nobody else uses."
+            ),
         ),
     ] = False,
     workers: Annotated[
@@ -105,8 +108,8 @@ def demo(
 ) -> None:
     """Show the library at work, with faults.
 
-    Processes update counters in a plain file, first without a lock and then with one. Meanwhile nodes hang and die, and a
-    holder loses its lock. Times are seconds.
+    Processes update counters in a plain file, first without a lock and then with one. Meanwhile
+    nodes hang and die, and a holder loses its lock. Times are seconds.
     """
     options = _Options(
         plain or not sys.stdout.isatty(),
@@ -125,11 +128,11 @@ def demo(
             errors.print(f"aioredlock-ng demo: {error}")
             status = 2
         except (WorkerFailed, HolderFailed) as error:
-            errors.print(f"aioredlock-ng demo broke off: {error}")
+            errors.print(f"aioredlock-ng demo was aborted: {error}")
             status = 1
         except SystemExit:
             errors.print(
-                "aioredlock-ng demo: stopped by a signal; its workers and servers are ended"
+                "aioredlock-ng demo: stopped by a signal; its workers and servers have ended"
             )
             raise
     raise typer.Exit(status)
@@ -139,7 +142,7 @@ def _demo(options: _Options, interruption: Interruption, stack: ExitStack) -> in
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="redlock-demo-")))
     nodes: StagedNodes
     if options.urls:
-        # Refuses bad URLs in the library's own words, before any process is started.
+        # Bad URLs are refused with the library's own message before any process is started.
         Redlock(options.urls)
         nodes = given = GivenNodes(options.urls, throw_away=options.pause_nodes)
         interruption.run(given.look())
@@ -157,12 +160,13 @@ async def _play(options: _Options, nodes: StagedNodes, folder: Path) -> int:
     board = Board(
         nodes.views,
         nodes.where,
-        f"{options.workers} processes of {options.coroutines} coroutines, {options.counters} counters",
+        f"{options.workers} processes of {options.coroutines} coroutines, {options.counters}"
+        " counters",
     )
-    # The last one is contested: the process that will lose its lock holds it.
+    # The last counter is contested: the process that will lose its lock holds it.
     count = options.counters + 1
     file = folder / "counters"
-    # Locks of their own for every run: two demos on the same given nodes do not meet.
+    # Each run has locks of its own, so that two demos on the same given nodes do not interfere.
     prefix = f"demo:{secrets.token_hex(3)}"
     setup = Setup(list(nodes.urls), str(file), count, prefix, options.coroutines, WORKER_TTL)
     view = PlainView(console, board) if options.plain else LiveView(console, board)

@@ -1,4 +1,4 @@
-"""Plays the phases of the demo in order and keeps the count."""
+"""Play the phases of the demo in order and keep the count."""
 
 from __future__ import annotations
 
@@ -27,25 +27,28 @@ if TYPE_CHECKING:
 __all__ = ["FULL_SECONDS", "HOLDER_TTL", "WORKER_TTL", "Conductor", "HolderFailed"]
 
 FULL_SECONDS = 25.0
-"""How long all phases last together when nothing is scaled; those below are fractions of it."""
+"""Length of all phases in seconds, without scaling. The values below are fractions of it."""
 
 WORKER_TTL = 2.0
-"""The ttl in seconds of the locks that the workers take; they hold them for milliseconds."""
+"""Ttl of the workers' locks in seconds. The workers hold them for milliseconds."""
 
 HOLDER_TTL = 1.0
-"""The ttl in seconds of the lock that is taken from its holder. A shorter one is noticed sooner."""
+"""Ttl in seconds of the lock that is taken from its holder.
+
+A loss is noticed sooner with a shorter ttl.
+"""
 
 _REFRESH_SECONDS = 0.2
-# Each fault comes when the phase already runs, so that it hits work under way.
+# Each fault comes in the middle of a phase, so that it affects running work.
 _LEAD_IN_SHARE = 0.1
 _HOLDING_SECONDS = 20.0
-# Long enough for the holder to be told by any means; then its stale write would do its harm.
+# This is long enough for any notification of the holder. After it, a stale write would do its harm.
 _HOLD_TTLS = 4.0
 _FREEZE_TTLS = 1.5
 
 
 class HolderFailed(RuntimeError):
-    """The process that was to lose its lock could not get it in the first place."""
+    """The process that was to lose its lock did not acquire it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +63,13 @@ class Conductor:
     """The phases of the demo.
 
     Args:
-        nodes: What the faults are done to.
-        crew: The worker processes, started.
-        counters: Read for the count.
-        board: Kept up to date.
-        view: Told.
-        seconds: How long the phases last together, about.
-        prefix: Of the lock names.
+        nodes: The nodes, which receive the faults.
+        crew: The started worker processes.
+        counters: The counters, which are read for the count.
+        board: The board, which is kept up to date.
+        view: The view of the board.
+        seconds: Approximate length of all phases.
+        prefix: Beginning of the lock names.
         contested: The counter whose lock is taken from its holder.
     """
 
@@ -99,10 +102,10 @@ class Conductor:
 
         Raises:
             WorkerFailed: A worker process ended or did not answer.
-            HolderFailed: No lease could be taken from its holder because it never got one.
-            NodesFailed: A node did not do what the demo needs of it.
+            HolderFailed: The holder never got the lease that was to be taken from it.
+            NodesFailed: A node did not react as the demo needs.
 
-        Safety: when this is cancelled, nodes and workers stay as they are; their owners end them.
+        Safety: if it is cancelled, nodes and workers stay as they are. Their owners end them.
         """
         scenes = self._scenes()
         self._board.planned = len(scenes)
@@ -113,16 +116,17 @@ class Conductor:
                 await self._play(number, scene)
 
     def event(self, words: str) -> None:
-        """Note something that happened, and show it."""
+        """Record an event and show it."""
         self._board.elapsed = time.monotonic() - self._started_at
         self._board.events.append((self._board.elapsed, words))
         self._view.event(words)
 
     def progress(self, report: Progress) -> None:
-        """Count what a worker reports."""
+        """Add a worker's report to the count."""
         ledger = self._board.phases[report.phase]
         ledger.add(
-            # Read after the report: what it acknowledges is in the file already.
+            # The counters are read after the report: the updates that it acknowledges are in the
+            # file by then.
             gained=self._gained(),
             acknowledged=report.acknowledged,
             in_doubt=report.in_doubt,
@@ -167,7 +171,8 @@ class Conductor:
 
     async def _hang(self, seconds: float) -> None:
         hung = self._nodes.expendable[0]
-        # Given nodes come back by themselves: not before the next phase, with the other one, is over.
+        # Given nodes come back by themselves, but not before the end of the next phase, which has
+        # the other fault.
         await self._nodes.hang(hung, 2 * seconds if len(self._nodes.expendable) > 1 else seconds)
         self.event(f"node {hung + 1} hung ({self._nodes.hang_words})")
 
@@ -178,7 +183,7 @@ class Conductor:
         self.event(f"node {killed + 1} gone ({self._nodes.kill_words})")
 
     async def _bring_back(self, seconds: float) -> None:
-        # A server that forgot its keys must stay away until every lease that it had voted for is over.
+        # A server that lost its keys must stay away until every lease that it voted for has ended.
         not_before = self._killed_at + WORKER_TTL
         for index in self._nodes.expendable[:2]:
             await self._nodes.bring_back(index, not_before)
@@ -213,7 +218,8 @@ class Conductor:
             raise HolderFailed(f"the holder could not get its lock: {answer.why}")
         if isinstance(answer, Holding):
             self.event(
-                f"process {holder.pid} holds counter {self._contested}, read {answer.value}, works on"
+                f"process {holder.pid} holds counter {self._contested}, read {answer.value},"
+                " works on"
             )
 
     async def _told(self, how: str, since: float, since_words: str) -> None:
@@ -223,7 +229,8 @@ class Conductor:
         if isinstance(answer, Lost) and answer.cancelled:
             noticed = max(0.0, answer.at - since)
             self.event(
-                f"process {holder.pid}: cancelled {seconds_of(noticed)} after {since_words}, wrote nothing"
+                f"process {holder.pid}: cancelled {seconds_of(noticed)} after {since_words},"
+                " wrote nothing"
             )
         else:
             self.event(f"process {holder.pid}: it was NOT cancelled")
@@ -238,7 +245,10 @@ class Conductor:
             task.cancel()
 
     async def _refresh(self) -> None:
-        """Keep the figures of the present phase fresh. Updates in flight never count as lost: see `PhaseLedger`."""
+        """Update the figures of the present phase.
+
+        Updates in flight never count as lost (`PhaseLedger`).
+        """
         past: list[tuple[float, int, PhaseLedger]] = []
         while True:
             await asyncio.sleep(_REFRESH_SECONDS)

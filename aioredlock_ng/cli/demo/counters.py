@@ -1,4 +1,4 @@
-"""The shared counters: plain bytes in a file, read and written back; never an atomic increment, never a file lock."""
+"""Provide the shared counters as bytes in a file, without atomic increments or file locks."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _NUMBER = struct.Struct("=Q")
 
 
 class Counters:
-    """`count` numbers in one file, each 8 bytes at its own aligned place.
+    """A file with `count` numbers, each in 8 aligned bytes.
 
-    What is missing on purpose is an increment: whoever wants one reads, waits for something, and writes back, as code
-    around a database, an object store or somebody's HTTP API does.
+    There is deliberately no increment. Workers read a number, wait for something, and write it
+    back, as code around a database, an object store or an HTTP API does.
 
     Args:
-        path: The file; `create` makes it.
-        count: How many numbers it holds.
+        path: The file, which `create` makes.
+        count: Number of counters in the file.
     """
 
     def __init__(self, path: Path, count: int) -> None:
@@ -33,7 +33,7 @@ class Counters:
 
     @classmethod
     def create(cls, path: Path, count: int) -> Self:
-        """Make the file with every number at 0, and open it."""
+        """Make the file with all numbers at 0, and open it."""
         path.write_bytes(bytes(_NUMBER.size * count))
         return cls(path, count)
 
@@ -43,7 +43,7 @@ class Counters:
         return value
 
     def write(self, index: int, value: int) -> None:
-        """Write one number back, over whatever is there by now."""
+        """Write one number back, whatever the file contains by now."""
         os.pwrite(self._file, _NUMBER.pack(value), self._place(index))
 
     def total(self) -> int:

@@ -1,4 +1,4 @@
-"""Starts the worker processes, talks to them, and ends them whatever happens; never touches a counter or a node."""
+"""Start the worker processes, exchange messages with them, and end them in any case."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 __all__ = ["Crew", "WorkerFailed", "WorkerProcess"]
 
-# Covers an interpreter's start on a busy machine, and connecting.
+# Enough for the start of an interpreter on a busy machine, and for connecting.
 _READY_SECONDS = 20.0
-# Longer than a worker's own patience with an acquire.
+# Longer than a worker waits for a lock.
 _DRAIN_SECONDS = 15.0
 _END_SECONDS = 3.0
 _LINE_LIMIT = 4 * 1024 * 1024
 
 
 class WorkerFailed(RuntimeError):
-    """A worker process ended, or did not answer; the message ends with its last words."""
+    """A worker process ended or did not answer. The message ends with its last words."""
 
 
 class WorkerProcess:
     """One worker process and the pipe to it.
 
     Args:
-        log: The file for what it writes to standard error.
-        on_progress: Told each of its reports.
+        log: The file for its standard error.
+        on_progress: Called with each of its reports.
     """
 
     def __init__(self, log: Path, on_progress: Callable[[Progress], None]) -> None:
@@ -49,7 +49,7 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """The process id."""
+        """Id of the process."""
         return self._running().pid
 
     async def start(self, setup: Setup) -> None:
@@ -71,7 +71,7 @@ class WorkerProcess:
         await self.answer(_READY_SECONDS, Ready)
 
     def tell(self, message: Message) -> None:
-        """Send a message; it is small enough for the pipe never to be full."""
+        """Send a message. Messages are too small to fill the pipe."""
         stdin = self._running().stdin
         assert stdin is not None
         stdin.write(encode(message))
@@ -80,11 +80,11 @@ class WorkerProcess:
         """Return the next answer.
 
         Args:
-            seconds: How long to wait for it.
-            *kinds: What it may be.
+            seconds: Longest wait in seconds.
+            *kinds: The expected kinds of the answer.
 
         Raises:
-            WorkerFailed: The process has ended, gave no answer in time, or a wrong one.
+            WorkerFailed: The process has ended, gave no answer in time, or gave a wrong one.
         """
         assert self._listener is not None
         next_answer = asyncio.create_task(self._answers.get())
@@ -108,12 +108,12 @@ class WorkerProcess:
         return message
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal; nothing happens when the process has ended."""
+        """Send a signal. Nothing happens if the process has ended."""
         with contextlib.suppress(ProcessLookupError):
             self._running().send_signal(number)
 
     async def end(self) -> None:
-        """End the process: frozen or not, in good order or by SIGKILL after some seconds."""
+        """End the process, even if it is frozen. SIGKILL follows after some seconds."""
         process = self._process
         if process is None:
             return
@@ -155,10 +155,10 @@ class Crew:
     """All worker processes: those that increment, and one that will lose its lock.
 
     Args:
-        setup: What every worker is told; the holder starts no coroutine of its own accord.
-        count: How many processes increment.
-        folder: For their logs.
-        on_progress: Told each report.
+        setup: The setup of every worker. The holder starts no coroutine without a message.
+        count: Number of processes that increment.
+        folder: The folder of their logs.
+        on_progress: Called with each report.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class Crew:
             worker.tell(Begin(phase, locked))
 
     async def end(self) -> None:
-        """Return when every worker has finished its increments and reported them."""
+        """Return once every worker has finished and reported its increments."""
         for worker in self.workers:
             worker.tell(End())
         for worker in self.workers:

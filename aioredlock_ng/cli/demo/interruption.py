@@ -1,4 +1,4 @@
-"""Turns the signals that ask us to stop into an orderly end; never ends another process."""
+"""Turn signals to stop into an orderly end."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 
 class Interruption:
-    """While entered, SIGINT, SIGTERM and SIGHUP unwind the stack, so that every `with` on it cleans up.
+    """Make SIGINT, SIGTERM and SIGHUP unwind the stack, so that every `with` on it cleans up.
 
-    A coroutine run by `run` is cancelled; outside of it `SystemExit` is raised. The exit status is 128 plus the signal's
-    number, as shells have it.
+    A coroutine run by `run` is cancelled. Outside of it, `SystemExit` is raised. The exit status is
+    128 plus the signal's number, as in shells.
     """
 
     def __init__(self) -> None:
@@ -69,4 +69,5 @@ class Interruption:
         trace: TracebackType | None,
     ) -> None:
         for number, former in self._former.items():
-            signal.signal(number, former if former is not None else signal.SIG_DFL)  # type: ignore[arg-type]
+            handler = former if former is not None else signal.SIG_DFL
+            signal.signal(number, handler)  # type: ignore[arg-type]

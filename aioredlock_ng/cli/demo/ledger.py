@@ -1,4 +1,4 @@
-"""The counts of each phase and the verdict over them. Pure arithmetic: no clock, no file, no process."""
+"""Count each phase and judge the run, by pure arithmetic."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def percentile(ordered: Sequence[float], share: float) -> float | None:
 
     Args:
         ordered: The values, ascending.
-        share: Which one, over 0 and up to 1: 0.5 is the median.
+        share: The percentile as a share, over 0 and up to 1. The median is 0.5.
 
     Returns:
-        One of the values, or `None` when there are none.
+        The value, or None if there are none.
 
     Raises:
         ValueError: `share` is out of range.
@@ -41,21 +41,22 @@ def _no_waits() -> array[int]:
 class PhaseLedger:
     """The count of one phase.
 
-    An update is *acknowledged* once its worker has reported that it left the lock without an error. Until then it is *in
-    flight*, also if its worker was stopped between read and write. Only an acknowledged update can be *lost*. An update is
-    *in doubt* if its worker wrote it and then learned that its lease was lost: it may be in the file or not.
+    An update is *acknowledged* once its worker has reported that it left the lock without an error.
+    Until then it is *in flight*, even if its worker was stopped between read and write. Only an
+    acknowledged update can be *lost*. An update is *in doubt* if its worker wrote it and then
+    learned that its lease was lost. It may or may not be in the file.
 
     Attributes:
-        title: Of the phase.
-        locked: Whether the workers take locks.
+        title: Title of the phase.
+        locked: True if the workers acquire locks.
         acknowledged: Updates that the workers have reported.
-        in_doubt: Updates of workers that lost their lease after they had written.
+        in_doubt: Updates of workers that lost their lease after the write.
         refused: Locks that a worker did not get in time.
         leases_lost: Leases that workers lost.
-        waits_us: Microseconds from asking for a lock to holding it.
-        gained: What the counters have gained, read after the last report. An earlier reading would miss updates that
-            were reported since, and they would look lost.
-        seconds: How long the phase took; 0.0 while it runs.
+        waits_us: Microseconds from the request of a lock to its grant.
+        gained: Increase of the counters, read after the last report. An earlier reading would miss
+            updates that were reported since, and they would look lost.
+        seconds: Length of the phase. 0.0 while it runs.
     """
 
     title: str
@@ -76,7 +77,10 @@ class PhaseLedger:
 
     @property
     def unexplained(self) -> int:
-        """Updates in the counters that no worker has reported: those in flight while the phase runs, else a wrong count."""
+        """Updates in the counters that no worker has reported.
+
+        They are in flight while the phase runs. After it they mean a wrong count.
+        """
         return max(0, self.gained - self.acknowledged - self.in_doubt)
 
     @property
@@ -94,15 +98,15 @@ class PhaseLedger:
         leases_lost: int = 0,
         waits_us: Iterable[int] = (),
     ) -> None:
-        """Add one worker's report.
+        """Add a worker's report.
 
         Args:
-            gained: What the counters have gained, read after the report has come.
-            acknowledged: As the attribute, since the worker's last report; the others likewise.
-            in_doubt: See above.
-            refused: See above.
-            leases_lost: See above.
-            waits_us: See above.
+            gained: Increase of the counters, read after the report has come.
+            acknowledged: As the attribute, since the worker's last report, like the rest.
+            in_doubt: As the attribute.
+            refused: As the attribute.
+            leases_lost: As the attribute.
+            waits_us: As the attribute.
         """
         self.gained = gained
         self.acknowledged += acknowledged
@@ -112,7 +116,10 @@ class PhaseLedger:
         self.waits_us.extend(waits_us)
 
     def acquire_seconds(self, *shares: float) -> tuple[float | None, ...]:
-        """Return percentiles of the seconds from asking for a lock to holding it; `None` if nothing was acquired."""
+        """Return percentiles of the seconds from the request of a lock to its grant.
+
+        The result is None if no lock was acquired.
+        """
         if len(self._ordered) != len(self.waits_us):
             self._ordered = sorted(self.waits_us)
         return tuple(
@@ -123,13 +130,13 @@ class PhaseLedger:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """One lease that the demo took from its holder.
+    """A lease that the demo took from its holder.
 
     Attributes:
-        how: What was done to it, in words.
+        how: The fault, in words.
         ttl: The lease's ttl in seconds.
-        noticed: Seconds until the holder's body was cancelled; `None` if it was not cancelled.
-        since: From when `noticed` counts, in words.
+        noticed: Seconds until the holder's body was cancelled. None if it was not cancelled.
+        since: Start of that time, in words.
     """
 
     how: str
@@ -140,30 +147,32 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether the demo showed what it claims, and if not, every reason why not."""
+    """The result of a run: success, or every reason against it."""
 
     faults: tuple[str, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was lost under the lock."""
+        """True if no update was lost under the lock."""
         return not self.faults
 
     @property
     def exit_status(self) -> int:
-        """0 when nothing was lost under the lock, else 1."""
+        """Exit status: 0 if no update was lost under the lock, else 1."""
         return 0 if self.ok else 1
 
 
 def judge(phases: Iterable[PhaseLedger], losses: Iterable[Loss]) -> Verdict:
-    """Judge a run: only what happened under the lock counts, and a phase in which nothing happened proves nothing.
+    """Judge a run.
+
+    Only phases under the lock count. A phase without updates proves nothing.
 
     Args:
         phases: Every phase that ran.
         losses: Every lease that was taken from its holder on purpose.
 
     Returns:
-        The verdict, with all reasons against.
+        The verdict, with all reasons against success.
     """
     faults: list[str] = []
     locked = [phase for phase in phases if phase.locked]
@@ -176,7 +185,8 @@ def judge(phases: Iterable[PhaseLedger], losses: Iterable[Loss]) -> Verdict:
             )
         if phase.unexplained:
             faults.append(
-                f"the counters hold {phase.unexplained:,} more than was written in phase '{phase.title}'"
+                f"the counters hold {phase.unexplained:,} more than was written in phase"
+                f" '{phase.title}'"
             )
         if not phase.acknowledged:
             faults.append(f"no update was made in phase '{phase.title}'")

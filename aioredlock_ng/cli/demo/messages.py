@@ -1,4 +1,4 @@
-"""The words between the demo and its worker processes, one JSON line each; never anything but data."""
+"""Define the messages between the demo and its workers, each a line of JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """To a worker, first: where everything is. URLs come this way and not as arguments, which every user could read."""
+    """Tell a worker the addresses of everything. This is the first message.
+
+    URLs are not arguments, because every user of the machine can read arguments.
+    """
 
     nodes: list[str]
     counters: str
@@ -38,7 +41,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """To a worker: start incrementing, with or without the lock."""
+    """Tell a worker to start incrementing, with or without the lock."""
 
     phase: int
     locked: bool
@@ -46,12 +49,12 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """To a worker: finish the increments under way and report `Drained`."""
+    """Tell a worker to finish the increments in progress and to report `Drained`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """To a worker, within a phase: let one more coroutine increment this counter only."""
+    """Tell a worker, within a phase, to add a coroutine that increments only this counter."""
 
     counter: int
     ttl: float
@@ -59,7 +62,7 @@ class Rival:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """To a worker: take this counter's lock, read, work for a long time, and only then write back."""
+    """Tell a worker to acquire this counter's lock, read, work for long, and then write."""
 
     counter: int
     ttl: float
@@ -68,12 +71,15 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """From a worker: connected to the nodes."""
+    """Report that the worker is connected to the nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """From a worker: what it did since its last report. `waits_us`: microseconds from asking to holding."""
+    """Report the work since the worker's last report.
+
+    `waits_us` has the microseconds from the request of each lock to its grant.
+    """
 
     phase: int
     acknowledged: int
@@ -85,21 +91,24 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """From a worker: the phase has ended here, and everything was reported."""
+    """Report that the phase has ended in this worker, and that everything was reported."""
 
     phase: int
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """From a holder: it has the lock and has read the counter."""
+    """Report that the holder has the lock and has read the counter."""
 
     value: int
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """From a holder: its lease is gone. `at`: when it was told, by the clock `time.monotonic` of this machine."""
+    """Report that the holder lost its lease.
+
+    `at` is the time of the notification by the clock `time.monotonic` of this machine.
+    """
 
     at: float
     cancelled: bool
@@ -107,12 +116,12 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """From a holder: it was never told of a loss, and has written."""
+    """Report that the holder was never notified of a loss, and has written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """From a holder: it could not get the lock at all."""
+    """Report that the holder did not get the lock."""
 
     why: str
 
@@ -163,7 +172,7 @@ def decode(line: bytes) -> Message:
     """Return the message of one line.
 
     Raises:
-        ValueError: The line holds no message; a worker that prints something else is broken.
+        ValueError: The line contains no message, so the worker is broken.
     """
     try:
         name, fields = json.loads(line)

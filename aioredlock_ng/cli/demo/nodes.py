@@ -1,4 +1,4 @@
-"""The nodes of the demo and the faults that can be done to them; never more than a minority is taken away."""
+"""Provide the nodes of the demo and their faults. At most a minority is taken away."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _ANSWER_SECONDS = 2.0
 
 
 class NodesFailed(RuntimeError):
-    """The nodes cannot carry the demo; the message says why and what to do."""
+    """The nodes cannot carry the demo. The message says why, and names the remedy."""
 
 
 class StagedNodes(Protocol):
-    """Nodes as the demo plays with them.
+    """The nodes of the demo.
 
     Attributes:
-        urls: For the lock managers.
-        views: Their state, kept up to date by every method.
-        where: What kind of nodes they are, in words.
-        left_out: What cannot be done to them, in words.
-        kill_words: What `kill` does, in words.
-        hang_words: What `hang` does, in words.
+        urls: URLs for the lock managers.
+        views: State of the nodes, which every method updates.
+        where: The kind of the nodes, in words.
+        left_out: The impossible faults, in words.
+        kill_words: The effect of `kill`, in words.
+        hang_words: The effect of `hang`, in words.
     """
 
     urls: Sequence[str]
@@ -49,23 +49,23 @@ class StagedNodes(Protocol):
 
     @property
     def expendable(self) -> Sequence[int]:
-        """The nodes that may be taken away together: a quorum of answering ones stays."""
+        """Return the nodes that may be taken away together. A quorum of answering nodes stays."""
 
     async def hang(self, index: int, seconds: float) -> None:
-        """Make a node answer nothing, for about so many seconds if it cannot be ended at will."""
+        """Make a node answer nothing. The time is approximate if the fault ends by itself."""
 
     async def kill(self, index: int, seconds: float) -> None:
-        """Take a node away, for about so many seconds if it cannot be ended at will."""
+        """Take a node away. The time is approximate if the fault ends by itself."""
 
     async def bring_back(self, index: int, not_before: float) -> None:
-        """Make a node answer again, whatever was done to it; `not_before` is an instant of `time.monotonic`."""
+        """Make a node answer again after any fault, not before an instant of `time.monotonic`."""
 
 
 class OwnNodes:
-    """Servers that the demo has started: everything may be done to them.
+    """Servers started by the demo, which allow every fault.
 
     Args:
-        servers: They run, and are closed by their owner.
+        servers: The running servers, which their owner closes.
     """
 
     left_out: Sequence[str] = ()
@@ -80,7 +80,7 @@ class OwnNodes:
 
     @property
     def expendable(self) -> Sequence[int]:
-        """As many as leave a quorum: two of five."""
+        """Return as many nodes as leave a quorum: two of five."""
         return range((len(self.urls) - 1) // 2)
 
     async def hang(self, index: int, seconds: float) -> None:
@@ -89,12 +89,12 @@ class OwnNodes:
         self.views[index].state = NodeState.HUNG
 
     async def kill(self, index: int, seconds: float) -> None:
-        """Kill the server's process; what it held in memory is gone."""
+        """Kill the server's process. Its memory is lost."""
         await asyncio.to_thread(self._servers.crash, index)
         self.views[index].state = NodeState.KILLED
 
     async def bring_back(self, index: int, not_before: float) -> None:
-        """Let the process run on, or start it again on its port, empty."""
+        """Resume the process, or start it again on its port without data."""
         if self.views[index].state is NodeState.KILLED:
             self.views[index].state = NodeState.STARTING
             await asyncio.sleep(not_before - time.monotonic())
@@ -105,14 +105,16 @@ class OwnNodes:
 
 
 class GivenNodes:
-    """Somebody's nodes. Nothing is done to them unless they are said to be throw-away, and then only what ends by itself.
+    """Nodes that a user gave.
 
-    `CLIENT PAUSE` makes a server keep every command waiting. It ends by itself after the time given, also when the demo
-    is killed meanwhile; that is why it stands in for both faults here, and `DEBUG` and `SHUTDOWN` are never sent.
+    Without the user's consent they receive no fault. With it they receive only faults that end by
+    themselves. `CLIENT PAUSE` makes a server keep every command waiting. It ends after the given
+    time even if the demo is killed meanwhile. For this reason it stands for both faults here, and
+    `DEBUG` and `SHUTDOWN` are never sent.
 
     Args:
-        urls: Where they are.
-        throw_away: Whether they may be paused.
+        urls: URLs of the nodes.
+        throw_away: True if the nodes may be paused.
     """
 
     hang_words = "CLIENT PAUSE: it keeps its connections, answers nothing"
@@ -134,7 +136,7 @@ class GivenNodes:
         """Ask every node once.
 
         Raises:
-            NodesFailed: So many do not answer that there is no quorum.
+            NodesFailed: Too few nodes answer for a quorum.
         """
         words = await asyncio.gather(*(self._ping(url) for url in self.urls))
         for view, error in zip(self.views, words, strict=True):
@@ -147,12 +149,13 @@ class GivenNodes:
                 if error is not None
             )
             raise NodesFailed(
-                f"{words.count(None)} of {len(self.urls)} given nodes answer, {quorum} are needed ({troubles})"
+                f"{words.count(None)} of {len(self.urls)} given nodes answer, {quorum} are needed"
+                f" ({troubles})"
             )
 
     @property
     def expendable(self) -> Sequence[int]:
-        """Answering nodes beyond a quorum, if they may be paused at all; two at most."""
+        """Return answering nodes beyond a quorum, two at most, if pauses are allowed."""
         answering = [
             index for index, view in enumerate(self.views) if view.state is not NodeState.DOWN
         ]
@@ -160,18 +163,18 @@ class GivenNodes:
         return answering[: min(spare, 2)] if self._throw_away else ()
 
     async def hang(self, index: int, seconds: float) -> None:
-        """Pause every client of the server for so long."""
+        """Pause every client of the server for this time."""
         async with self._client(self.urls[index]) as client:
             await client.client_pause(round(seconds * 1000), all=True)
         self._back_at[index] = time.monotonic() + seconds
         self.views[index].state = NodeState.HUNG
 
     async def kill(self, index: int, seconds: float) -> None:
-        """Pause it too: a given server cannot be started again."""
+        """Pause the server as well, because a given server cannot be started again."""
         await self.hang(index, seconds)
 
     async def bring_back(self, index: int, not_before: float) -> None:
-        """Wait until the pause is over; `CLIENT UNPAUSE` would itself be kept waiting."""
+        """Wait for the end of the pause. `CLIENT UNPAUSE` would itself be kept waiting."""
         await asyncio.sleep(self._back_at.get(index, 0.0) - time.monotonic())
         self.views[index].state = NodeState.UP
 
@@ -192,15 +195,16 @@ class GivenNodes:
 
 
 async def force_release(nodes: StagedNodes, key: str) -> tuple[int, float]:
-    """Take a lock away from its holder, as an operator can.
+    """Delete a lock, as an operator can.
 
     Returns:
-        On how many nodes its key was deleted, and at which instant of `time.monotonic` all of them had been asked.
+        The number of nodes on which its key was deleted, and the instant of `time.monotonic` at
+        which all of them had been asked.
 
     Raises:
         NodesFailed: Too few nodes answered.
     """
-    # It takes no lock, so nothing that it did could be forgotten.
+    # This manager acquires no lock, so no node can forget anything of it.
     async with Redlock(nodes.urls, node_timeout=_ANSWER_SECONDS, recovery_guard=None) as operator:
         try:
             erased = await operator.force_release(key)
@@ -210,7 +214,7 @@ async def force_release(nodes: StagedNodes, key: str) -> tuple[int, float]:
 
 
 def address_of(url: str) -> str:
-    """Return where a URL leads, without user, password and options."""
+    """Return the address in a URL, without user, password and options."""
     parts = urlsplit(url)
     if parts.scheme == "unix":
         return parts.path

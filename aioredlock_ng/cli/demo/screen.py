@@ -1,4 +1,4 @@
-"""Draws the board: a live picture for a terminal, a line per event for a log."""
+"""Draw the board as a live picture for a terminal, or as lines for a log."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _MARKS = {
 _PLAIN_PROGRESS_SECONDS = 1.0
 _FEWEST_EVENTS = 3
 _MOST_EVENTS = 12
-# The frame around the events: above, below, and at the sides.
+# Lines and columns of the frame around the events.
 _FRAME_LINES, _FRAME_COLUMNS = 2, 4
 
 _COLUMNS = (
@@ -58,10 +58,10 @@ def phase_table(
     """Return a table of the counts.
 
     Args:
-        phases: A row each.
-        width: Of the line. Columns that do not fit are left out.
-        ascii_only: Draw it without colours and lines that a log cannot show.
-        rate: Updates in the last second, in the place of the mean of a phase that still runs.
+        phases: The phases, one per row.
+        width: Width of the line. Columns that do not fit are left out.
+        ascii_only: Draw the table without colours and without lines that a log cannot show.
+        rate: Updates in the last second, shown for a running phase instead of its mean.
     """
     rows = []
     for phase in phases:
@@ -81,7 +81,7 @@ def _lost_style(phase: PhaseLedger) -> str:
 
 
 class LiveView:
-    """The live picture: nodes, phases, events."""
+    """Show nodes, phases and events as a live picture."""
 
     def __init__(self, console: Console, board: Board) -> None:
         self._console = console
@@ -90,11 +90,11 @@ class LiveView:
         self._live = Live(console=console, auto_refresh=False, get_renderable=self._picture)
 
     def event(self, words: str) -> None:
-        """Show it at once."""
+        """Show the event at once."""
         self._live.refresh()
 
     def refresh(self) -> None:
-        """Draw everything anew."""
+        """Draw everything again."""
         self._live.refresh()
 
     def _picture(self) -> RenderableType:
@@ -112,7 +112,7 @@ class LiveView:
                 padding=(0, 3),
             ),
         ]
-        # At the end the table is the summary's. What has happened stays above it.
+        # The table at the end belongs to the summary. The events stay above it.
         if not self._over:
             parts.append(phase_table(board.phases, width, ascii_only=False, rate=board.rate))
         used = len(self._console.render_lines(Group(*parts)))
@@ -156,7 +156,7 @@ def _event_lines(at: float, words: str, width: int) -> list[str]:
 
 
 class PlainView:
-    """A line per event and per second, without control codes."""
+    """Print a line per event and per second, without control codes."""
 
     def __init__(self, console: Console, board: Board) -> None:
         self._console = console
@@ -164,11 +164,11 @@ class PlainView:
         self._next_at = 0.0
 
     def event(self, words: str) -> None:
-        """Print it."""
+        """Print the event."""
         self._line(words)
 
     def refresh(self) -> None:
-        """Print the present phase's figures, once a second."""
+        """Print the figures of the present phase, once a second."""
         if self._board.elapsed < self._next_at or not self._board.phases:
             return
         self._next_at = self._board.elapsed + _PLAIN_PROGRESS_SECONDS
@@ -176,7 +176,8 @@ class PlainView:
         p50, p99 = phase.acquire_seconds(0.50, 0.99)
         acquire = "" if p50 is None else f", p50 {seconds(p50)}, p99 {seconds(p99)}"
         self._line(
-            f"- {phase.acknowledged:,} updates, {self._board.rate:,.0f} per s, {phase.lost:,} lost{acquire}"
+            f"- {phase.acknowledged:,} updates, {self._board.rate:,.0f} per s, {phase.lost:,}"
+            f" lost{acquire}"
         )
 
     def _line(self, words: str) -> None:

@@ -1,4 +1,4 @@
-"""Prints the end of the demo: the table of all phases, the losses, the verdict."""
+"""Print the end of the demo: the table of all phases, the losses and the verdict."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["print_summary"]
 
 
 def print_summary(console: Console, board: Board, verdict: Verdict, *, ascii_only: bool) -> None:
-    """Print what the run has shown.
+    """Print the result of the run.
 
     Args:
-        console: Where to.
-        board: At the end of the run.
-        verdict: Over it.
-        ascii_only: Draw it for a log.
+        console: The console.
+        board: The board at the end of the run.
+        verdict: The verdict on the run.
+        ascii_only: Draw the table for a log.
     """
 
     def line(words: str, style: str = "") -> None:
@@ -35,7 +35,7 @@ def print_summary(console: Console, board: Board, verdict: Verdict, *, ascii_onl
             console.print(Text(part, style="" if ascii_only else style), soft_wrap=True)
 
     line("")
-    line("summary (p50, p99: seconds from asking for a lock to holding it)", "bold")
+    line("summary (p50, p99: seconds from the request of a lock to its grant)", "bold")
     console.print(phase_table(board.phases, console.width, ascii_only=ascii_only))
     for loss in board.losses:
         told = (
@@ -50,7 +50,8 @@ def print_summary(console: Console, board: Board, verdict: Verdict, *, ascii_onl
         line(f"{refused:,} times a worker did not get its lock in time")
     if doubtful := sum(phase.in_doubt for phase in board.phases):
         line(
-            f"{doubtful:,} updates in doubt: written by workers that were notified of the loss only at release"
+            f"{doubtful:,} updates in doubt: written by workers that were notified of the loss"
+            " only at release"
         )
     locked = [phase for phase in board.phases if phase.locked]
     unlocked = [phase for phase in board.phases if not phase.locked]
@@ -64,4 +65,6 @@ def print_summary(console: Console, board: Board, verdict: Verdict, *, ascii_onl
 
 
 def _lost_of(phases: list[PhaseLedger]) -> str:
-    return f"{sum(phase.lost for phase in phases):,} of {sum(phase.acknowledged for phase in phases):,} updates lost"
+    lost = sum(phase.lost for phase in phases)
+    acknowledged = sum(phase.acknowledged for phase in phases)
+    return f"{lost:,} of {acknowledged:,} updates lost"

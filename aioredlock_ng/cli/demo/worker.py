@@ -1,7 +1,7 @@
-"""One worker process: many coroutines that read, wait and write back; never decides what happens when.
+"""Run one worker process, whose coroutines read, wait and write back.
 
-Started as `python -m aioredlock_ng.cli.demo.worker`. It is told what to do on standard input and reports on standard
-output; when standard input ends, for whatever reason, it ends too.
+It is started as `python -m aioredlock_ng.cli.demo.worker`. It reads its messages from standard
+input and reports on standard output. It ends when standard input ends.
 """
 
 from __future__ import annotations
@@ -43,26 +43,27 @@ if TYPE_CHECKING:
 
 __all__ = ["Worker", "main"]
 
-# What lies between the read and the write in real code: a request to something else.
+# In real code, a request to another service lies between the read and the write.
 _WORK_SECONDS = 0.001
-# Between two increments of one coroutine, on average; without it the demo would measure how two CPUs share ten processes.
+# This is the mean pause between two increments of a coroutine. Without it the demo would measure
+# how two CPUs share ten processes.
 _THINK_SECONDS = 0.01
 _RIVAL_PAUSE_SECONDS = 0.04
 _REPORT_SECONDS = 0.1
-# Long enough for every fault of the demo, short enough for a phase to end.
+# Long enough for every fault of the demo, short enough for the end of a phase.
 _PATIENCE_SECONDS = 5.0
 _CLOSING_SECONDS = 1.0
 
 
 class Worker:
-    """The coroutines of one process, and what they have done since the last report.
+    """The coroutines of one process, and their work since the last report.
 
     Args:
-        setup: Where everything is.
+        setup: The addresses of everything.
         redlock: The open lock manager.
         counters: The shared counters.
-        tasks: Owns the coroutines; an unexpected error in one of them ends the process.
-        send: Reports.
+        tasks: Owner of the coroutines. An unexpected error in a coroutine ends the process.
+        send: Sends a report.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Worker:
         self._clear()
 
     async def obey(self, message: Message) -> None:
-        """Do what a message says; returns at once but for `End`, which waits for the increments under way."""
+        """Execute a message. Only `End` waits, for the increments in progress."""
         match message:
             case Begin(phase, locked):
                 self._phase, self._draining = phase, False
@@ -104,7 +105,7 @@ class Worker:
                 raise ValueError(f"{type(message).__name__} is not for a worker")
 
     async def close(self) -> None:
-        """End the coroutines: in good order if they can, by cancelling them after a second."""
+        """End the coroutines. They are cancelled if they have not ended after a second."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING_SECONDS):
                 await self._drain()
@@ -157,7 +158,7 @@ class Worker:
 
     async def _compete(self, counter: int, ttl: float) -> None:
         while not self._draining:
-            # Its wait for a holder that sits on the lock says nothing about the lock's speed.
+            # The wait for the long holder says nothing about the speed of the lock.
             await self._increment(counter, ttl, timed=False)
             await asyncio.sleep(_RIVAL_PAUSE_SECONDS)
 
@@ -174,7 +175,8 @@ class Worker:
                 except asyncio.CancelledError:
                     cancelled_at = time.monotonic()
                     raise
-                # No check() here: if nobody stops this body, its stale write destroys every increment made meanwhile.
+                # There is no check() here. If the body is not cancelled, its stale write destroys
+                # every increment made meanwhile.
                 self._counters.write(counter, value + 1)
         except LockLost:
             self._send(Lost(cancelled_at or time.monotonic(), cancelled_at is not None))
@@ -235,20 +237,21 @@ def _send(message: Message) -> None:
 
 
 def _die_with_parent() -> None:
-    # A frozen process does not see that standard input has ended; the kernel's signal reaches it all the same.
+    # A frozen process does not notice the end of standard input. The kernel's signal reaches it all
+    # the same.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def main() -> None:
     """Run one worker process until its standard input ends."""
-    # Ctrl-C reaches the whole process group; who started us ends us in order.
+    # Ctrl-C reaches the whole process group. The parent process ends this process in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _die_with_parent()
     try:
         asyncio.run(_serve())
     except* BrokenPipeError:
-        # Who started us is gone; nobody is left to be told.
+        # The parent process is gone, so there is no reader.
         os._exit(1)
 
 
