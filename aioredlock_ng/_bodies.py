@@ -52,7 +52,7 @@ class Bodies:
 
     def __init__(self) -> None:
         self._inside: list[Body] = []
-        # Number of entries that were left although the right entry was not known.
+        # Number of blocks left by a task for which no entry could be chosen.
         self._left = 0
 
     def enter(self, body: Body) -> None:

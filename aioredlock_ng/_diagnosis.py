@@ -124,8 +124,8 @@ class NodeFacts:
         messages: True if a published message arrived. None without RESP3.
         granted: True if the node granted a lock on the doctor's own key, even in quarantine.
         trust: State of the node's marker for the recovery guard: "trusted", "waiting", "founding",
-            "foreign" (of another server process), "excessive" (a guard time above a day and a
-            second), or "none".
+            "foreign", "excessive" or "none". A foreign marker names another server process. An
+            excessive marker names a guard time above a day and a second.
         ready_in: Seconds until the node may be trusted.
         sampled_keys: Number of sampled keys, without the library's own. None if locks have a
             `key_format` of their own, or if the rights to sample are missing.

@@ -1,4 +1,4 @@
-"""Connect a lease to the lock, the integrations and the testing kit, without users' methods."""
+"""Define the methods of a lease that users do not call, but other parts of the library."""
 
 from __future__ import annotations
 

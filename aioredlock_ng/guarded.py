@@ -22,7 +22,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-"""Mark of an object without a text of its own: its address, which differs in every process."""
+"""The address in the default text of an object. It differs in every process."""
 
 _WITHOUT_TEXT = (bytes, bytearray, memoryview, set, frozenset)
 """Types without a stable text.

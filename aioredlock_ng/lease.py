@@ -205,10 +205,10 @@ class Lease(Held):
         Raises:
             RedlockClosed: The call comes from another loop or a forked process.
 
-        Safety: the release is on its way before the first await, and the next waiter of this
-        process has the grant or asks in the same write. A cancelled call still waits for the
-        release, for at most `node_timeout`, and then raises the cancellation. A node that does not
-        answer executes the release once it answers or is connected again.
+        Safety: the release is on its way before the first await. By then the next waiter of this
+        process has the grant, or its request is in the same write. A cancelled call still waits for
+        the release, for at most `node_timeout`, and then raises the cancellation. A node that does
+        not answer executes the release once it answers or is connected again.
         """
         engine, holding = self._engine, self._holding
         if holding.phase is not Phase.HELD:

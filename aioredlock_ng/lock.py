@@ -108,8 +108,8 @@ class Lock:
             AcquireTimeout: Another client still held the lock after `blocking_timeout`.
             QuorumUnreachable: Too few nodes answered, or too many refuse for reasons that waiting
                 does not change.
-            RedlockClosed: The manager is not open, or belongs to another event loop or to the
-                process before a fork.
+            RedlockClosed: The manager is not open, belongs to another event loop, or was opened
+                before a fork.
 
         Safety: the call returns a lease, or it raises and has undone the attempt in the same tick,
         also if it is cancelled. The release is queued behind the acquire on every connection. An

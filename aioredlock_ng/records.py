@@ -41,9 +41,9 @@ class NodeAnswer:
         remaining: Seconds until the key expires. None if there is no key, no expiry or no answer.
         detail: The reason for a missing answer, or the note that the key's type is not that of a
             lock.
-        foreign: The type of a key that cannot be a lock of this library: "hash" and the like,
-            "string" if it has no expiry, "other" if the server does not name the type. Otherwise
-            "".
+        foreign: The type of a key that cannot be a lock of this library, for example "hash".
+            "string" means a string without expiry, "other" an unknown type. "": the key may be a
+            lock, or there is none.
         waiting: Number of clients in this node's queue for the key. None if the node does not say.
         offered: True if the key is reserved for a waiter, for `remaining` seconds at most. Nobody
             holds the lock then.

@@ -22,9 +22,9 @@ _FEWEST_ROUND_TRIPS = 5
 
 _TIMES = 5
 _TIMES_WITHIN = 0.1
-"""Number of TIME requests per reading of the clock, and the seconds after which no more are sent.
+"""Seconds after which a reading of the clock sends no further TIME request.
 
-The fastest answer has the smallest error.
+A reading sends up to `_TIMES` requests, because the fastest answer has the smallest error.
 """
 
 

@@ -208,8 +208,8 @@ def _guard(leash: int, group: int) -> NoReturn:
     This runs in the guardian. Nobody holds the lock any more at that time.
     """
     try:
-        # A signal to the first process's group or session must not reach the guardian, and a reader
-        # of its output must not wait for the guardian.
+        # A signal to the first process's group or session must not reach the guardian. A reader of
+        # that process's output must not wait for the guardian.
         os.setsid()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)

@@ -127,8 +127,8 @@ PAGES = {
 class Command(TyperCommand):
     """A command whose help has a page in `PAGES`.
 
-    No word of the help is cut. typer itself would end the lines of the list of commands in "..."
-    and break options at their hyphens.
+    No word of the help is cut. typer itself would shorten the descriptions of commands with "..."
+    and break options at hyphens.
     """
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:

@@ -44,7 +44,7 @@ _NO_TOKEN = b"-"
 """A token that no holder has, for a request that needs tokens."""
 
 _EXPIRY_MARGIN = 0.005
-"""Seconds after a key's deadline at which the key has certainly expired."""
+"""Seconds after which a key has certainly expired, counted from its deadline."""
 
 
 def wait(

@@ -18,7 +18,7 @@ _WORK: Final = "aioredlock_ng.work"
 
 
 def work_of(connection: HTTPConnection) -> Work:
-    """Return the request's work, which its endpoint tells when it begins and ends in a thread."""
+    """Return the `Work` of a request, which tracks the threads of its endpoint."""
     scope = connection.scope
     # A route of an included router has one set of parameters, and so one endpoint, per place.
     route = scope.get("fastapi", {}).get("effective_route_context") or scope.get("route")

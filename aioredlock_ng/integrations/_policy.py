@@ -25,9 +25,9 @@ _SWITCHES = ("fail_fast", "fair")
 """Options that are True or False. The other options are times."""
 
 _HELD: Final = (409, 423)
-"""Conflict and Locked.
+"""Possible values of `held_status`: 409 Conflict and 423 Locked.
 
-Locked describes the case exactly and cannot be confused with a conflict of the application.
+423 Locked describes the case exactly and cannot be confused with a conflict of the application.
 """
 
 _LONGEST: Final = 3600

@@ -222,8 +222,8 @@ class PrometheusSink(Collector):
         kind = self._kinds.of(resource)
         if (counted := self._counted.get(kind)) is None:
             label = {"kind": kind} if self._kinds.wanted else {}
-            # All states are created at once: a counter that begins with its first event shows no
-            # increase for that event.
+            # All states are created at once. Prometheus does not count the first event of a new
+            # counter as an increase.
             counted = self._counted[kind] = _Counted(
                 wait=self._wait.labels(**label) if label else self._wait,
                 failures={error: self._failures.labels(error=error, **label) for error in _ERRORS},
@@ -254,8 +254,8 @@ class PrometheusSink(Collector):
 
     def _node(self, event: NodeEvent) -> None:
         node, before, after = self._nodes.take(event)
-        # The counters are created before the first event: a counter that begins with its first
-        # event shows no increase for that event.
+        # The counters are created in advance. Prometheus does not count the first event of a new
+        # counter as an increase.
         outages, quarantines = self._outages.labels(node), self._quarantines.labels(node)
         if isinstance(event, NodeDown):
             outages.inc()

@@ -52,10 +52,10 @@ class StagedNodes(Protocol):
         """Return the nodes that may be taken away together. A quorum of answering nodes stays."""
 
     async def hang(self, index: int, seconds: float) -> None:
-        """Make a node answer nothing. The time is approximate if the fault ends by itself."""
+        """Make a node answer nothing. A fault that ends by itself lasts about the given time."""
 
     async def kill(self, index: int, seconds: float) -> None:
-        """Take a node away. The time is approximate if the fault ends by itself."""
+        """Take a node away. A fault that ends by itself lasts about the given time."""
 
     async def bring_back(self, index: int, not_before: float) -> None:
         """Make a node answer again after any fault, not before an instant of `time.monotonic`."""

@@ -41,9 +41,9 @@ class Aioredlock:
         redis_connections: dicts (`host`, `port`, `db`, `password`, `ssl`), (host, port) tuples,
             `redis://` and `rediss://` URLs, paths of Unix sockets, or `Sentinel` objects. Each must
             be a separate server.
-        retry_count: Largest number of tries, 1 or more. The tries are no longer spaced out:
-            `lock()` is notified when the lock is free, and gives up after the average time of so
-            many tries.
+        retry_count: Largest number of tries, 1 or more. There is no pause between tries: `lock()`
+            is notified when the lock is free. It gives up after the average time that so many tries
+            would have taken.
         retry_delay_min: Shortest delay between two tries in seconds.
         retry_delay_max: Longest delay between two tries in seconds.
         internal_lock_timeout: Seconds until a lock expires without renewal.

@@ -26,9 +26,10 @@ class Sentinel:
     """A node of an `Aioredlock`: the primary of a service, found by the Sentinels at each connect.
 
     Args:
-        connection: Addresses of the Sentinels: a dict with `host` and perhaps `port`, `master`,
-            `password`, `db`, `ssl`; a URL such as `redis://:password@host:26379/0?master=name`; a
-            (host, port) tuple; or a list of such tuples.
+        connection: Addresses of the Sentinels. A dict has `host` and perhaps `port`, `master`,
+            `password`, `db` and `ssl`. A URL looks like
+            `redis://:password@host:26379/0?master=name`. A (host, port) tuple and a list of tuples
+            are possible as well.
         master: Name of the service. This and the next arguments override those in `connection`.
         password: Password of the primary.
         db: Database of the primary.
