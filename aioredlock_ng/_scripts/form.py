@@ -29,7 +29,7 @@ class Form:
         words: KEYS and ARGV of the call. The first word is the key. None stands for a word that
             varies.
         each: The script that does the same for several keys.
-        head: The first ARGV of `each` and of `hand_over`, which are there once.
+        head: The ARGV of `each` and of `hand_over` that come first. They stand for all calls.
         hand_over: The script that releases several keys and acquires them again. None if there is
             no such script.
 
