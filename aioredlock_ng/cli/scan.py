@@ -18,6 +18,7 @@ from aioredlock_ng._core.votes import Refusal, no_vote
 from aioredlock_ng._nodes.question import Question
 from aioredlock_ng._scripts import Request
 from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng.operations import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,7 +69,7 @@ class Scan:
 
     async def sizes(self) -> int:
         """Return the number of keys on all nodes that answer."""
-        nodes = self._redlock.engine().context.fleet.nodes
+        nodes = Operator(self._redlock).nodes
         replies = await asyncio.gather(
             *(ask(node, index, words("DBSIZE")) for index, node in enumerate(nodes))
         )
@@ -83,7 +84,7 @@ class Scan:
         Raises:
             QuorumUnreachable: Too few nodes could be scanned.
         """
-        nodes = self._redlock.engine().context.fleet.nodes
+        nodes = Operator(self._redlock).nodes
         found = await asyncio.gather(
             *(self._keys_of(node, index, advance) for index, node in enumerate(nodes))
         )
@@ -147,9 +148,9 @@ class Scan:
                 return keys
 
     async def _look(self, keys: Sequence[bytes], *, labelled: bool = True) -> list[LockInfo]:
-        nodes = self._redlock.engine().context.fleet.nodes
+        nodes = Operator(self._redlock).nodes
         labels = tuple(map(owner_key, keys)) if labelled else ()
-        replies = await self._redlock.engine().poll(
+        replies = await Operator(self._redlock).poll(
             MUTEX.inspecting(tuple(keys), labels, queues=True)
         )
         if any(isinstance(reply, Refusal) for reply in replies):

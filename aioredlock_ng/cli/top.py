@@ -13,6 +13,7 @@ from rich.live import Live
 
 from aioredlock_ng import QuorumUnreachable
 from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng.operations import Operator
 
 from .demo.interruption import Interruption
 from .exits import NO_QUORUM, reported
@@ -104,7 +105,7 @@ class _Watch:
             locks = await self._scan.look(self._keys)
         except QuorumUnreachable as error:
             problem = str(error)
-        nodes = self.redlock.engine().context.fleet.nodes
+        nodes = Operator(self.redlock).nodes
         trips = await asyncio.gather(*(self._round_trip(index) for index in range(len(nodes))))
         states = self.redlock.nodes
         for lane, state, trip in zip(self._lanes, states, trips, strict=True):
@@ -127,7 +128,7 @@ class _Watch:
     async def _round_trip(self, index: int) -> float | None:
         """Return the seconds that a node took to answer, None without an answer."""
         loop = asyncio.get_running_loop()
-        node = self.redlock.engine().context.fleet.nodes[index]
+        node = Operator(self.redlock).nodes[index]
         if not node.ready:
             return None
         sent = loop.time()

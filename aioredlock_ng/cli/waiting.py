@@ -11,6 +11,7 @@ import typer
 from aioredlock_ng import QuorumUnreachable
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng.operations import Operator
 
 from .demo.interruption import Interruption
 from .exits import HELD, reported, say
@@ -120,14 +121,14 @@ async def _wait(redlock: Redlock, name: str | bytes, key: bytes, seconds: float 
         info: LockInfo | None = None
         seen, changes = loop.time(), asyncio.Event()
         watching = MUTEX.watching((key,), (_NO_TOKEN,))
-        with redlock.engine().onlooker(key, changes.set):
+        with Operator(redlock).changes(key, changes.set):
             while True:
                 changes.clear()
                 try:
                     # Both requests leave in one write. The first makes every connection track the
                     # key, so no later change is missed.
                     _, looked = await asyncio.gather(
-                        redlock.engine().poll(watching), redlock.inspect(name)
+                        Operator(redlock).poll(watching), redlock.inspect(name)
                     )
                     info = looked
                 except QuorumUnreachable:

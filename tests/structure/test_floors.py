@@ -27,6 +27,7 @@ FLOORS = (
         "lease",
         "lock",
         "logs",
+        "operations",
         "redlock",
         "usage",
     },
@@ -140,3 +141,14 @@ def test_the_testing_kit_imports_neither_the_engine_nor_anything_optional() -> N
     assert not outside & optional
     inside = {part for module in modules() if module.part == "testing" for _, part in inner_imports(module)}
     assert inside == {"", "_core", "_nodes", "events", "options", "testing"}
+
+
+def test_the_upper_floors_reach_the_engine_by_operations_alone() -> None:
+    reaching = [
+        module.name
+        for module in modules()
+        if FLOOR_OF[module.part] >= TOP
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "engine"
+    ]
+    assert not reaching

@@ -13,6 +13,7 @@ from aioredlock_ng._core.votes import no_vote
 from aioredlock_ng._scripts import Command, Script
 from aioredlock_ng.compat.aioredlock._words import in_words_of_aioredlock
 from aioredlock_ng.compat.aioredlock.errors import LockRuntimeError
+from aioredlock_ng.operations import Operator
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
@@ -64,7 +65,7 @@ class Access:
             if not self._open:
                 await self._redlock.open()
                 # Two locks with a shared grant would have the same identifier.
-                self._redlock.engine().lines.passing = False
+                Operator(self._redlock).give_each_lease_its_own_token()
                 self._open = True
         return self._redlock
 
@@ -112,20 +113,18 @@ class Access:
 
         Safety: if it is cancelled, the keys may or may not be extended.
         """
-        engine = (await self.redlock()).engine()
-        context, name = engine.context, name_of(resource)
-        options, started = context.options, context.clock()
+        operator, name = Operator(await self.redlock()), name_of(resource)
+        options, started = operator.options, operator.now()
         ttl = options.check_ttl(ttl)
         key = KeyFormat(options.key_format).key(name)
-        replies = await engine.poll(Command(_PROLONG, (key,), (_token(identifier), ttl_ms(ttl))))
+        replies = await operator.poll(Command(_PROLONG, (key,), (_token(identifier), ttl_ms(ttl))))
         votes = tuple(
-            _vote(node.address, reply)
-            for node, reply in zip(context.fleet.nodes, replies, strict=True)
+            _vote(node.address, reply) for node, reply in zip(operator.nodes, replies, strict=True)
         )
-        elapsed = context.clock() - started
-        if sum(vote.outcome is Outcome.GRANTED for vote in votes) >= context.quorum:
-            return deadline_of(started, ttl, options.drift(ttl)) - context.clock()
-        if sum(vote.outcome is Outcome.HELD for vote in votes) > len(votes) - context.quorum:
+        elapsed = operator.now() - started
+        if sum(vote.outcome is Outcome.GRANTED for vote in votes) >= operator.quorum:
+            return deadline_of(started, ttl, options.drift(ttl)) - operator.now()
+        if sum(vote.outcome is Outcome.HELD for vote in votes) > len(votes) - operator.quorum:
             told = (
                 f"the lock {resource!r} is not held by this identifier: it was released, has"
                 " expired, or belongs to another client"
