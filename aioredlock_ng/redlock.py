@@ -292,9 +292,8 @@ class Redlock(Operations):
             options: Options of `lock`.
 
         Raises:
-            ConfigurationError: At decoration: the object is no coroutine function, a placeholder is
-                unknown or an option is invalid. At the call: a value has no stable text, or
-                contains the separator behind it, so that two calls could have the same name.
+            ConfigurationError: At decoration: no coroutine function, an unknown placeholder or an
+                invalid option. At the call: a value without a stable text, or with the separator.
 
         Safety: as in `Lock`.
         """

@@ -21,14 +21,11 @@ from aioredlock_ng.options import positive_seconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
 __all__ = ["Aioredlock"]
 
 _ANY_TTL = 1e9
-"""Longest ttl in seconds.
-
-aioredlock has no longest timeout. Without the recovery guard, no node has to wait for `max_ttl`.
-"""
+"""Longest ttl in seconds: aioredlock has no longest timeout, and without the recovery guard no node
+has to wait for `max_ttl`."""
 
 
 class Aioredlock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from aioredlock_ng.compat.aioredlock.errors import LockError
 
@@ -12,9 +12,21 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from aioredlock_ng import Lease
-    from aioredlock_ng.compat.aioredlock.algorithm import Aioredlock
 
 __all__ = ["Lock"]
+
+
+class _Manager(Protocol):
+    """The calls of `Aioredlock` that its locks make."""
+
+    async def extend(self, lock: Lock) -> None:
+        """Renew a lock."""
+
+    async def unlock(self, lock: Lock) -> None:
+        """Release a lock."""
+
+    async def is_locked(self, resource_or_lock: Lock) -> bool:
+        """Return True if a majority of the nodes has the key."""
 
 
 class Lock:
@@ -41,7 +53,7 @@ class Lock:
 
     def __init__(
         self,
-        lock_manager: Aioredlock,
+        lock_manager: _Manager,
         resource: Any,
         id: Any,  # noqa: A002 - aioredlock's own name
         lock_timeout: float | None = 10.0,
