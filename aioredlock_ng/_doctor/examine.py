@@ -22,11 +22,9 @@ from aioredlock_ng._doctor.timing import look_at_clock, measure
 from aioredlock_ng._doctor.trials import Trials
 from aioredlock_ng._nodes.connect import ConnectFailed
 from aioredlock_ng._nodes.handshake import TRIES, unknown_commands
-from aioredlock_ng._scripts import Command, Request
-from aioredlock_ng._scripts.kinds import (
-    MUTEX,
-    SCRIPTS,
-)
+from aioredlock_ng._scripts import Request
+from aioredlock_ng._scripts.catalogue import SCRIPTS
+from aioredlock_ng._scripts.kinds import MUTEX
 from aioredlock_ng.records import NodeFacts
 
 if TYPE_CHECKING:
@@ -116,7 +114,7 @@ class _Examination(Trials):
     async def _try(self, watch: float) -> None:
         first = await self._look_at_clock()
         await self.try_scripts()
-        command = Command(MUTEX.inspect, (self._key,))
+        command = MUTEX.inspecting((self._key,))
         self.facts["round_trips"] = await measure(self._interview, command, watch, self._clock)
         if first is not None:
             await asyncio.sleep(first.sent + watch - self._clock())

@@ -16,16 +16,9 @@ from aioredlock_ng._core.validity import ttl_ms
 from aioredlock_ng._core.votes import Garbled, Refusal, acquire_vote, is_granted
 from aioredlock_ng._doctor.rights import COMMANDS_IN_SCRIPTS, COMMANDS_OF_QUEUES
 from aioredlock_ng._scripts import Command, Request
-from aioredlock_ng._scripts.kinds import (
-    FENCES,
-    LEAVE,
-    MARKER,
-    MARKER_KEY,
-    MUTEX,
-    STAND,
-    guarded_mutex,
-    needed,
-)
+from aioredlock_ng._scripts.catalogue import needed
+from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
+from aioredlock_ng._scripts.node_requests import leaving, reading_marker, standing
 from aioredlock_ng._scripts.replies import kind_of
 from aioredlock_ng.records import Refused
 
@@ -73,22 +66,24 @@ class Trials:
 
         Only the grant is judged, and refusals are recorded.
         """
-        key, token = (self._key,), self._token
+        keys, token, ttl = (self._key,), self._token, b"%d" % self._ttl
+        taking, freeing = MUTEX.acquire_one, MUTEX.release_one
         self._leaves = True  # until its deletion is confirmed
-        reply = await self._call(Command(MUTEX.acquire, key, (token, self._ttl)))
+        reply = await self._call(MUTEX.acquiring(keys, (), token, ttl, 0))
         self.facts["granted"] = is_granted(reply)
         if not self.facts["granted"] and not isinstance(reply, Refusal):
             self.refusals.append(Refused("script acquire", str(acquire_vote("it", reply))))
         # The key exists at this point: for a missing key the script asks less.
-        await self._call(Command(MUTEX.inspect, key))
-        await self._call(Command(MUTEX.watch, key, (token,)))
-        await self._call(Command(MUTEX.extend, key, (self._ttl, token)))
-        await self._call(Command(MUTEX.release, key, (token,)))
-        await self._call(Command(MUTEX.acquire_one.each, key, (b"0", b"", token, self._ttl)))
-        if (hand_over := MUTEX.acquire_one.hand_over) is not None:
-            await self._call(Command(hand_over, key, (b"0", b"", token, token, self._ttl)))
-        await self._call(Command(MUTEX.release_one.each, key, (token,)))
-        await self._call(MUTEX.force_releasing(key, (), 0, (token,)))
+        await self._call(MUTEX.inspecting(keys))
+        await self._call(MUTEX.watching(keys, (token,)))
+        await self._call(MUTEX.extending(keys, (token,), self._ttl))
+        await self._call(MUTEX.releasing(keys, token, None))
+        acquire, release = (self._key, token, ttl), (self._key, token)
+        await self._call(Command(taking.each, *taking.together(taking.each, [acquire])))
+        if (hand_over := taking.hand_over) is not None:
+            await self._call(Command(hand_over, *taking.together(hand_over, [release, acquire])))
+        await self._call(Command(freeing.each, *freeing.together(freeing.each, [release])))
+        await self._call(MUTEX.force_releasing(keys, (), 0, (token,)))
         # Counters do not expire, so they are created only after the right to delete is proved.
         if await self._cleared():
             await self._try_guarded_scripts(
@@ -105,57 +100,38 @@ class Trials:
 
     async def _try_guarded_scripts(self, *, fencing: bool, guard: bool) -> None:
         """Try the scripts of real locks with the manager's settings, and read the node's marker."""
-        kind, key, token, slot = (
-            guarded_mutex(fencing=True, vouch=b""),
-            self._key,
-            self._token,
-            slot_of(self._key),
-        )
+        keys, token, slots = (self._key,), self._token, (slot_of(self._key),)
+        ttl = b"%d" % self._ttl
         vouch = b"%b:%d" % (vouching(self.facts.get("run_id", "")), self._options.guard_ms)
         if fencing:
-            reply = await self._call(
-                Command(
-                    kind.acquire,
-                    (key, MARKER_KEY, self._counters),
-                    (token, self._ttl, b"", 1, b"", b"", slot),
-                )
-            )
+            unguarded = guarded_mutex(fencing=True, vouch=b"", counters=self._counters)
+            both = guarded_mutex(fencing=True, vouch=vouch, counters=self._counters)
+            reply = await self._call(unguarded.acquiring(keys, slots, token, ttl, 1))
             self.facts["granted"] = self.facts["granted"] and is_granted(reply)
-            await self._call(Command(kind.confirm, (key, self._counters), (token, 2, slot)))
-            await self._call(
-                Command(
-                    kind.repair,
-                    (key, MARKER_KEY, self._counters),
-                    (token, self._ttl, vouch, 2, slot),
-                )
-            )
+            await self._call(both.confirming(keys, slots, token, 2))
+            await self._call(both.repairing_of(keys, slots, token, self._ttl, 2))
             await self._cleared()
             # The script confirms nothing, because the key is gone. But it needs the right to the
             # key of the locks' counters.
-            await self._call(Command(kind.confirm, (key, FENCES), (token, 1, slot)))
+            locks = guarded_mutex(fencing=True, vouch=b"")
+            await self._call(locks.confirming(keys, slots, token, 1))
         if guard:
             # The marker says whether the node is in quarantine. This reply says only whether it may
             # vote.
-            reply = await self._call(
-                Command(
-                    kind.acquire,
-                    (key, MARKER_KEY, FENCES),
-                    (token, self._ttl, vouch, b"", b"", b"", slot),
-                )
-            )
+            guarded = guarded_mutex(fencing=False, vouch=vouch)
+            reply = await self._call(guarded.acquiring(keys, slots, token, ttl, 0))
             self.facts["granted"] = self.facts["granted"] and not isinstance(reply, Refusal)
-            reply = await self._call(
-                Command(MARKER, (MARKER_KEY,), (b"read", b"", b"0", vouch, b""))
-            )
+            reply = await self._call(reading_marker(vouch))
             if isinstance(reply, MarkerRead):
                 now = self._clock()
                 reading = read_marker(reply.marker, reply.node_ms, vouch, now, now)
                 self.facts.update(trust=reading.trust.value, ready_in=reading.left(now))
         member = member_of(secrets.token_hex(8).encode(), 1, 0.1, notified=True)
-        await self._call(Command(STAND, (key,), (claim_of(1, member), self._ttl, self._ttl)))
-        await self._call(Command(LEAVE, (key,), (member,)))
+        await self._call(standing(keys, claim_of(1, member), self._ttl, self._ttl))
+        await self._call(leaving(keys, member))
         for name, arguments in COMMANDS_OF_QUEUES.items():
-            reply = await self._interview.ask(name, *arguments(QUEUE_KEYS + key, member, self._ttl))
+            queue = QUEUE_KEYS + self._key
+            reply = await self._interview.ask(name, *arguments(queue, member, self._ttl))
             if isinstance(reply, Refusal):
                 self.refused(f"queue {name}", reply)
 

@@ -14,15 +14,10 @@ from aioredlock_ng._scripts.catalogue import (
     FORCE_RELEASE,
     HAND_OVER_EACH,
     INSPECT,
-    LEAVE,
-    MARKER,
     RELEASE,
     RELEASE_EACH,
     REPAIR,
-    SCRIPTS,
-    STAND,
     WATCH,
-    needed,
 )
 from aioredlock_ng._scripts.form import Form
 from aioredlock_ng._scripts.requests import Command
@@ -34,17 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FENCES",
-    "FORCE_RELEASE",
-    "LEAVE",
-    "MARKER",
     "MARKER_KEY",
     "MUTEX",
-    "SCRIPTS",
-    "STAND",
     "Labels",
     "LockKind",
     "guarded_mutex",
-    "needed",
 ]
 
 MARKER_KEY: Final = b"aioredlock_ng:marker"
@@ -214,7 +203,7 @@ class LockKind:
         self,
         keys: tuple[bytes, ...],
         token: bytes,
-        owed_until: float,
+        owed_until: float | None,
         label_keys: tuple[bytes, ...] = (),
     ) -> Command:
         """Return the command that frees the keys which hold the token, and deletes their labels.
@@ -222,7 +211,7 @@ class LockKind:
         Args:
             keys: The lock's keys.
             token: The token of the attempt.
-            owed_until: See `Command`.
+            owed_until: See `Command`. None to send the release once only.
             label_keys: The keys of the labels.
         """
         if label_keys:
