@@ -75,8 +75,7 @@ class Redlock(Operations):
             They must return quickly and must not block.
         clock: Returns seconds and never jumps back, for simulation. Default: the boot time, which
             goes on during suspend.
-        wall_clock: Returns seconds since 1970. It affects only the value of fences, not their
-            order.
+        wall_clock: Returns seconds since 1970. It affects the value of fences, not their order.
         rng: Source of randomness for tokens and jitter, for simulation. Default: tokens come from
             the operating system.
 

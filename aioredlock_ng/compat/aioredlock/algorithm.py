@@ -221,9 +221,8 @@ class Aioredlock:
                     f"the lock {lock.resource!r} was lost, another client holds it now"
                 )
             raise LockAcquiringError(
-                f"the keys of the lock {lock.resource!r} hold another identifier; only the"
-                " manager that acquired a lock knows the lock_identifier that was given to"
-                " lock()"
+                f"the keys of the lock {lock.resource!r} hold another identifier; only the manager"
+                " that acquired a lock knows the lock_identifier that was given to lock()"
             )
 
     async def is_locked(self, resource_or_lock: str | Lock) -> bool:
@@ -274,9 +273,8 @@ class Aioredlock:
 
         Safety: if it is cancelled, nothing has changed.
         """
-        return [
-            lock for lock in list(self._locks.values()) if lock.valid and await lock.is_locked()
-        ]
+        own = list(self._locks.values())
+        return [lock for lock in own if lock.valid and await lock.is_locked()]
 
     async def destroy(self) -> None:
         """Release all locks and disconnect for good. Idempotent.
