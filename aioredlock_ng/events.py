@@ -11,6 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from aioredlock_ng._election_events import (
+    LeaderChanged,
+    RenewalSlow,
+    SteppingDown,
+    TermBegan,
+    TermEnded,
+    TermOutlived,
+)
 from aioredlock_ng._node_events import (
     AllNodesForgot,
     NodeAnswers,
@@ -34,6 +42,7 @@ __all__ = [
     "AllNodesForgot",
     "Event",
     "EventSink",
+    "LeaderChanged",
     "LeaseAbandoned",
     "LeaseLost",
     "LeaseReleased",
@@ -51,7 +60,12 @@ __all__ = [
     "QuorumLost",
     "QuorumRegained",
     "RenewalFailed",
+    "RenewalSlow",
+    "SteppingDown",
     "TaskFailed",
+    "TermBegan",
+    "TermEnded",
+    "TermOutlived",
     "WaiterWoken",
 ]
 
@@ -247,6 +261,12 @@ Event = (
     | AllNodesForgot
     | QuorumLost
     | QuorumRegained
+    | TermBegan
+    | TermEnded
+    | RenewalSlow
+    | SteppingDown
+    | TermOutlived
+    | LeaderChanged
 )
 
 EventSink = Callable[[Event], None]

@@ -22,7 +22,12 @@ from aioredlock_ng.events import (
     NodeUp,
     QuorumLost,
     QuorumRegained,
+    RenewalSlow,
+    SteppingDown,
     TaskFailed,
+    TermBegan,
+    TermEnded,
+    TermOutlived,
 )
 
 if TYPE_CHECKING:
@@ -100,6 +105,36 @@ def log_event(event: Event) -> None:
         case TaskFailed():
             _log.error(
                 "%s failed: %s; it restarts in %g s", event.task, event.reason, event.retry_in
+            )
+        case TermBegan():
+            _log.info("%s leads %r (fence %s)", event.label, event.resource, event.fence)
+        case TermEnded():
+            _log.info(
+                "%s no longer leads %r after %.3f s: %s",
+                event.label,
+                event.resource,
+                event.led_for,
+                event.cause,
+            )
+        case RenewalSlow():
+            _log.warning(
+                "the lease of the leader of %r is not renewed; %.3f s remain",
+                event.resource,
+                event.remaining,
+            )
+        case SteppingDown():
+            _log.warning(
+                "the leader of %r steps down: its lease was not renewed, and ends in %.3f s",
+                event.resource,
+                event.remaining,
+            )
+        case TermOutlived():
+            _log.error(
+                "the leader of %r still works %.3f s after its lease was lost (fence %s):"
+                " another may lead beside it",
+                event.resource,
+                event.over_for,
+                event.fence,
             )
 
 

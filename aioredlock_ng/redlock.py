@@ -13,6 +13,7 @@ from aioredlock_ng._arguments import (
     checked_nodes,
     checked_sinks,
 )
+from aioredlock_ng._election_options import ElectionOptions
 from aioredlock_ng._engine.clock import boottime, wall_us
 from aioredlock_ng._engine.loops import running_loop
 from aioredlock_ng._nodes.channel.outbox import Outbox
@@ -21,6 +22,7 @@ from aioredlock_ng._nodes.fleet import Fleet
 from aioredlock_ng._opening import engine_of, node_of, refuse_duplicates
 from aioredlock_ng._operations import Operations
 from aioredlock_ng._specs import Specs
+from aioredlock_ng.election import Election, candidate
 from aioredlock_ng.environment import naming_variables, settings_from
 from aioredlock_ng.errors import ConfigurationError, RedlockClosed
 from aioredlock_ng.guarded import Guard, LockOptions, guarded
@@ -277,6 +279,18 @@ class Redlock(Operations):
         else:
             spec = self._specs.usual.get(name) or self._specs.usual_spec(name)
         return Lock(self, spec, blocking_timeout, on_lost)
+
+    def election(self, name: str | bytes, **options: Unpack[ElectionOptions]) -> Election:
+        """Describe a candidate of the election `name`. No I/O happens. docs/election.md explains it.
+
+        Args:
+            name: The election, which is the lock of this name: 1 to 65,536 bytes.
+            options: See `ElectionOptions`.
+
+        Raises:
+            ConfigurationError: An argument is invalid, or this manager writes no labels.
+        """
+        return candidate(self, self._options, self._specs.keys.key(name), name, **options)
 
     def guard(self, template: str, **options: Unpack[LockOptions]) -> Guard:
         """Return a decorator that runs each call inside `async with redlock.lock(name)`.

@@ -9,6 +9,7 @@ from aioredlock_ng import (
     ClockReading,
     ConfigurationError,
     Diagnosis,
+    Election,
     Finding,
     Lease,
     Lock,
@@ -49,6 +50,24 @@ async def manager(client: redis.asyncio.Redis) -> None:
     assert_type(Redlock.from_env(), Redlock)
     assert_type(Redlock.from_env({"AIOREDLOCK_NG_NODES": "redis://10.0.0.1"}, ttl=5.0), Redlock)
     assert_type(await redlock.aclose(), None)
+
+
+async def election(redlock: Redlock) -> None:
+    chosen = redlock.election("scheduler", label="ann", ttl=6.0, step_down=2.0, max_hold=None, rejoin=False)
+    assert_type(chosen, Election)
+    assert_type((chosen.name, chosen.label, chosen.ttl, chosen.step_down), tuple[str, str, float, float])
+    assert_type((chosen.leading, chosen.leader), tuple[bool, str | None])
+
+    async def lead(lease: Lease) -> int:
+        return int(lease.fence)
+
+    assert_type(await chosen.run(lead), int | None)
+    async with chosen as lease:
+        assert_type(lease, Lease)
+    async for leader in chosen.watch():
+        assert_type(leader, str | None)
+    chosen.check()
+    assert_type(await chosen.resign(), bool)
 
 
 def options() -> None:

@@ -1,0 +1,221 @@
+"""The mechanics of a candidate: how it waits for the lock, begins a term, ends it, and withdraws.
+
+`Election` is what users hold. The candidate is one task that waits or leads at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from aioredlock_ng._leaders import changed
+from aioredlock_ng._term import Term
+from aioredlock_ng.errors import (
+    LockLost,
+    LockReleased,
+    QuorumUnreachable,
+    RedlockClosed,
+    RedlockError,
+)
+from aioredlock_ng.events import LeaderChanged, TermBegan, TermEnded
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from aioredlock_ng._leaders import Source
+    from aioredlock_ng._term import Margins
+    from aioredlock_ng.lease import Lease
+    from aioredlock_ng.lock import Lock
+
+__all__ = ["Candidacy"]
+
+R = TypeVar("R")
+
+
+class Candidacy:
+    """One candidate.
+
+    Args:
+        source: The manager.
+        lock: The lock of the election.
+        key: The key of that lock.
+        label: The candidate's label.
+        margins: Limits for what is left of a leader's lease.
+
+    Attributes:
+        term: The term that lasts now; None while the candidate does not lead.
+        over: The error by which the last term ended from outside.
+        leader: The label of the leader as last known.
+        has_led: True once a term began since `begin`.
+        resigned: True once the candidate withdraws.
+    """
+
+    def __init__(
+        self, source: Source, lock: Lock, key: bytes, label: str, margins: Margins
+    ) -> None:
+        self._source = source
+        self._lock = lock
+        self._key = key
+        self._label = label
+        self._margins = margins
+        self.term: Term | None = None
+        self.over: LockLost | LockReleased | None = None
+        self.leader: str | None = None
+        self.has_led = self.resigned = False
+        # The wait for the lock; a resignation lets it time out.
+        self._standing: asyncio.Timeout | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def idle(self) -> bool:
+        """True while the candidate neither waits nor leads."""
+        return self._idle.is_set()
+
+    def begin(self) -> None:
+        """Claim the candidate for the calling task.
+
+        Raises:
+            RedlockError: Another call of `run` or `async with` has it.
+        """
+        if not self._idle.is_set():
+            raise RedlockError(
+                f"this candidate for {self._lock.resource!r} stands or leads already; make another one"
+                " with `redlock.election(...)`"
+            )
+        self._idle.clear()
+        self.has_led = self.resigned = False
+
+    def finish(self) -> None:
+        """Give the candidate back, whatever happened."""
+        # An exception that is kept would keep the frames of its traceback, and all that these hold.
+        self.over = None
+        self._idle.set()
+
+    async def stand(self, *, patient: bool) -> Lease | None:
+        """Wait for the leadership, and begin the term; None if the candidate resigned.
+
+        Args:
+            patient: Try again when the nodes refuse for a reason that waiting does not cure.
+
+        Raises:
+            QuorumUnreachable: The nodes refuse so, and `patient` is False.
+        """
+        while not self.resigned:
+            try:
+                lease = await self._unless_resigned(self._lock.acquire)
+            except QuorumUnreachable:
+                if not patient:
+                    raise
+                await self._unless_resigned(self._pause)
+                continue
+            if lease is None:
+                break
+            # The loop may have stood still since the grant. A term that must end at once does not
+            # begin.
+            if lease.remaining() > self._margins.step_down and not self.resigned:
+                self._lead(lease)
+                return lease
+            await lease.release()
+        return None
+
+    async def resign(self) -> bool:
+        """End the term or the wait; see `Election.resign`."""
+        term = self.term
+        if self.idle:
+            return False
+        self.resigned = True
+        if term is not None and term.task is asyncio.current_task():
+            term.end("resigned")
+            return await term.lease.release()
+        if term is not None:
+            term.end("resigned")
+        elif self._standing is not None:
+            self._standing.reschedule(asyncio.get_running_loop().time())
+        await self._idle.wait()
+        return term is not None
+
+    async def _unless_resigned(self, wait: Callable[[], Awaitable[R]]) -> R | None:
+        try:
+            async with asyncio.timeout(None) as self._standing:
+                return await wait()
+        except TimeoutError:
+            if not self.resigned:
+                raise
+            return None
+        finally:
+            self._standing = None
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self._lock.ttl * (0.5 + self._source.engine().context.draw() / 2))
+
+    def _lead(self, lease: Lease) -> None:
+        task, engine = asyncio.current_task(), self._source.engine()
+        assert task is not None
+        term = Term(lease, task, self._margins, engine.context.emit)
+        term.begin()
+        self.term = term
+        self.has_led = True
+        engine.context.emit(TermBegan(self._lock.resource, self._label, lease.fence))
+        self._turned(self._label)
+
+    async def leave(self, exc: BaseException | None) -> None:
+        """End the term: the body has ended with this exception, or without any.
+
+        Raises:
+            LockLost, LockReleased: The body was told to end, or the lease was lost. It is kept in
+                `over`.
+        """
+        term = self.term
+        assert term is not None
+        lease = term.lease
+        ours = term.left() and isinstance(exc, asyncio.CancelledError)
+        lost = lease.lost
+        try:
+            if not lost:
+                lost = not await lease.release() and lease.was_gone
+        finally:
+            self.term = None
+            cause = term.ended_by or ("lost" if lost else _cause(exc))
+            term.emit(TermEnded(self._lock.resource, self._label, lease.fence, term.led_for, cause))
+            self._turned(None)
+        over = term.error(lost=lost)
+        if over is None or (exc is None and self.resigned):
+            return
+        if exc is None or ours or _is_of(exc, self._lock.resource):
+            self.over = over
+            raise over from exc
+        exc.add_note(str(over))
+
+    def own(self) -> str | None:
+        """Return the own label while this candidate holds the lock, else None."""
+        term = self.term
+        return None if term is None or term.lease.lost else self._label
+
+    def learn(self, leader: str | None) -> None:
+        """Note the leader. Another one than before is an event."""
+        if leader != self.leader:
+            self.leader = leader
+            # A manager that is closed has no sinks any more.
+            with suppress(RedlockClosed):
+                self._source.engine().context.emit(LeaderChanged(self._lock.resource, leader))
+
+    def _turned(self, leader: str | None) -> None:
+        """Note the own term's begin or end, and wake the watchers of this manager."""
+        self.learn(leader)
+        with suppress(RedlockClosed):
+            changed(self._source.engine(), self._key)
+
+
+def _cause(exc: BaseException | None) -> Literal["done", "failed", "cancelled"]:
+    if exc is None:
+        return "done"
+    return "cancelled" if isinstance(exc, asyncio.CancelledError) else "failed"
+
+
+def _is_of(exc: BaseException, name: str) -> bool:
+    """True if the exception says only that this lock is lost, also from the tasks of a group."""
+    if isinstance(exc, BaseExceptionGroup):
+        return all(_is_of(part, name) for part in exc.exceptions)
+    return isinstance(exc, LockLost) and exc.resource == name

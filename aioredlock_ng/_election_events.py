@@ -1,0 +1,115 @@
+"""Define the events of elections, for `events`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = [
+    "LeaderChanged",
+    "RenewalSlow",
+    "SteppingDown",
+    "TermBegan",
+    "TermEnded",
+    "TermOutlived",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TermBegan:
+    """A candidate of this process leads.
+
+    Attributes:
+        resource: The election's name.
+        label: The candidate's label.
+        fence: The fence of its lease; None without fencing.
+    """
+
+    resource: str
+    label: str
+    fence: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TermEnded:
+    """A leader of this process has ended its work, and its lease is given up.
+
+    Each `TermBegan` is followed by one such event.
+
+    Attributes:
+        resource: The election's name.
+        label: The candidate's label.
+        fence: The fence of its lease; None without fencing.
+        led_for: Seconds since the term began.
+        cause: "done": the work was finished. "failed": it raised. "cancelled": its task was
+            cancelled from outside. "resigned": `resign()` was called. "step_down": the lease was
+            not renewed for so long that the leader had to end. "lost": the lease was lost.
+    """
+
+    resource: str
+    label: str
+    fence: int | None
+    led_for: float
+    cause: Literal["done", "failed", "cancelled", "resigned", "step_down", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class RenewalSlow:
+    """A leader's lease was not renewed when it should have been.
+
+    Unless a renewal succeeds, the leader steps down.
+
+    Attributes:
+        resource: The election's name.
+        fence: The fence of its lease; None without fencing.
+        remaining: Seconds until the lease is lost unless it is renewed.
+    """
+
+    resource: str
+    fence: int | None
+    remaining: float
+
+
+@dataclass(frozen=True, slots=True)
+class SteppingDown:
+    """A leader is cancelled because its lease was not renewed.
+
+    Attributes:
+        resource: The election's name.
+        fence: The fence of its lease; None without fencing.
+        remaining: Seconds that it has to end, before another candidate can lead.
+    """
+
+    resource: str
+    fence: int | None
+    remaining: float
+
+
+@dataclass(frozen=True, slots=True)
+class TermOutlived:
+    """A leader works on although its lease is over. Another candidate may lead beside it.
+
+    Emitted once per term. `Election.check()` fails until the leader has ended its work.
+
+    Attributes:
+        resource: The election's name.
+        fence: The fence of its lease; None without fencing.
+        over_for: Seconds since the lease was lost.
+    """
+
+    resource: str
+    fence: int | None
+    over_for: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChanged:
+    """An `Election` of this process has learned of another leader, by its own term or by `watch()`.
+
+    Attributes:
+        resource: The election's name.
+        leader: The label of the leader; None if nobody leads.
+    """
+
+    resource: str
+    leader: str | None

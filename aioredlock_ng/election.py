@@ -1,0 +1,288 @@
+"""Leader election as an object: a candidate stands, leads, steps down in time, and stands again.
+
+An election is an ordinary lock whose label is the leader's name. Candidates wait in the queue of
+that lock, without cost. `_term.py` ends the work of a leader in time, and `_leaders.py` watches.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from aioredlock_ng._candidacy import Candidacy
+from aioredlock_ng._election_options import label_of
+from aioredlock_ng._leaders import Leaders, Source, Watch
+from aioredlock_ng._term import margins_of
+from aioredlock_ng.errors import ConfigurationError, LockLost, LockNotAcquired, LockReleased
+from aioredlock_ng.usage import async_with_only
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from types import TracebackType
+
+    from aioredlock_ng._term import Margins
+    from aioredlock_ng.lease import Lease
+    from aioredlock_ng.lock import Lock
+    from aioredlock_ng.options import Options
+
+__all__ = ["Election", "Manager", "candidate"]
+
+R = TypeVar("R")
+
+
+@async_with_only(lambda election: f"`async with {election!r}:`, or `await election.run(main)`")
+class Election:
+    """One candidate of an election. Made by `Redlock.election`.
+
+    `await election.run(main)` is the usual way: `main(lease)` runs whenever this candidate leads.
+    `async with election as lease:` is one term by hand. A candidate has at most one term at a time;
+    a second `run` or `async with` meanwhile raises `RedlockError`.
+
+    The leader's lease is renewed like any other. If `lease.remaining()` falls to `step_down`
+    seconds, the body is cancelled, so it has so long to end before another candidate can lead. It
+    is cancelled once more if the lease is lost all the same.
+    """
+
+    def __init__(
+        self, source: Source, lock: Lock, key: bytes, label: str, margins: Margins, *, rejoin: bool
+    ) -> None:
+        self._source = source
+        self._lock = lock
+        self._key = key
+        self._label = label
+        self._margins = margins
+        self._rejoin = rejoin
+        self._candidacy = Candidacy(source, lock, key, label, margins)
+
+    @property
+    def name(self) -> str:
+        """The election's name, which is that of its lock."""
+        return self._lock.resource
+
+    @property
+    def label(self) -> str:
+        """The text that names this candidate to all others."""
+        return self._label
+
+    @property
+    def ttl(self) -> float:
+        """Seconds that a leader's lease lives without renewal."""
+        return self._lock.ttl
+
+    @property
+    def step_down(self) -> float:
+        """Seconds before the end of its lease at which a leader is cancelled."""
+        return self._margins.step_down
+
+    @property
+    def leading(self) -> bool:
+        """True while this candidate leads and need not step down. No I/O, from any thread."""
+        term = self._candidacy.term
+        return term is not None and term.leading
+
+    @property
+    def leader(self) -> str | None:
+        """The label of the leader as last known here; None if nobody leads or none is known.
+
+        No I/O.
+
+        It is the own label while this candidate leads. Of other leaders it is what `watch()` saw
+        last, so it stays None, or gets old, unless something iterates over `watch()`.
+        """
+        return self._label if self.leading else self._candidacy.leader
+
+    def __repr__(self) -> str:
+        """Name, label and state."""
+        state = "leads" if self.leading else "idle" if self._candidacy.idle else "stands"
+        return f"<Election {self.name!r} {self._label!r} {state}>"
+
+    def check(self) -> None:
+        """Make sure that no body works on after its lease was lost; for a liveness probe.
+
+        No I/O, from any thread.
+
+        Raises:
+            LockLost: The body still works although its lease is lost. The process should be
+                restarted.
+        """
+        term = self._candidacy.term
+        if term is not None and term.lease.lost:
+            raise term.lease.lost_error()
+
+    async def run(self, main: Callable[[Lease], Awaitable[R]]) -> R | None:
+        """Stand, and call `main(lease)` whenever this candidate leads; in this task.
+
+        `main` is cancelled `step_down` seconds before another candidate can lead, and when the
+        lease is lost. Then this candidate stands again, with `rejoin=True`. The lease is released
+        only after `main` has ended, however long its clean-up takes; it is renewed meanwhile.
+
+        Args:
+            main: The work of a leader. It gets the lease of its term, and must not swallow a
+                cancellation.
+
+        Returns:
+            What `main` returned before its term was over; None after `resign()`.
+
+        Raises:
+            LockLost: The term is over, and `rejoin` is False.
+            QuorumUnreachable: The nodes refuse the lock for a reason that waiting does not cure,
+                and this candidate has not led yet. Later it tries again, after half a ttl to a ttl.
+            LockHeld: This very task holds the lock in an enclosing `async with`.
+            ConfigurationError: `main` is not callable.
+            RedlockError: This candidate stands or leads already.
+            RedlockClosed: The manager is not open, or is closed meanwhile.
+            BaseException: As raised by `main`; the leader has resigned before.
+
+        Safety: cancelled while it waits, nothing is left behind. Cancelled while `main` runs,
+        `main` is cancelled; the release is on its way once `main` has ended.
+        """
+        if not callable(main):
+            raise ConfigurationError(
+                f"main must be a coroutine function that takes a lease, not {type(main).__name__}"
+            )
+        candidacy = self._candidacy
+        candidacy.begin()
+        try:
+            while (
+                lease := await candidacy.stand(patient=self._rejoin and candidacy.has_led)
+            ) is not None:
+                try:
+                    try:
+                        result = await main(lease)
+                    except BaseException as error:
+                        await candidacy.leave(error)
+                        raise
+                    await candidacy.leave(None)
+                    return result
+                except (LockLost, LockReleased) as error:
+                    # Of another lock, or of a lease that `main` itself released.
+                    if error is not candidacy.over:
+                        raise
+                    if not self._rejoin and not candidacy.resigned:
+                        raise
+            return None
+        finally:
+            candidacy.finish()
+
+    async def __aenter__(self) -> Lease:
+        """Stand until this candidate leads.
+
+        Raises:
+            LockNotAcquired: `resign()` was called meanwhile.
+            QuorumUnreachable: The nodes refuse the lock for a reason that waiting does not cure.
+            LockHeld: This very task holds the lock in an enclosing `async with`.
+            RedlockError: This candidate stands or leads already.
+            RedlockClosed: The manager is not open, or is closed meanwhile.
+
+        Safety: cancelled, nothing is left behind. For a limit in time use `asyncio.timeout`.
+        """
+        candidacy = self._candidacy
+        candidacy.begin()
+        lease: Lease | None = None
+        try:
+            lease = await candidacy.stand(patient=False)
+            if lease is None:
+                raise LockNotAcquired(
+                    f"this candidate for {self.name!r} resigned while it waited", resource=self.name
+                )
+            return lease
+        finally:
+            if lease is None:
+                candidacy.finish()
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Release the lock: the term is over.
+
+        Raises:
+            LockLost: The lease was lost or not renewed, so the body was cancelled. An exception of
+                the body wins, with a note; so does a cancellation by others.
+            LockReleased: The body was cancelled by `resign()` in another task.
+
+        Safety: the release is on its way before this first awaits. Cancelled, it is still waited
+        for, `node_timeout` at most.
+        """
+        candidacy = self._candidacy
+        try:
+            await candidacy.leave(exc)
+        finally:
+            candidacy.finish()
+
+    async def resign(self) -> bool:
+        """Give the leadership up, or stop to wait for it.
+
+        Called from another task, it cancels the body and returns once that has ended and the lock
+        is released. `run` then returns None, and an `async with` raises `LockReleased`. Called by
+        the body itself, it releases the lock at once, and the body should return.
+
+        Returns:
+            True if this candidate led.
+
+        Raises:
+            RedlockClosed: Called by the body, from another event loop or a forked process.
+
+        Safety: cancelled, the resignation goes on, and is only not waited for.
+        """
+        return await self._candidacy.resign()
+
+    def watch(self) -> AsyncIterator[str | None]:
+        """Iterate over the leaders: the label of the present one at once, then each change.
+
+        None means that nobody leads.
+
+        The label of a new leader is seen a tenth of a second after its grant. Between two
+        iterations nothing is observed: a slow consumer sees the last change only. A leader without
+        a label, such as another library's client, is "?". While too few nodes answer, nothing
+        changes. With RESP2 or without tracking each watcher looks about once per ttl.
+
+        Raises:
+            RedlockClosed: By the iteration: the manager is not open, or is closed meanwhile.
+
+        Safety: cancelled or left at any time, nothing is left behind.
+        """
+        leaders = Leaders(
+            self._source,
+            self._lock.resources[0],
+            self._key,
+            self.ttl,
+            own=self._candidacy.own,
+            stands=lambda: not self._candidacy.idle,
+        )
+        return Watch(leaders, self._candidacy.learn)
+
+
+class Manager(Source, Protocol):
+    """Describe the part of `Redlock` that makes a candidate."""
+
+    def lock(
+        self, name: str | bytes, *, ttl: float | None, max_hold: float | None, owner: str
+    ) -> Lock:
+        """Return a lock."""
+
+
+def candidate(
+    manager: Manager,
+    options: Options,
+    key: bytes,
+    name: str | bytes,
+    *,
+    label: str | None = None,
+    ttl: float | None = None,
+    step_down: float | None = None,
+    max_hold: float | None = None,
+    rejoin: bool = True,
+) -> Election:
+    """Check the arguments of `Redlock.election`, and return the candidate.
+
+    Raises:
+        ConfigurationError: An argument is invalid, or the manager writes no labels.
+    """
+    if not isinstance(rejoin, bool):
+        raise ConfigurationError(f"rejoin must be True or False, not {type(rejoin).__name__}")
+    label = label_of(label, options)
+    lock = manager.lock(name, ttl=ttl, max_hold=max_hold, owner=label)
+    margins = margins_of(lock.ttl, step_down, max_hold, options)
+    return Election(manager, lock, key, label, margins, rejoin=rejoin)
