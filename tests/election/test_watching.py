@@ -1,0 +1,181 @@
+"""`watch` yields each change of leader once, soon, and costs little while nothing changes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioredlock_ng import RedlockClosed
+from aioredlock_ng.events import LeaderChanged
+from tests.election.candidates import NAME, Candidate, Log, now, stop
+
+if TYPE_CHECKING:
+    from aioredlock_ng import Election
+    from aioredlock_ng.events import Event
+    from tests.support.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+KEY = NAME.encode()
+
+
+class Watcher:
+    """Writes down what `watch` yields, and when."""
+
+    def __init__(self, election: Election) -> None:
+        self.seen: list[str | None] = []
+        self.at: list[float] = []
+        self.task = asyncio.create_task(self._watch(election))
+
+    async def _watch(self, election: Election) -> None:
+        async for leader in election.watch():
+            self.seen.append(leader)
+            self.at.append(now())
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.wait([self.task])
+
+
+async def test_a_watcher_sees_the_present_leader_and_each_change(rig: Rig) -> None:
+    ann, bob, eve = await rig.process(), await rig.process(), await rig.process()
+    log = Log()
+    election = eve.redlock.election(NAME, label="eve")
+    watcher = Watcher(election)
+    await asyncio.sleep(1)
+    assert watcher.seen == [None]
+    first = Candidate(ann.redlock.election(NAME, label="ann"), log)
+    await asyncio.sleep(1)
+    assert watcher.seen == [None, "ann"]
+    assert watcher.at[-1] - log.lines[0][2] <= 0.2
+    assert election.leader == "ann"
+    assert not election.leading
+    second = Candidate(bob.redlock.election(NAME, label="bob"), log)
+    await asyncio.sleep(1)
+    await stop(first)
+    await asyncio.sleep(1)
+    assert watcher.seen == [None, "ann", "bob"]
+    await stop(second)
+    await asyncio.sleep(1)
+    assert watcher.seen == [None, "ann", "bob", None]
+    assert watcher.at[-1] - log.lines[-1][2] <= 0.2
+    await watcher.stop()
+
+
+async def test_a_leader_that_died_is_seen_gone_when_its_lease_ends(rig: Rig) -> None:
+    ann, eve = await rig.process(ttl=3.0), await rig.process(ttl=3.0)
+    first = Candidate(ann.redlock.election(NAME, label="ann"), Log())
+    watcher = Watcher(eve.redlock.election(NAME))
+    await asyncio.sleep(20)
+    assert watcher.seen[-1] == "ann"
+    died = now()
+    for node in ann.nodes:
+        node.disconnect()
+    await asyncio.sleep(5)
+    assert watcher.seen[-2:] == ["ann", None]
+    assert watcher.at[-1] - died <= 3.0 + 0.2
+    await watcher.stop()
+    await stop(first)
+
+
+async def test_watchers_of_the_leaders_own_manager_see_the_same(rig: Rig) -> None:
+    """Servers do not report to a connection the changes that it made itself."""
+    process = await rig.process()
+    log = Log()
+    elections = [process.redlock.election(NAME, label=label) for label in ("ann", "bob", "eve")]
+    watchers = [Watcher(election) for election in elections]
+    await asyncio.sleep(1)
+    first = Candidate(elections[0], log)
+    await asyncio.sleep(1)
+    second = Candidate(elections[1], log)
+    await asyncio.sleep(1)
+    await stop(first)
+    await asyncio.sleep(1)
+    await stop(second)
+    await asyncio.sleep(1)
+    for watcher in watchers:
+        assert [label for label in watcher.seen if label] == ["ann", "bob"]
+        assert (watcher.seen[0], watcher.seen[-1]) == (None, None)
+        await watcher.stop()
+
+
+async def test_a_lock_of_another_library_is_a_leader_without_a_label(rig: Rig) -> None:
+    rig.occupy(KEY, 30.0)
+    watcher = Watcher((await rig.process()).redlock.election(NAME))
+    await asyncio.sleep(5)
+    assert watcher.seen == ["?"]
+    await asyncio.sleep(30)
+    assert watcher.seen == ["?", None]
+    await watcher.stop()
+
+
+async def test_silent_nodes_are_no_change_of_leader(rig: Rig) -> None:
+    ann, eve = await rig.process(ttl=3.0), await rig.process(ttl=3.0)
+    candidate = Candidate(ann.redlock.election(NAME, label="ann"), Log())
+    watcher = Watcher(eve.redlock.election(NAME))
+    await asyncio.sleep(2)
+    for node in eve.nodes:
+        node.disconnect()
+    await asyncio.sleep(60)
+    assert watcher.seen[-1] == "ann"
+    for node in eve.nodes:
+        node.connect()
+    await stop(candidate)
+    await asyncio.sleep(5)
+    assert watcher.seen[-2:] == ["ann", None]
+    await watcher.stop()
+
+
+async def test_a_watcher_learns_that_its_manager_is_closed(rig: Rig) -> None:
+    process = await rig.process()
+    watcher = Watcher(process.redlock.election(NAME))
+    await asyncio.sleep(0.5)
+    await process.redlock.aclose()
+    await asyncio.sleep(2)
+    assert isinstance(watcher.task.exception(), RedlockClosed)
+
+
+async def test_each_change_of_leader_is_one_event_of_an_election(rig: Rig, events: list[Event]) -> None:
+    ann, eve = await rig.process(), await rig.process(sinks=[events.append])
+    election = eve.redlock.election(NAME)
+    watchers = [Watcher(election) for _ in range(2)]
+    candidate = Candidate(ann.redlock.election(NAME, label="ann"), Log())
+    await asyncio.sleep(1)
+    await stop(candidate)
+    await asyncio.sleep(1)
+    told = [event.leader for event in events if isinstance(event, LeaderChanged)]
+    assert told == ["ann", None]
+    for watcher in watchers:
+        await watcher.stop()
+
+
+@pytest.mark.parametrize("rig", [5], indirect=True)
+async def test_fifty_candidates_cost_what_fifty_places_in_a_queue_cost(rig: Rig) -> None:
+    """Besides the signs of life of the places ("stand"), only the leader's lease is renewed."""
+    processes = [await rig.process() for _ in range(50)]
+    log = Log()
+    candidates = [Candidate(process.redlock.election(NAME, label=f"c{n}"), log) for n, process in enumerate(processes)]
+    await asyncio.sleep(20)
+    questions = [process.questions() for process in processes]
+    await asyncio.sleep(100)
+    asked = [command.script.name for asked in questions for command in asked]
+    assert sum(name != "stand" for name in asked) / 100 <= 5.0
+    # Each place asks five nodes every 5 to 10 seconds.
+    assert asked.count("stand") / 100 <= 50 * 5 / 5
+    assert len(log.lines) == 1
+    await stop(*candidates)
+
+
+@pytest.mark.parametrize("rig", [5], indirect=True)
+async def test_a_watcher_that_is_no_candidate_costs_less_than_two_commands_per_second(rig: Rig) -> None:
+    ann, eve = await rig.process(), await rig.process()
+    candidate = Candidate(ann.redlock.election(NAME, label="ann"), Log())
+    watcher = Watcher(eve.redlock.election(NAME))
+    await asyncio.sleep(20)
+    questions = eve.questions()
+    await asyncio.sleep(100)
+    assert len(questions) / 100 <= 2.0
+    await watcher.stop()
+    await stop(candidate)
