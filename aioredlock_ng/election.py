@@ -6,12 +6,10 @@ that lock, without cost. `_term.py` ends the work of a leader in time, and `_lea
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 from aioredlock_ng._candidacy import Candidacy
-from aioredlock_ng._election_options import label_of
-from aioredlock_ng._leaders import Leaders, Source, Watch
-from aioredlock_ng._term import margins_of
+from aioredlock_ng._leaders import Leaders, Watch
 from aioredlock_ng.errors import ConfigurationError, LockLost, LockNotAcquired, LockReleased
 from aioredlock_ng.usage import async_with_only
 
@@ -19,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from types import TracebackType
 
+    from aioredlock_ng._leaders import Source
     from aioredlock_ng._term import Margins
     from aioredlock_ng.lease import Lease
     from aioredlock_ng.lock import Lock
-    from aioredlock_ng.options import Options
 
-__all__ = ["Election", "Manager", "candidate"]
+__all__ = ["Election", "ElectionOptions"]
 
 R = TypeVar("R")
 
@@ -254,35 +252,24 @@ class Election:
         return Watch(leaders, self._candidacy.learn)
 
 
-class Manager(Source, Protocol):
-    """Describe the part of `Redlock` that makes a candidate."""
+class ElectionOptions(TypedDict, total=False):
+    """Arguments of `Redlock.election` besides the name.
 
-    def lock(
-        self, name: str | bytes, *, ttl: float | None, max_hold: float | None, owner: str
-    ) -> Lock:
-        """Return a lock."""
-
-
-def candidate(
-    manager: Manager,
-    options: Options,
-    key: bytes,
-    name: str | bytes,
-    *,
-    label: str | None = None,
-    ttl: float | None = None,
-    step_down: float | None = None,
-    max_hold: float | None = None,
-    rejoin: bool = True,
-) -> Election:
-    """Check the arguments of `Redlock.election`, and return the candidate.
-
-    Raises:
-        ConfigurationError: An argument is invalid, or the manager writes no labels.
+    Attributes:
+        label: The text that names this candidate to all others: one printable line of at most 200
+            bytes. None: the manager's `owner`, or host and process.
+        ttl: Seconds after which another candidate leads if the leader dies, at most `max_ttl`.
+            None: the manager's.
+        step_down: Seconds that a leader has to end if its lease cannot be renewed. More than zero,
+            and less than `ttl * 2 / 3 - drift - node_timeout`, because one slow renewal must not
+            end a term. None: a third of the ttl.
+        max_hold: Seconds that a term lasts at most. The leader is cancelled `step_down` seconds
+            earlier. None: no limit.
+        rejoin: True: `run` stands again after a term that was lost. False: it raises `LockLost`.
     """
-    if not isinstance(rejoin, bool):
-        raise ConfigurationError(f"rejoin must be True or False, not {type(rejoin).__name__}")
-    label = label_of(label, options)
-    lock = manager.lock(name, ttl=ttl, max_hold=max_hold, owner=label)
-    margins = margins_of(lock.ttl, step_down, max_hold, options)
-    return Election(manager, lock, key, label, margins, rejoin=rejoin)
+
+    label: str | None
+    ttl: float | None
+    step_down: float | None
+    max_hold: float | None
+    rejoin: bool

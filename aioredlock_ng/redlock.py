@@ -13,7 +13,7 @@ from aioredlock_ng._arguments import (
     checked_nodes,
     checked_sinks,
 )
-from aioredlock_ng._election_options import ElectionOptions
+from aioredlock_ng._electing import candidate
 from aioredlock_ng._engine.clock import boottime, wall_us
 from aioredlock_ng._engine.loops import running_loop
 from aioredlock_ng._nodes.channel.outbox import Outbox
@@ -22,7 +22,7 @@ from aioredlock_ng._nodes.fleet import Fleet
 from aioredlock_ng._opening import engine_of, node_of, refuse_duplicates
 from aioredlock_ng._operations import Operations
 from aioredlock_ng._specs import Specs
-from aioredlock_ng.election import Election, candidate
+from aioredlock_ng.election import Election, ElectionOptions
 from aioredlock_ng.environment import naming_variables, settings_from
 from aioredlock_ng.errors import ConfigurationError, RedlockClosed
 from aioredlock_ng.guarded import Guard, LockOptions, guarded
@@ -285,7 +285,7 @@ class Redlock(Operations):
 
         Args:
             name: The election, which is the lock of this name: 1 to 65,536 bytes.
-            options: See `ElectionOptions`.
+            options: See `aioredlock_ng.election.ElectionOptions`.
 
         Raises:
             ConfigurationError: An argument is invalid, or this manager writes no labels.

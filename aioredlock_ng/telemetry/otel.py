@@ -32,6 +32,7 @@ from aioredlock_ng.events import (
 )
 from aioredlock_ng.telemetry._buckets import HOLDS, ROUNDS, WAITS
 from aioredlock_ng.telemetry._kinds import Kinds
+from aioredlock_ng.telemetry._otel_elections import Elections
 from aioredlock_ng.telemetry._states import NodeStates
 
 try:
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng import Vote
     from aioredlock_ng.events import Event
+    from aioredlock_ng.telemetry._otel_elections import ElectionEvent
     from aioredlock_ng.telemetry._states import NodeEvent
 
     _OfALock = (
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
         | LeaseAbandoned
         | LeaseLost
         | LossFound
+        | ElectionEvent
     )
 
 __all__ = ["OpenTelemetrySink"]
@@ -179,6 +182,7 @@ class OpenTelemetrySink:
             NodeTrusted: self._node,
             AllNodesForgot: lambda _: self._memory_losses.add(1),
             QuorumLost: lambda _: self._quorum_losses.add(1),
+            **Elections(meter, _PREFIX, self._kind).takers,
         }
 
     def __call__(self, event: Event) -> None:

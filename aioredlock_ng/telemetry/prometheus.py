@@ -32,6 +32,7 @@ from aioredlock_ng.events import (
 )
 from aioredlock_ng.telemetry._buckets import HOLDS, ROUNDS, WAITS
 from aioredlock_ng.telemetry._kinds import Kinds
+from aioredlock_ng.telemetry._prometheus_elections import Elections
 from aioredlock_ng.telemetry._states import STATES, NodeStates
 
 try:
@@ -189,6 +190,7 @@ class PrometheusSink(Collector):
             NodeTrusted: self._node,
             AllNodesForgot: lambda _: self._memory_losses.inc(),
             QuorumLost: lambda _: self._quorum_losses.inc(),
+            **Elections(self._counter, self._gauge, self._kinds).takers,
         }
         try:
             registry.register(self)

@@ -17,7 +17,7 @@ FLOORS = (
         "_arguments",
         "_bodies",
         "_candidacy",
-        "_election_options",
+        "_electing",
         "_held",
         "_leaders",
         "_looking",

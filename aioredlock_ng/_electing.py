@@ -1,0 +1,74 @@
+"""Turn the arguments of `Redlock.election` into a candidate."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING, Protocol
+
+from aioredlock_ng._core.owners import checked_label, printable_label
+from aioredlock_ng._leaders import Source
+from aioredlock_ng._term import margins_of
+from aioredlock_ng.election import Election
+from aioredlock_ng.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from aioredlock_ng.lock import Lock
+    from aioredlock_ng.options import Options
+
+__all__ = ["Manager", "candidate"]
+
+
+class Manager(Source, Protocol):
+    """Describe the part of `Redlock` that makes a candidate."""
+
+    def lock(
+        self, name: str | bytes, *, ttl: float | None, max_hold: float | None, owner: str
+    ) -> Lock:
+        """Return a lock."""
+
+
+def candidate(
+    manager: Manager,
+    options: Options,
+    key: bytes,
+    name: str | bytes,
+    *,
+    label: str | None = None,
+    ttl: float | None = None,
+    step_down: float | None = None,
+    max_hold: float | None = None,
+    rejoin: bool = True,
+) -> Election:
+    """Check the arguments of `Redlock.election`, and return the candidate.
+
+    Raises:
+        ConfigurationError: An argument is invalid, or the manager writes no labels.
+    """
+    if not isinstance(rejoin, bool):
+        raise ConfigurationError(f"rejoin must be True or False, not {type(rejoin).__name__}")
+    label = _label_of(label, options)
+    lock = manager.lock(name, ttl=ttl, max_hold=max_hold, owner=label)
+    margins = margins_of(lock.ttl, step_down, max_hold, options)
+    return Election(manager, lock, key, label, margins, rejoin=rejoin)
+
+
+def _label_of(label: str | None, options: Options) -> str:
+    """Return the label of a candidate: the given one, the manager's, or host and process.
+
+    Raises:
+        ConfigurationError: The label is unusable, or the manager writes no labels.
+    """
+    if not options.labelled:
+        raise ConfigurationError(
+            "election() needs labels, and this Redlock writes none; leave out owner=False, and keep"
+            " fencing or recovery_guard on"
+        )
+    if label is not None:
+        try:
+            return checked_label(label)
+        except ConfigurationError as error:
+            raise ConfigurationError(str(error).replace("owner must", "label must", 1)) from None
+    if isinstance(options.owner, str):
+        return options.owner
+    return printable_label(f"{socket.gethostname()}:{os.getpid()}")

@@ -1,0 +1,69 @@
+"""The OpenTelemetry metrics of elections; it makes no span, because a term may last for months."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aioredlock_ng.events import LeaderChanged, RenewalSlow, TermBegan, TermEnded, TermOutlived
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from opentelemetry.metrics import Counter, Meter
+
+    from aioredlock_ng.events import Event
+
+__all__ = ["ElectionEvent", "Elections"]
+
+ElectionEvent = TermBegan | TermEnded | LeaderChanged | RenewalSlow | TermOutlived
+
+
+class Elections:
+    """Counts the terms of leaders.
+
+    Args:
+        meter: Makes the metrics.
+        prefix: The beginning of the names of metrics and attributes.
+        kind: Returns the attributes for the kind of an election.
+    """
+
+    def __init__(
+        self, meter: Meter, prefix: str, kind: Callable[[ElectionEvent], dict[str, str]]
+    ) -> None:
+        self._prefix = prefix
+        self._kind = kind
+        self._leading = meter.create_up_down_counter(
+            f"{prefix}election.leading", "{election}", "Elections led now."
+        )
+
+        def counter(name: str, unit: str, text: str) -> Counter:
+            return meter.create_counter(f"{prefix}election.{name}", unit, text)
+
+        self._terms = counter("terms", "{term}", "Terms of leaders that have ended.")
+        self._transitions = counter(
+            "transitions",
+            "{transition}",
+            "Changes of leader, as a candidate or a watcher saw them.",
+        )
+        self._slow = counter(
+            "slow_renewals", "{renewal}", "Times that a leader's lease was not renewed in time."
+        )
+        self._outlived = counter(
+            "outlived_terms", "{term}", "Leaders that worked on although their lease was lost."
+        )
+
+    @property
+    def takers(self) -> dict[type[Event], Callable[[Any], None]]:
+        """The events that are counted, and the function for each."""
+        return {
+            TermBegan: lambda event: self._leading.add(1, self._kind(event)),
+            TermEnded: self._ended,
+            LeaderChanged: lambda event: self._transitions.add(1, self._kind(event)),
+            RenewalSlow: lambda event: self._slow.add(1, self._kind(event)),
+            TermOutlived: lambda event: self._outlived.add(1, self._kind(event)),
+        }
+
+    def _ended(self, event: TermEnded) -> None:
+        kind = self._kind(event)
+        self._leading.add(-1, kind)
+        self._terms.add(1, {f"{self._prefix}cause": event.cause, **kind})

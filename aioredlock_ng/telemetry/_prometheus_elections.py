@@ -1,0 +1,95 @@
+"""The Prometheus metrics of elections, made by the sink's own factories; it registers nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from aioredlock_ng.events import LeaderChanged, RenewalSlow, TermBegan, TermEnded, TermOutlived
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from prometheus_client import Counter, Gauge
+
+    from aioredlock_ng.events import Event
+    from aioredlock_ng.telemetry._kinds import Kinds
+
+__all__ = ["Elections"]
+
+_CAUSES: Final = ("done", "failed", "cancelled", "resigned", "step_down", "lost")
+
+
+class _Counted(NamedTuple):
+    """The metrics of the elections of one kind; of all of them if there are no kinds."""
+
+    leading: Gauge
+    terms: Mapping[str, Counter]
+    transitions: Counter
+    slow: Counter
+    outlived: Counter
+
+
+class Elections:
+    """Counts the terms of leaders.
+
+    Args:
+        counter: Makes a counter from its name, help and labels.
+        gauge: Makes a gauge from its name, help, multiprocess mode and labels.
+        kinds: Tells the kind of an election from its name.
+    """
+
+    def __init__(
+        self, counter: Callable[..., Counter], gauge: Callable[..., Gauge], kinds: Kinds
+    ) -> None:
+        self._kinds = kinds
+        label = ("kind",) if kinds.wanted else ()
+        self._leading = gauge("election_leading", "Elections led now.", "livesum", *label)
+        self._terms = counter(
+            "election_terms", "Terms of leaders that have ended.", "cause", *label
+        )
+        self._transitions = counter(
+            "election_transitions",
+            "Changes of leader, as a candidate or a watcher saw them.",
+            *label,
+        )
+        self._slow = counter(
+            "election_slow_renewals", "Times that a leader's lease was not renewed in time.", *label
+        )
+        self._outlived = counter(
+            "election_outlived_terms",
+            "Leaders that worked on although their lease was lost.",
+            *label,
+        )
+        self._counted: dict[str, _Counted] = {}
+        if not label:
+            self._of("")
+
+    @property
+    def takers(self) -> dict[type[Event], Callable[[Any], None]]:
+        """The events that are counted, and the function for each."""
+        return {
+            TermBegan: lambda event: self._of(event.resource).leading.inc(),
+            TermEnded: self._ended,
+            LeaderChanged: lambda event: self._of(event.resource).transitions.inc(),
+            RenewalSlow: lambda event: self._of(event.resource).slow.inc(),
+            TermOutlived: lambda event: self._of(event.resource).outlived.inc(),
+        }
+
+    def _ended(self, event: TermEnded) -> None:
+        counted = self._of(event.resource)
+        counted.leading.dec()
+        counted.terms[event.cause].inc()
+
+    def _of(self, resource: str) -> _Counted:
+        kind = self._kinds.of(resource)
+        if (counted := self._counted.get(kind)) is None:
+            label = {"kind": kind} if self._kinds.wanted else {}
+            # All of them at once: a counter that begins with its first event shows no increase.
+            counted = self._counted[kind] = _Counted(
+                leading=self._leading.labels(**label) if label else self._leading,
+                terms={cause: self._terms.labels(cause=cause, **label) for cause in _CAUSES},
+                transitions=self._transitions.labels(**label) if label else self._transitions,
+                slow=self._slow.labels(**label) if label else self._slow,
+                outlived=self._outlived.labels(**label) if label else self._outlived,
+            )
+        return counted
