@@ -81,8 +81,8 @@ class Candidacy:
         """
         if not self._idle.is_set():
             raise RedlockError(
-                f"this candidate for {self._lock.resource!r} stands or leads already; make another one"
-                " with `redlock.election(...)`"
+                f"this candidate for {self._lock.resource!r} stands or leads already; make another"
+                " one with `redlock.election(...)`"
             )
         self._idle.clear()
         self.has_led = self.resigned = False

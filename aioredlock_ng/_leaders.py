@@ -56,7 +56,7 @@ _NOT_A_TOKEN: Final = b"-"
 
 
 class Source(Protocol):
-    """What an election needs of its manager."""
+    """The part of a manager that an election uses."""
 
     def engine(self) -> Engine:
         """Return the open engine."""

@@ -221,8 +221,8 @@ def margins_of(
         )
         raise ConfigurationError(
             f"{what}: with ttl={ttl:g} and node_timeout={options.node_timeout:g} a slow renewal"
-            f" leaves {max(renewed, 0.0):.4g} seconds, and step_down={least:.4g} must be less; raise ttl"
-            " or lower step_down"
+            f" leaves {max(renewed, 0.0):.4g} seconds, and step_down={least:.4g} must be less;"
+            " raise ttl or lower step_down"
         )
     if max_hold is not None and max_hold <= least:
         raise ConfigurationError(

@@ -118,7 +118,7 @@ class Election:
                 cancellation.
 
         Returns:
-            What `main` returned before its term was over; None after `resign()`.
+            The result of `main`, if it returned before its term was over; None after `resign()`.
 
         Raises:
             LockLost: The term is over, and `rejoin` is False.
@@ -152,7 +152,7 @@ class Election:
                     await candidacy.leave(None)
                     return result
                 except (LockLost, LockReleased) as error:
-                    # Of another lock, or of a lease that `main` itself released.
+                    # The error concerns another lock, or a lease that `main` itself released.
                     if error is not candidacy.over:
                         raise
                     if not self._rejoin and not candidacy.resigned:

@@ -22,7 +22,6 @@ from aioredlock_ng._nodes.fleet import Fleet
 from aioredlock_ng._opening import engine_of, node_of, refuse_duplicates
 from aioredlock_ng._operations import Operations
 from aioredlock_ng._specs import Specs
-from aioredlock_ng.election import Election, ElectionOptions
 from aioredlock_ng.environment import naming_variables, settings_from
 from aioredlock_ng.errors import ConfigurationError, RedlockClosed
 from aioredlock_ng.guarded import Guard, LockOptions, guarded
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._engine.engine import Engine
     from aioredlock_ng._nodes.port import Node
+    from aioredlock_ng.election import Election, ElectionOptions
     from aioredlock_ng.events import EventSink
 
 __all__ = ["Redlock"]
@@ -281,7 +281,7 @@ class Redlock(Operations):
         return Lock(self, spec, blocking_timeout, on_lost)
 
     def election(self, name: str | bytes, **options: Unpack[ElectionOptions]) -> Election:
-        """Describe a candidate of the election `name`. No I/O happens. docs/election.md explains it.
+        """Describe a candidate of the election `name`. No I/O happens.
 
         Args:
             name: The election, which is the lock of this name: 1 to 65,536 bytes.
