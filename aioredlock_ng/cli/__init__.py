@@ -28,10 +28,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             missing.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words[:1] != ["run"]:
+    holds = words[:1] in (["run"], ["elect"])
+    if not holds:
         _mend_streams()
     child: list[str] = []
-    if words[:1] == ["run"] and "--" in words:
+    if holds and "--" in words:
         # The parser would remove the first "--", and the names could not be separated from the
         # command.
         end = words.index("--")

@@ -18,6 +18,7 @@ __all__ = ["build"]
 
 _COMMANDS = {
     "run": "run",
+    "elect": "electing",
     "inspect": "inspecting",
     "ls": "listing",
     "release": "releasing",

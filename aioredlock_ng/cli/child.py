@@ -52,12 +52,13 @@ class Child:
 
     Args:
         command: The program, searched in PATH, and its arguments. No shell is involved.
+        word: The command of the command line, for an error message.
 
     Attributes:
         pid: The id of the process and of its group.
     """
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], word: str = "run") -> None:
         parent = os.getpid()
         # If SIGCHLD were inherited as ignored, the kernel would discard the exit status.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -67,7 +68,7 @@ class Child:
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self._gate)
-            _become(command, behind, parent)
+            _become(command, behind, parent, word)
         os.close(behind)
         watching, self._leash = os.pipe()
         self._guardian = os.fork()
@@ -157,7 +158,7 @@ def _occupy_standard_streams() -> None:
     os.close(there)
 
 
-def _become(command: Sequence[str], gate: int, parent: int) -> NoReturn:
+def _become(command: Sequence[str], gate: int, parent: int, caller: str) -> NoReturn:
     """Wait in the child for the message to start, and become the command."""
     status = _CANNOT_EXECUTE
     try:
@@ -182,7 +183,7 @@ def _become(command: Sequence[str], gate: int, parent: int) -> NoReturn:
         if isinstance(error, FileNotFoundError):
             status = _NOT_FOUND
         reason = getattr(error, "strerror", error)
-        words = f"aioredlock-ng run: cannot execute {command[0]!r}: {reason}\n"
+        words = f"aioredlock-ng {caller}: cannot execute {command[0]!r}: {reason}\n"
         os.write(2, words.encode(errors="backslashreplace"))
     finally:
         os._exit(status)

@@ -67,11 +67,15 @@ class Job:
         lost_code: Exit status if the lock was lost.
         grace: Seconds between SIGTERM and SIGKILL, after a loss and for processes that outlive the
             child.
+        margin: Seconds before the end of the lease at which the child is ended.
+        command: The command of the command line, for messages.
     """
 
     conflict_code: int
     lost_code: int
     grace: float
+    margin: float = 0.0
+    command: str = "run"
 
 
 class Keeper:
@@ -82,9 +86,15 @@ class Keeper:
         lock: The lock.
         child: The child, which is not started yet.
         job: The user's other wishes.
+
+    Attributes:
+        lost: True if the lock was lost, or not renewed up to the margin.
+        stopped: True if a signal asked for the end of the child.
     """
 
     def __init__(self, redlock: Redlock, lock: Lock, child: Child, job: Job) -> None:
+        self.lost = False
+        self.stopped = False
         self._redlock = redlock
         self._lock = lock
         self._child = child
@@ -121,7 +131,7 @@ class Keeper:
                 try:
                     lease = await self._lock.acquire()
                 except (LockHeld, AcquireTimeout) as error:
-                    say("run", str(error))
+                    say(self._job.command, str(error))
                     return self._job.conflict_code
                 finally:
                     notice.cancel()
@@ -150,6 +160,7 @@ class Keeper:
         try:
             await asyncio.wait((self._over, lost), return_when=asyncio.FIRST_COMPLETED)
             ended = "had ended already" if self._over.done() else "was ended"
+            stepped_down = lost.done() and not self._over.done() and lease.valid
         finally:
             # This comes before any output, because an unread error stream must not keep the child
             # alive. It also comes before the release, so that no process of the group works beside
@@ -158,20 +169,25 @@ class Keeper:
             lost.cancel()
             # The group has ended, and its number may soon belong to another group.
             self._child.allow(math.inf)
-        if await lease.release():
+        released = await lease.release()
+        if released and not stepped_down:
             return self._status(self._over.result())
         self._terminal.take()
-        say("run", f"{lease.lost_error()}; the command {ended}")
+        self.lost = True
+        why = f"the lock {lease.resource!r} was not renewed" if released else lease.lost_error()
+        say(self._job.command, f"{why}; the command {ended}")
         return self._job.lost_code
 
     async def _until_lost(self) -> None:
-        """Return at the end of the lease.
+        """Return when no more than the margin is left of the lease.
 
         Until then, extend the guardian's limit at each renewal.
         """
-        while self._lease.valid:
+        margin = self._job.margin
+        while (left := self._lease.remaining()) > margin:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(_TELL_EVERY, self._lease.ttl / 3)):
+                nap = min(_TELL_EVERY, self._lease.ttl / 3)
+                async with asyncio.timeout(min(nap, left - margin) if margin else nap):
                     await self._lease.wait_lost()
             self._tell_guardian()
 
@@ -180,7 +196,7 @@ class Keeper:
 
         This process would allow the group the same time.
         """
-        self._child.allow(self._lease.remaining() + self._job.grace)
+        self._child.allow(self._lease.remaining() - self._job.margin + self._job.grace)
 
     async def _end(self) -> None:
         """End every process of the child's group that would work without the lock."""
@@ -218,6 +234,7 @@ class Keeper:
 
     def _signalled(self, number: signal.Signals, task: asyncio.Task[object]) -> None:
         if self._started:
+            self.stopped = self.stopped or number in _STOPPING
             self._stop_asked = self._stop_asked or number == signal.SIGTSTP
             (self._child.signal if number in _TO_THE_CHILD else self._child.signal_group)(number)
         elif number in _STOPPING:
@@ -268,4 +285,4 @@ class Keeper:
         missing = [node for node in nodes if node.state != "up"]
         if len(nodes) - len(missing) <= len(nodes) // 2:
             told = "; ".join(f"{node.address}: {node.state}: {node.reason}" for node in missing)
-            say("run", f"waiting for a majority of the nodes; {told}")
+            say(self._job.command, f"waiting for a majority of the nodes; {told}")

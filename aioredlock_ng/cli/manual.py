@@ -61,6 +61,18 @@ PAGES = {
         ),
         "-- COMMAND [ARG]...",
     ),
+    "elect": Page(
+        (
+            ("the command's", "128 + N if signal N ended the command."),
+            _USAGE,
+            ("69", "A majority of the nodes refused."),
+            ("75", "The lock was lost, with --no-rejoin."),
+            ("126", "The command cannot be executed."),
+            ("127", "The command was not found."),
+        ),
+        ("aioredlock-ng elect reporter -- ./report.sh --all",),
+        "-- COMMAND [ARG]...",
+    ),
     "inspect": Page(
         (("0", "The lock is held, or it is free."), _USAGE, _NO_QUORUM),
         ("aioredlock-ng inspect order:42", "aioredlock-ng inspect order:42 --json"),

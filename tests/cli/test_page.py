@@ -31,7 +31,7 @@ def commands() -> list[str]:
 
 
 def test_every_command_is_on_the_page() -> None:
-    assert commands() == ["run", "inspect", "ls", "release", "wait", "top", "bench", "doctor", "demo"]
+    assert commands() == ["run", "elect", "inspect", "ls", "release", "wait", "top", "bench", "doctor", "demo"]
     for command in commands():
         assert re.search(rf"^\| \[?`{command}[ `]", PAGE, flags=re.MULTILINE), command
 

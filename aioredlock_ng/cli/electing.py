@@ -1,0 +1,107 @@
+"""The command `elect`: runs a command while this host leads, and stands again when it no longer does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from typing import Annotated, Final
+
+import typer
+
+from aioredlock_ng._core.owners import printable_label
+
+from .child import Child
+from .exits import LOST, USAGE, reported, say
+from .keeper import Job, Keeper
+from .settings import KeyFormatOption, NodeOption, NodeTimeoutOption, manager, name_of
+
+__all__ = ["elect"]
+
+_GRACE_SHARE: Final = 0.8
+"""Share of the margin before SIGKILL. The rest is for the end of killed processes."""
+
+
+def elect(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The election.", show_default=False)],
+    label: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LABEL",
+            help="Text that names this candidate to all others. Default: host:process.",
+            show_default=False,
+        ),
+    ] = None,
+    ttl: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Another host leads after this time if this one dies. Default: the environment, else 10.",
+            show_default=False,
+        ),
+    ] = None,
+    step_down: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Time to end the command if the lock cannot be renewed. Default: a third of the ttl.",
+            show_default=False,
+        ),
+    ] = None,
+    grace: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            metavar="SECONDS",
+            help="From SIGTERM to SIGKILL, at most --step-down. Default: 0.8 of that.",
+            show_default=False,
+        ),
+    ] = None,
+    rejoin: Annotated[
+        bool,
+        typer.Option(
+            "--rejoin/--no-rejoin", help="Stand again after a lost term, or end with status 75."
+        ),
+    ] = True,
+    node: NodeOption = None,
+    node_timeout: NodeTimeoutOption = None,
+    key_format: KeyFormatOption = None,
+) -> None:
+    """Run a command while this host leads.
+
+    It waits until no other candidate leads, and starts the command. If the lock cannot be renewed,
+    the command is ended before another candidate can lead. Then it stands again, and starts the
+    command anew. It ends with the command's exit status if the command ends by itself.
+    """
+    command: list[str] = context.obj
+    if not any(command[:1]):
+        say(
+            "elect",
+            "no command is given; write it behind --, like: aioredlock-ng elect NAME -- ./worker",
+        )
+        raise typer.Exit(USAGE)
+    if label is None:
+        label = printable_label(f"{socket.gethostname()}:{os.getpid()}")
+    with reported("elect"):
+        while True:
+            # Opened anew for each term, because a child is forked while no event loop exists.
+            redlock = manager(node, ttl=ttl, node_timeout=node_timeout, key_format=key_format)
+            election = redlock.election(name_of(name), label=label, step_down=step_down)
+            margin = election.step_down
+            patience = margin * _GRACE_SHARE if grace is None else grace
+            if patience > margin:
+                say("elect", f"--grace {patience:g} is longer than --step-down {margin:g}")
+                raise typer.Exit(USAGE)
+            child = Child(command, "elect")
+            lock = redlock.lock(name_of(name), owner=label)
+            keeper = Keeper(
+                redlock, lock, child, Job(LOST, LOST, patience, margin=margin, command="elect")
+            )
+            try:
+                status = asyncio.run(keeper.run())
+            finally:
+                child.close()
+            if not keeper.lost or keeper.stopped or not rejoin:
+                break
+    raise typer.Exit(status)

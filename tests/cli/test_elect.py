@@ -1,0 +1,81 @@
+"""`aioredlock-ng elect`: one host at a time runs its command, and stands again after a lost term."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioredlock_ng import Redlock
+from tests.cli.commands import PATIENCE, Cli, line, python
+from tests.cli.test_run_loss import TELLING
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from tests.support.node_set import NodeSet
+
+pytestmark = pytest.mark.once
+
+READY = "import signal; print('ready', flush=True); signal.pause()"
+
+
+def test_it_ends_with_the_commands_status(cli: Cli) -> None:
+    assert cli("elect", "x", "--", *python("raise SystemExit(7)")).returncode == 7
+
+
+async def test_it_stands_again_after_a_lost_term(cli: Cli, three_nodes: NodeSet) -> None:
+    with cli.started("elect", "--ttl", "4", "--label", "ann", "x", "--", *python(READY)) as process:
+        async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
+            for _ in range(3):
+                assert line(process) == "ready"
+                await eventually(lambda: _labelled(redlock))
+                await redlock.force_release("x")
+        assert line(process) == "ready"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 128 + signal.SIGTERM
+
+
+async def _labelled(redlock: Redlock) -> bool:
+    info = await redlock.inspect("x")
+    return info.owner is not None and info.owner.label == "ann"
+
+
+async def test_without_rejoin_a_lost_term_is_an_exit_status(cli: Cli, three_nodes: NodeSet) -> None:
+    with cli.started("elect", "--no-rejoin", "x", "--", *python(READY)) as process:
+        assert line(process) == "ready"
+        async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
+            await redlock.force_release("x")
+        assert process.wait(PATIENCE) == 75
+
+
+def test_the_command_ends_before_its_lock_does(cli: Cli, three_nodes: NodeSet) -> None:
+    """Two of three nodes hang, so the lock cannot be renewed."""
+    with cli.started("elect", "--ttl", "6", "--no-rejoin", "x", "--", *python(TELLING)) as process:
+        assert line(process) == "ready"
+        three_nodes.pause(0)
+        three_nodes.pause(1)
+        try:
+            paused = time.monotonic()
+            assert line(process) == "SIGTERM"
+            # The lease ends six seconds after its last renewal; the margin is two of them.
+            assert time.monotonic() - paused < 5.5
+        finally:
+            three_nodes.resume(0)
+            three_nodes.resume(1)
+        assert process.wait(PATIENCE) == 75
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--step-down", "9", "x", "--", "true"], "step_down=9 is too long"),
+        (["--grace", "9", "x", "--", "true"], "--grace 9 is longer than --step-down"),
+        (["x"], "no command is given"),
+    ],
+)
+def test_a_wrong_command_line_is_named(cli: Cli, options: list[str], words: str) -> None:
+    done = cli("elect", *options)
+    assert done.returncode == 2
+    assert words in done.stderr
