@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from . import contention, crowd, cycle, faults, fences, handover, herd, imports, leases, memory, storm, told, wakeup
+from . import contention, crowd, cycle, election, faults, fences, handover, herd, imports, leases, memory, storm, told, wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +28,7 @@ SCENARIOS: Final[dict[str, Callable[[Settings], Outcome]]] = {
     "wakeup": wakeup.run,
     "told": told.run,
     "storm": storm.run,
+    "election": election.run,
     "imports": imports.run,
 }
 """In the order in which they run."""

@@ -1,0 +1,169 @@
+"""How soon the next candidate leads after a leader was killed or resigned, and the commands of fifty candidates."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from aioredlock_ng.testing.nodes import LocalNodes
+from benchmarks.clients import OURS
+from benchmarks.environments import ROOT
+from benchmarks.floor import Floor
+from benchmarks.outcome import Outcome, Settings, at_most, median
+from benchmarks.scenarios.handover import calls
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["run"]
+
+_TTL: Final = 2.0
+_CANDIDATES: Final = 50
+_TRIPS: Final = 500
+_SETTLED: Final = 3.0
+"""Seconds after which every candidate has its place in the queue."""
+
+# Each line is an instant of the clock that all processes of a machine share.
+_CANDIDATE: Final = """
+import asyncio, json, sys, time
+from aioredlock_ng import Redlock
+
+urls, ttl, count = json.loads(sys.argv[1])
+
+def say():
+    print(time.monotonic(), flush=True)
+
+async def lead(lease):
+    say()
+    await asyncio.Event().wait()
+
+async def main():
+    managers = [await Redlock(urls, ttl=ttl).open() for _ in range(count)]
+    elections = [redlock.election("scheduler", label=f"c{n}") for n, redlock in enumerate(managers)]
+    tasks = [asyncio.create_task(election.run(lead)) for election in elections]
+    await asyncio.to_thread(sys.stdin.readline)
+    say()
+    await elections[0].resign()
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    for redlock in managers:
+        await redlock.aclose()
+
+asyncio.run(main())
+"""
+
+
+def run(settings: Settings) -> Outcome:
+    """Measure a killed and a resigned leader in each round, and fifty candidates once."""
+    outcome = Outcome("Leader election, five nodes", ("figure", "median", "worst"))
+    for number in range(settings.rounds):
+        settings.say(f"election: round {number + 1}/{settings.rounds}")
+        # The floor has servers of its own: it writes a marker that the recovery guard would not trust.
+        with LocalNodes(5) as nodes:
+            trip = asyncio.run(_floor_trip(nodes.urls))
+        with LocalNodes(5) as nodes:
+            killed = _followed(nodes, kill=True, phase=number / settings.rounds)
+            resigned = _followed(nodes, kill=False, phase=number / settings.rounds)
+        outcome.raw.append({"round": number, "trip": trip, "killed": killed, "resigned": resigned, "trips": resigned / trip})
+    settings.say(f"election: {_CANDIDATES} candidates")
+    rate = _idle_rate(settings.seconds(30.0, 10.0))
+    for name, key in (
+        ("killed: seconds to the next leader", "killed"),
+        ("resigned: seconds to the next leader", "resigned"),
+        ("resigned: round trips of the floor", "trips"),
+    ):
+        figures = [row[key] for row in outcome.raw]
+        outcome.rows.append((name, f"{median(figures):.4f}", f"{max(figures):.4f}"))
+    outcome.rows.append((f"{_CANDIDATES} candidates: commands/s", f"{rate:.1f}", f"{rate:.1f}"))
+    outcome.medians.append({"killed": median(row["killed"] for row in outcome.raw), "rate": rate})
+    outcome.bars.append(at_most("killed leader: seconds beyond the ttl", max(r["killed"] for r in outcome.raw) - _TTL, 0.2))
+    outcome.bars.append(at_most("resigned leader: round trips of the floor", median(row["trips"] for row in outcome.raw), 3))
+    outcome.bars.append(at_most(f"{_CANDIDATES} candidates: commands per second on all nodes", rate, 5))
+    outcome.notes.append("a round trip: the median time of an acquire of the floor, in an event loop of its own")
+    return outcome
+
+
+class _Process:
+    def __init__(self, urls: Sequence[str], ttl: float, count: int = 1) -> None:
+        command = [sys.executable, "-c", _CANDIDATE, json.dumps([list(urls), ttl, count])]
+        self.popen = subprocess.Popen(
+            command, env=OURS.variables(), cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def instant(self) -> float:
+        """Return the next instant that it says."""
+        output: IO[str] | None = self.popen.stdout
+        assert output is not None
+        return float(output.readline())
+
+    def end(self) -> None:
+        """Let it resign, or end its wait."""
+        assert self.popen.stdin is not None
+        self.popen.stdin.write("\n")
+        self.popen.stdin.flush()
+
+    def close(self) -> None:
+        """Kill it if it is still there."""
+        self.popen.kill()
+        self.popen.communicate()
+
+
+def _followed(nodes: LocalNodes, *, kill: bool, phase: float) -> float:
+    """Return the seconds from the end of a leader to the first step of the next one.
+
+    Args:
+        nodes: The servers.
+        kill: End it by SIGKILL; else it resigns.
+        phase: Share of the time between two renewals at which it ends, so that rounds differ in what is left of its lease.
+    """
+    first = _Process(nodes.urls, _TTL)
+    second: Any = None
+    try:
+        first.instant()
+        second = _Process(nodes.urls, _TTL)
+        time.sleep(_SETTLED / 2 + phase * _TTL / 3)
+        if kill:
+            ended = time.monotonic()
+            first.popen.send_signal(signal.SIGKILL)
+        else:
+            first.end()
+            ended = first.instant()
+        return float(second.instant() - ended)
+    finally:
+        for process in (first, second):
+            if process is not None:
+                process.close()
+        # What a killed one left behind expires.
+        time.sleep(_TTL)
+
+
+def _idle_rate(seconds: float) -> float:
+    with LocalNodes(5) as nodes:
+        crowd = _Process(nodes.urls, 10.0, _CANDIDATES)
+        try:
+            crowd.instant()
+            time.sleep(_SETTLED)
+            before = calls(nodes)
+            time.sleep(seconds)
+            return (calls(nodes) - before) / seconds
+        finally:
+            crowd.close()
+
+
+async def _floor_trip(urls: Sequence[str]) -> float:
+    """Return the median time of an acquire of the floor: one round trip to a majority, through an event loop."""
+    floor = await Floor.connect(urls)
+    trips = []
+    for number in range(_TRIPS):
+        began = time.perf_counter()
+        grant = await floor.acquire(f"trip:{number}", 1000)
+        trips.append(time.perf_counter() - began)
+        await floor.release(grant)
+    floor.close()
+    return float(median(trips) or 0.0)
