@@ -32,8 +32,7 @@ class EngineThread:
     Attributes:
         dead: Why the thread serves no call any more. "" while it does.
         orphans: The leases that were held when the thread ended unexpectedly.
-        last_act: Makes the coroutine that runs then, before the loop is closed. It names the
-            orphans.
+        last_act: Makes the coroutine that runs then, before the loop is closed. It sets `orphans`.
     """
 
     def __init__(self) -> None:

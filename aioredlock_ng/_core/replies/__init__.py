@@ -1,6 +1,7 @@
 """The replies of scripts as small frozen records.
 
-`_scripts/replies.py` decodes each reply once, right after the parser. Other code
+`_scripts/attempt_replies.py` and `_scripts/state_replies.py` decode each reply once, right after
+the parser. Other code
 compares records and reads their attributes. No other code reads the lists of a server.
 """
 
