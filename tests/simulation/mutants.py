@@ -24,11 +24,11 @@ from aioredlock_ng._engine.trust import guard, markers
 from aioredlock_ng._engine.waiting import entry
 from aioredlock_ng._engine.waiting.lines import Lines
 from aioredlock_ng._engine.waiting.place import Place
-from aioredlock_ng._nodes import memory_queue
 from aioredlock_ng._nodes.channel import Channel
+from aioredlock_ng._nodes.memory import queues
 from aioredlock_ng._nodes.memory import server as memory_server
+from aioredlock_ng._nodes.memory.queues import Queues
 from aioredlock_ng._nodes.memory.server import MemoryServer, _bytes
-from aioredlock_ng._nodes.memory_queue import Queues
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._scripts import Command, replies
 from aioredlock_ng.options import Options
@@ -172,7 +172,7 @@ def _released_only(self: extender.Extender, holding: Holding) -> Any:
     return self._releases.send(holding.spec, holding.token, holding.granted, holding.longest_ttl, self._context.clock())
 
 
-_notify = memory_queue._notify
+_notify = queues._notify
 
 
 _back_off = Place.back_off

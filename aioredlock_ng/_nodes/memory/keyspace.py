@@ -8,7 +8,7 @@ from hashlib import sha1
 from typing import TYPE_CHECKING, Protocol
 
 from aioredlock_ng._core.keys import OWN_KEYS
-from aioredlock_ng._nodes.memory_queue import Queues
+from aioredlock_ng._nodes.memory.queues import Queues
 
 if TYPE_CHECKING:
     from collections.abc import Callable

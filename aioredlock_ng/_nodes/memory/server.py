@@ -10,7 +10,7 @@ from aioredlock_ng._core.marker import Trust, read_marker
 from aioredlock_ng._core.tickets import OFFER
 from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._nodes.memory.keyspace import Keyspace, Writing
-from aioredlock_ng._nodes.memory_queue import admits, grace_of, is_offer_to
+from aioredlock_ng._nodes.memory.queues import admits, grace_of, is_offer_to
 from aioredlock_ng._scripts.kinds import MARKER_KEY
 
 if TYPE_CHECKING:
