@@ -1,4 +1,4 @@
-"""The command `elect`: runs a command while this host leads, and stands again when it no longer does."""
+"""The command `elect`: runs a command while this host leads, and stands again after a loss."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def elect(
         float | None,
         typer.Option(
             metavar="SECONDS",
-            help="Another host leads after this time if this one dies. Default: the environment, else 10.",
+            help="Longest wait of the others if this host dies. Default: the environment, else 10.",
             show_default=False,
         ),
     ] = None,
@@ -45,7 +45,7 @@ def elect(
         float | None,
         typer.Option(
             metavar="SECONDS",
-            help="Time to end the command if the lock cannot be renewed. Default: a third of the ttl.",
+            help="Time to end the command without renewal. Default: a third of the ttl.",
             show_default=False,
         ),
     ] = None,
