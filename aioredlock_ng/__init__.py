@@ -5,7 +5,7 @@ An import opens nothing, patches nothing and imports no optional dependency.
 
 from aioredlock_ng._core.votes import Outcome, Vote
 from aioredlock_ng._nodes.port import NodeState
-from aioredlock_ng.election import Election
+from aioredlock_ng.election import Election, ElectionOptions
 from aioredlock_ng.errors import (
     AcquireTimeout,
     ConfigurationError,
@@ -44,6 +44,7 @@ __all__ = [
     "ConfigurationError",
     "Diagnosis",
     "Election",
+    "ElectionOptions",
     "Finding",
     "Lease",
     "Lock",

@@ -8,28 +8,48 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._engine.attempt.tokens import system_tokens
 from aioredlock_ng._engine.engine import Engine
+from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._scripts.catalogue import needed
-from aioredlock_ng.errors import ConfigurationError
+from aioredlock_ng.errors import ConfigurationError, RedlockClosed
 from aioredlock_ng.logs import Sinks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from aioredlock_ng._nodes.channel.outbox import Outbox
-    from aioredlock_ng._nodes.connect import Connector
     from aioredlock_ng._nodes.fleet import Fleet
     from aioredlock_ng._nodes.port import Node
     from aioredlock_ng.events import EventSink
     from aioredlock_ng.options import Options
 
-__all__ = ["engine_of", "node_of", "refuse_duplicates"]
+__all__ = ["engine_of", "nodes_of", "refuse_duplicates", "refuse_second_opening"]
 
 
-def node_of(connector: Connector, outbox: Outbox, options: Options) -> RedisNode:
-    """Return a node that connects by the given connector."""
+def nodes_of(given: Iterable[Connector | Node], outbox: Outbox, options: Options) -> list[Node]:
+    """Return the nodes as given, with a node for each connector."""
     commands = needed(fencing=options.fencing, guard=options.recovery_guard is not None)
-    return RedisNode(connector, outbox, options.connect_timeout, commands)
+    return [
+        RedisNode(one, outbox, options.connect_timeout, commands)
+        if isinstance(one, Connector)
+        else one
+        for one in given
+    ]
+
+
+def refuse_second_opening(engine: Engine | None) -> None:
+    """Check that a manager is not open.
+
+    Raises:
+        RedlockClosed: It is open, perhaps in another event loop or in the process before a fork.
+    """
+    if engine is None:
+        return
+    try:
+        engine.usable()
+    except RedlockClosed as error:
+        raise RedlockClosed(f"{error}: make a new Redlock in this one") from None
+    raise RedlockClosed("this Redlock is open already")
 
 
 def engine_of(

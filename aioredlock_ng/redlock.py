@@ -19,11 +19,11 @@ from aioredlock_ng._engine.loops import running_loop
 from aioredlock_ng._nodes.channel.outbox import Outbox
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.fleet import Fleet
-from aioredlock_ng._opening import engine_of, node_of, refuse_duplicates
+from aioredlock_ng._opening import engine_of, nodes_of, refuse_duplicates, refuse_second_opening
 from aioredlock_ng._operations import Operations
 from aioredlock_ng._specs import Specs
 from aioredlock_ng.environment import naming_variables, settings_from
-from aioredlock_ng.errors import ConfigurationError, RedlockClosed
+from aioredlock_ng.errors import ConfigurationError
 from aioredlock_ng.guarded import Guard, LockOptions, guarded
 from aioredlock_ng.lock import Lock, OnLost
 from aioredlock_ng.logs import log_event
@@ -135,14 +135,11 @@ class Redlock(Operations):
     def from_env(cls, environ: Mapping[str, str] = os.environ, **options: Any) -> Self:
         """Make a manager from environment variables.
 
-        `AIOREDLOCK_NG_NODES` contains the URLs, separated by commas. Write a comma inside a
-        password as %2C. These variables are optional:
-
-        * `AIOREDLOCK_NG_TTL`, `_NODE_TIMEOUT`, `_MIN_VALIDITY`, `_MAX_TTL`, `_CONNECT_TIMEOUT` and
-          `_CLOSE_TIMEOUT` are in seconds.
-        * `_DRIFT_FACTOR` is a share, and `_KEY_FORMAT` a text.
-        * `_FENCING` is true or false, and `_RECOVERY_GUARD` is auto, strict or none.
-        * `_OWNER` is a text, true or false.
+        `AIOREDLOCK_NG_NODES` has the URLs, separated by commas. A comma in a password is %2C.
+        Optional are `AIOREDLOCK_NG_TTL`, `_NODE_TIMEOUT`, `_MIN_VALIDITY`, `_MAX_TTL`,
+        `_CONNECT_TIMEOUT` and `_CLOSE_TIMEOUT` (seconds), `_DRIFT_FACTOR` (a share), `_KEY_FORMAT`
+        (a text), `_FENCING` (true or false), `_RECOVERY_GUARD` (auto, strict or none) and `_OWNER`
+        (a text, true or false).
 
         Args:
             environ: The variables. The log names a variable whose name is almost one of these.
@@ -163,26 +160,17 @@ class Redlock(Operations):
             The manager itself.
 
         Raises:
-            ConfigurationError: Two nodes are the same server, or `wall_clock` returns an impossible
-                time.
+            ConfigurationError: Two nodes are the same server, or `wall_clock` is impossible.
             RedlockClosed: The manager is already open, perhaps in another event loop or in the
                 process before a fork. Or no asyncio event loop runs, as under trio.
 
         Safety: if it is cancelled, everything is closed again.
         """
         loop = running_loop()
-        if self._engine is not None:
-            try:
-                self._engine.usable()
-            except RedlockClosed as error:
-                raise RedlockClosed(f"{error}: make a new Redlock in this one") from None
-            raise RedlockClosed("this Redlock is open already")
+        refuse_second_opening(self._engine)
         check_wall_clock(self._wall_us())
         outbox = Outbox(loop, self._clock, self._run_id if self._specs.kind.vouch else b"")
-        self._nodes = [
-            node_of(given, outbox, self._options) if isinstance(given, Connector) else given
-            for given in self._given
-        ]
+        self._nodes = nodes_of(self._given, outbox, self._options)
         engine = self._engine = engine_of(
             Fleet(self._nodes, outbox),
             self._options,
@@ -296,8 +284,7 @@ class Redlock(Operations):
         """Return a decorator that runs each call inside `async with redlock.lock(name)`.
 
         docs/workers.md has examples. A call raises the errors of `async with redlock.lock(…)`.
-        After `LockNotAcquired` the function has not begun. After `LockLost` it was cancelled, or it
-        finished and its result is discarded.
+        After `LockLost` the function was cancelled, or it finished and its result is discarded.
 
         Args:
             template: The name, with parameters of the function, their attributes and formats:

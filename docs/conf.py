@@ -51,7 +51,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(?!aioredlock_ng\b)\w+(\.\w+)+"),
     (
         "py:.*",
-        "[A-Z]|Any|Callable|Iterable|Mapping|Metric|Node|OnLost|Path|Redis|RedisCluster|Self|Sequence|TracebackType|Unpack",
+        r"[A-Z]|aioredlock_ng\..*\._\w+|Any|Callable|Iterable|Mapping|Metric|Node|OnLost|Path|Redis|RedisCluster|Self|Sequence|TracebackType|Unpack",
     ),
 ]
 autodoc_member_order = "bysource"

@@ -123,7 +123,8 @@ def _shorten(seed: int, mutant: str | None) -> None:
     whole = plan_of(seed)
     plan, outcome = shrink(whole, mutant)
     _say("", f"the shortest run found for seed {seed}:", *tell_plan(plan), *tell_log(outcome.log))
-    _say(f"{outcome.violation}", f"to repeat it: {repeat(plan, whole, mutant)}")
+    how = "how to read it: CONTRIBUTING.md, When a seed fails"
+    _say(how, f"{outcome.violation}", f"to repeat it: {repeat(plan, whole, mutant)}")
 
 
 def _one(seed: int, keep: str | None, mutant: str | None) -> int:

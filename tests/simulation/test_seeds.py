@@ -19,7 +19,9 @@ pytestmark = pytest.mark.once
 def test_no_invariant_is_violated(first: int) -> None:
     for seed in range(first, first + 20):
         outcome = play(plan_of(seed), None)
-        assert outcome.violation is None, f"seed {seed}: python -m tests.simulation --seed {seed}"
+        assert outcome.violation is None, (
+            f"seed {seed}: .venv/bin/python -m tests.simulation --seed {seed} (CONTRIBUTING.md: When a seed fails)"
+        )
 
 
 @pytest.mark.parametrize("seed", range(100, 103))

@@ -16,7 +16,19 @@ __all__ = ["QUICK_FOLDERS", "SPARSE", "TIERS", "ends", "is_quick", "pytest_itemc
 TIERS = ("quick", "rest")
 
 QUICK_FOLDERS = frozenset(
-    {"containers", "contract", "engine", "examples", "fencing", "integration", "integrations", "structure", "unit"}
+    {
+        "containers",
+        "contract",
+        "election",
+        "engine",
+        "examples",
+        "fencing",
+        "integration",
+        "integrations",
+        "structure",
+        "sync",
+        "unit",
+    }
 )
 """Folders of tests that `make test` runs. The others start commands, long runs or environments of their own."""
 
