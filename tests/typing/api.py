@@ -10,6 +10,7 @@ from aioredlock_ng import (
     ConfigurationError,
     Diagnosis,
     Election,
+    ElectionOptions,
     Finding,
     Lease,
     Lock,
@@ -55,6 +56,8 @@ async def manager(client: redis.asyncio.Redis) -> None:
 async def election(redlock: Redlock) -> None:
     chosen = redlock.election("scheduler", label="ann", ttl=6.0, step_down=2.0, max_hold=None, rejoin=False)
     assert_type(chosen, Election)
+    options: ElectionOptions = {"label": "bob", "ttl": 6.0}
+    assert_type(redlock.election("scheduler", **options), Election)
     assert_type((chosen.name, chosen.label, chosen.ttl, chosen.step_down), tuple[str, str, float, float])
     assert_type((chosen.leading, chosen.leader), tuple[bool, str | None])
 
