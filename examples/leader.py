@@ -1,7 +1,7 @@
 """One leader among any number of processes.
 
-The holder of the lock leads. It steps down when the lock is lost. Here the leader puts
-jobs into a queue. End the leader in any way, and another process leads:
+The leader steps down before another process can lead. Here the leader puts jobs into a
+queue. End the leader in any way, and another process leads:
 
     export AIOREDLOCK_NG_NODES=redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3
     for name in ann bob cid; do
@@ -26,15 +26,17 @@ PACE = 0.05
 
 async def campaign(redlock: Redlock, queue: RedisFence, name: str) -> None:
     """Lead whenever no other process does, for ever."""
+    election = redlock.election("leader:scheduler", label=name)
     while True:
         try:
             # Waits without polling.
-            async with redlock.lock("leader:scheduler") as lease:
+            async with election as lease:
                 print(f"{name} leads, term {lease.fence}", flush=True)
                 await lead(queue, name, lease.fence)
         except (LockLost, StaleFence) as error:
-            # LockLost: lead() was cancelled. StaleFence: this process stood still for
-            # so long that the queue has seen a newer leader.
+            # LockLost: lead() was cancelled, in time if only the renewals failed.
+            # StaleFence: this process stood still for so long that the queue has seen
+            # a newer leader.
             print(f"{name} stepped down: {error}", flush=True)
 
 

@@ -20,8 +20,8 @@ __all__ = ["EngineThread", "refuse_greenlets"]
 T = TypeVar("T")
 
 UNDONE_WITHIN: Final = 1.0
-"""Seconds for which an interrupted call waits until it is undone. Undoing it awaits nothing, so
-only a busy event loop takes that long."""
+"""Seconds for which an interrupted call waits until it is undone, and a closing loop for its tasks.
+Both await nothing then, so only a busy event loop takes that long."""
 
 _numbers = count(1)
 
@@ -144,7 +144,15 @@ class EngineThread:
             for callback in list(self._at_death):
                 callback()
             with suppress(Exception):
-                self._loop.close()
+                self._end_tasks()
+            self._loop.close()
+
+    def _end_tasks(self) -> None:
+        """Let waiting tasks end. Python reports a task that is left on a closed loop."""
+        if tasks := asyncio.all_tasks(self._loop):
+            for task in tasks:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.wait(tasks, timeout=UNDONE_WITHIN))
 
     def _abandon(self, call: _Call[Any]) -> None:
         with suppress(RuntimeError):

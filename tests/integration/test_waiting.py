@@ -221,7 +221,7 @@ async def test_where_tracking_is_denied_one_contender_per_process_asks(start_ser
 
 async def test_a_thousand_waiters_ask_as_often_as_one(three_nodes: NodeSet) -> None:
     occupy(three_nodes, "order")
-    async with Redlock(three_nodes.urls) as redlock:
+    async with Redlock(three_nodes.urls, node_timeout=1.0) as redlock:
         await all_up(redlock)
         before = stats_of(three_nodes, 0, "evalsha")
         waiters = [asyncio.create_task(redlock.lock("order").acquire()) for _ in range(1000)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import threading
 import time
@@ -232,6 +233,17 @@ def test_a_closed_manager_says_so_and_opens_again(three_nodes: NodeSet) -> None:
         redlock.lock("order").acquire()
     with redlock.open():
         assert redlock.lock("order").try_acquire() is not None
+
+
+def test_a_manager_that_is_closed_while_leases_are_watched_leaves_no_task(
+    three_nodes: NodeSet, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(5):
+        with Redlock(three_nodes.urls) as redlock:
+            for number in range(5):
+                redlock.lock(f"order:{number}", on_lost=lambda _: None).acquire()
+    gc.collect()
+    assert "destroyed" not in caplog.text
 
 
 def test_a_manager_opens_at_its_first_use_by_many_threads_at_once(three_nodes: NodeSet) -> None:
