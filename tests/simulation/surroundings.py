@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from unittest.mock import patch
 
+import aioredlock_ng._opening as opening_module
 import aioredlock_ng.redlock as redlock_module
 from aioredlock_ng._engine import engine, parts, wheel
 from aioredlock_ng._engine.keeping import batch, extender, labels, watcher
@@ -123,7 +124,8 @@ def surroundings(*, joint: bool) -> Iterator[None]:
         stack.enter_context(patch.object(node, "random", _Jitter))
         stack.enter_context(patch.object(labels, "os", _Place))
         stack.enter_context(patch.object(labels, "socket", _Place))
-        stack.enter_context(patch.object(redlock_module, "Connector", SimConnector))
+        for module in (redlock_module, opening_module):
+            stack.enter_context(patch.object(module, "Connector", SimConnector))
         stack.enter_context(patch.object(redlock_module, "log_event", _hear))
         stack.enter_context(patch.object(extender.Extender, "adopt", observed))
         if joint:
