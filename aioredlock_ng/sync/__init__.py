@@ -1,11 +1,11 @@
 """The same manager, locks and leases for threads, with `with` in place of `async with`.
 
-The locks live on an event loop in a thread of its own. A lease is renewed while the threads that
-use it compute. One manager serves all threads of a process. A forked child opens the manager anew
-at its first use. The leases of its parent count as lost there.
+An event loop in a separate thread runs the locks. A lease is renewed while the threads that use it
+compute. One manager serves all threads of a process. A forked child opens the manager anew at its
+first use. The leases of its parent count as lost there.
 
-A thread cannot be cancelled. It learns of a loss from `Lease.check`, from the `on_lost` callback,
-and at the end of `with`.
+A thread cannot be cancelled. A loss is reported by `Lease.check`, by the `on_lost` callback, and at
+the end of `with`.
 """
 
 from aioredlock_ng.sync._lease import Lease

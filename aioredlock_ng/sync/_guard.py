@@ -1,4 +1,4 @@
-"""The decorator behind `Redlock.guard`: each call of a function holds a lock of its own name."""
+"""Define the decorator behind `Redlock.guard`, which names a lock by the arguments of a call."""
 
 from __future__ import annotations
 
@@ -36,14 +36,13 @@ def guarded(lock: Callable[[str], Lock], template: str) -> Guard:
             `aioredlock_ng.guarded.NameTemplate`.
 
     Raises:
-        ConfigurationError: The template or an option of the lock is unusable whatever the arguments
-            will be.
+        ConfigurationError: The template or an option is invalid for all arguments.
     """
     if not isinstance(template, str):
         raise ConfigurationError(
             f'guard() takes a name first, like @redlock.guard("job:{{job_id}}"); got {template!r}'
         )
-    # An option that cannot be right is refused here, not at the first call.
+    # An invalid option is refused here, and not at the first call.
     lock(template)
 
     def decorate(function: Callable[P, R], /) -> Callable[P, R]:

@@ -1,4 +1,4 @@
-"""The lease of a thread: how long the lock is certainly held, and the ways to end that."""
+"""Define the lease for threads: its validity, and the methods that check, renew and end it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Lease:
 
     @property
     def resource(self) -> str:
-        """The lock's name; several names are joined by ", "."""
+        """Name of the lock. Several names are joined by ", "."""
         return self._lease.resource
 
     @property
     def resources(self) -> tuple[str | bytes, ...]:
-        """The names as given."""
+        """Names as given."""
         return self._lease.resources
 
     @property
@@ -46,13 +46,13 @@ class Lease:
     def fence(self) -> int | Any:
         """The fencing token: greater than that of every earlier lease of the same resources.
 
-        None only with `Redlock(fencing=False)`.
+        The value is None only with `Redlock(fencing=False)`.
         """
         return self._lease.fence
 
     @property
     def ttl(self) -> float:
-        """Seconds that the keys live without renewal, as last renewed."""
+        """Seconds from a renewal to the expiry of the keys, as used by the last renewal."""
         return self._lease.ttl
 
     def remaining(self) -> float:
@@ -61,26 +61,26 @@ class Lease:
 
     @property
     def valid(self) -> bool:
-        """True while the lock may be relied on. False after release, loss, or the deadline."""
+        """True while the lock is certainly ours. False after release, loss or the deadline."""
         return self.remaining() > 0.0
 
     @property
     def lost(self) -> bool:
-        """True once the lease ended, neither released nor abandoned."""
+        """True if the lease ended without being released or abandoned."""
         return self._lease.lost or self._is_orphaned
 
     @property
     def nodes(self) -> tuple[int, int]:
-        """How many nodes granted or last renewed it, and how many there are."""
+        """Number of nodes that granted or last renewed the lock, and the number of all nodes."""
         return self._lease.nodes
 
     def check(self) -> None:
-        """Make sure that the lock is still held, without I/O. The call to make before each write.
+        """Raise an error unless the lock is still ours. Call this before each write. No I/O.
 
         Raises:
-            LockLost: It is over: the deadline passed, a quorum does not hold it any more, or the
-                thread that renews it has ended.
-            LockReleased: It was released, or abandoned and then expired.
+            LockLost: The deadline passed, the nodes showed that no quorum holds the lock, or the
+                thread that renews the lease has ended.
+            LockReleased: The lease was released, or was abandoned and then expired.
         """
         if self._is_orphaned:
             raise self._orphaned()
@@ -90,52 +90,54 @@ class Lease:
         """Ask the nodes whether a quorum still holds this lease's token.
 
         Raises:
-            LockLost: A quorum can no longer hold it, or the deadline has passed.
-            LockReleased: It was released or abandoned, before or meanwhile.
-            QuorumUnreachable: Too few nodes answered to say; the lease goes on until its deadline.
+            LockLost: A quorum can no longer hold the token, or the deadline has passed.
+            LockReleased: The lease was released or abandoned, before the call or during it.
+            QuorumUnreachable: Too few nodes answered. The lease stays valid until its deadline.
             RedlockClosed: The manager is closed.
 
-        Safety: interrupted, nothing has changed.
+        Safety: an interrupted call changes nothing.
         """
         self.check()
         self._thread.run(self._lease.verify)
 
     def extend(self, ttl: float | None = None) -> None:
-        """Renew now, besides the renewals in the background.
+        """Renew the lease now, in addition to the renewals in the background.
 
         Args:
-            ttl: New life in seconds from now, used by later renewals too; None: as before.
+            ttl: New ttl in seconds from now, which later renewals use as well. None: the present
+                ttl.
 
         Raises:
-            LockLost: It is lost.
-            LockReleased: It was released or abandoned, before or meanwhile.
-            QuorumUnreachable: No quorum renewed it in time; the lease goes on until its deadline.
-            ConfigurationError: The ttl is unusable; see `Redlock.lock`.
+            LockLost: The lease is lost.
+            LockReleased: The lease was released or abandoned, before the call or during it.
+            QuorumUnreachable: No quorum renewed the lease in time. It stays valid until its
+                deadline.
+            ConfigurationError: The ttl is invalid (`Redlock.lock`).
             RedlockClosed: The manager is closed.
 
-        Safety: interrupted, the renewal may or may not happen; `remaining()` is never more than the
-        nodes confirmed.
+        Safety: if the call is interrupted, the renewal may or may not happen. `remaining()` never
+        exceeds the time that the nodes confirmed.
         """
         self.check()
         self._thread.run(lambda: self._lease.extend(ttl))
 
     def release(self) -> bool:
-        """Give the lock up. Idempotent.
+        """Release the lock. Further calls have no effect.
 
         Returns:
-            True if it was held until now. False if it was over already, or if a quorum of nodes
-            turns out not to have held it any more.
+            True if the lock was ours until now. False if the lease had already ended, or if the
+            answers show that a quorum of nodes no longer held it.
 
-        Safety: interrupted, the release is on its way to the nodes.
+        Safety: if the call is interrupted, the release is sent nevertheless.
         """
         if self._thread.dead:
             return False
         return self._thread.run(self._lease.release)
 
     def abandon(self) -> None:
-        """Stop renewing and let the lock expire.
+        """Stop the renewal and let the lock expire.
 
-        No other client acquires it before `remaining()` is over.
+        No other client receives the lock before `remaining()` is over.
 
         Raises:
             RedlockClosed: The manager is closed.
@@ -147,18 +149,18 @@ class Lease:
         self._thread.run(abandon)
 
     def wait_lost(self, timeout: float | None = None) -> bool:
-        """Wait until the lease is over: lost, released or abandoned.
+        """Wait until the lease is lost, released or abandoned.
 
         Args:
-            timeout: Seconds to wait at most; None: until it is over.
+            timeout: Longest wait in seconds. None: for ever.
 
         Returns:
-            True if it is over. `lost` says whether it was lost.
+            True if the lease has ended, False after `timeout`. `lost` says whether it was lost.
 
         Raises:
             RedlockClosed: The manager is closed.
 
-        Safety: interrupted, nothing has changed.
+        Safety: an interrupted call changes nothing.
         """
         if self._is_orphaned:
             return True
@@ -173,29 +175,29 @@ class Lease:
         return self._thread.run(wait)
 
     def lost_error(self) -> LockLost:
-        """Return the error that tells how this lease was lost; for callers that raise it."""
+        """Return the error that describes the loss of this lease, for callers that raise it."""
         return self._orphaned() if self._is_orphaned else self._lease.lost_error()
 
     @property
     def was_gone(self) -> bool:
-        """True if it was lost, or if its release found that a quorum no longer held it."""
+        """True if the lease was lost, or if its release found that a quorum no longer held it."""
         return self._lease.was_gone or self._is_orphaned
 
     def __eq__(self, other: object) -> bool:
-        """Equal if they are the same lease."""
+        """Return True if both objects stand for the same lease."""
         return isinstance(other, Lease) and other._lease == self._lease
 
     def __hash__(self) -> int:
-        """By lease."""
+        """Hash by lease."""
         return hash(self._lease)
 
     def __repr__(self) -> str:
-        """Name, state and the beginning of the token; never the whole token."""
+        """Show name, state and the beginning of the token, never the whole token."""
         return repr(self._lease) if not self._thread.dead else f"<Lease {self.resource!r} lost>"
 
     @property
     def _is_orphaned(self) -> bool:
-        """True if it was held when its thread ended, or belongs to the process before a fork."""
+        """True if the lease was held when its thread ended, or belongs to a parent process."""
         return bool(self._thread.dead) and self._lease in self._thread.orphans
 
     def _orphaned(self) -> LockLost:

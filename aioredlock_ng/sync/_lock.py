@@ -25,18 +25,18 @@ class _Manager(Protocol):
     """The part of a `Redlock` that its locks need."""
 
     def opened(self) -> EngineThread:
-        """Return the thread that the locks live on; open the manager if that was not done yet."""
+        """Return the thread of the locks' event loop. Open the manager at the first call."""
 
     def described(self, lock: Lock) -> aioredlock_ng.Lock:
-        """Return the lock of this description on the manager that is open in this process."""
+        """Return the asyncio lock with these settings, from the manager of this process."""
 
     @property
     def inside(self) -> list[Lease]:
-        """The leases that this very thread holds by `with`, oldest first."""
+        """The leases that the current thread holds by `with`, oldest first."""
 
 
 class Lock:
-    """Made by `Redlock.lock`. Cheap, reusable, and safe to use from many threads at once.
+    """A named lock, made by `Redlock.lock`. Many threads may use the object at once.
 
     A `with` must be left by the thread that entered it.
     """
@@ -64,26 +64,27 @@ class Lock:
 
     @property
     def ttl(self) -> float:
-        """Seconds that it lives without renewal."""
+        """Seconds until the lock expires without renewal."""
         return self._manager.described(self).ttl
 
     def __repr__(self) -> str:
-        """Name and settings."""
+        """Show name and settings."""
         return repr(self._manager.described(self))
 
     def acquire(self) -> Lease:
-        """Wait for the lock, `blocking_timeout` at most.
+        """Wait for the lock, for at most `blocking_timeout`.
 
         Raises:
-            LockHeld: Held by another, and `blocking_timeout` is 0. Or `blocking_timeout` is None,
-                and this very thread holds it in an enclosing `with`: it would wait for ever.
-            AcquireTimeout: Still held by another after `blocking_timeout`.
-            QuorumUnreachable: Too few nodes could be asked, or too many refuse for reasons that
-                waiting does not cure.
+            LockHeld: Another client holds the lock, and `blocking_timeout` is 0. Or this thread
+                itself holds the lock in an enclosing `with`, and `blocking_timeout` is None. It
+                would then wait for ever.
+            AcquireTimeout: Another client still held the lock after `blocking_timeout`.
+            QuorumUnreachable: Too few nodes answered, or too many refuse for reasons that waiting
+                does not change.
             RedlockClosed: The manager is closed.
 
-        Safety: an exception of a signal handler, as KeyboardInterrupt, ends the wait and undoes the
-        attempt.
+        Safety: an exception of a signal handler, such as KeyboardInterrupt, ends the wait and
+        undoes the attempt.
         """
         self._refuse_deadlock()
         thread = self._manager.opened()
@@ -98,10 +99,12 @@ class Lock:
         return lease
 
     def try_acquire(self) -> Lease | None:
-        """Attempt it without waiting, whatever `blocking_timeout` says; None if another holds it.
+        """Try to acquire the lock without waiting. Return None if another client holds it.
+
+        `blocking_timeout` has no effect here.
 
         Raises:
-            QuorumUnreachable: Too few nodes could be asked.
+            QuorumUnreachable: Too few nodes answered.
             RedlockClosed: The manager is closed.
 
         Safety: as `acquire`.
@@ -142,9 +145,9 @@ class Lock:
         """Release.
 
         Raises:
-            LockLost: The lease was lost while the body ran, also if only the release finds it out.
-                The body's own exception wins, with a note.
-            RedlockError: Left by a thread that did not enter it; nothing was released.
+            LockLost: The lease was lost while the body ran, or the release found the loss. The
+                body's own exception has priority and receives a note.
+            RedlockError: The thread that left the block had not entered it. Nothing was released.
 
         Safety: as `Lease.release`.
         """
@@ -189,13 +192,14 @@ async def _give_back(lease: Lease | None) -> None:
 
 
 def _watch(thread: EngineThread, lease: Lease, on_lost: OnLost) -> None:
-    """Have `on_lost` called once if the lease is lost, or if its renewing thread ends first."""
+    """Call `on_lost` once if the lease is lost or its renewing thread ends unexpectedly."""
     called = threading.Event()
 
     def notify() -> None:
         if not called.is_set() and lease.lost:
             called.set()
-            # Not on the event loop: a slow callback would stop the renewals of all other leases.
+            # The callback gets its own thread. On the event loop a slow callback would stop all
+            # renewals.
             threading.Thread(
                 target=on_lost, args=(lease,), name="aioredlock_ng:on_lost", daemon=True
             ).start()

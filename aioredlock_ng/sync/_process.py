@@ -1,4 +1,4 @@
-"""Opens a manager once per process, at its first use, and closes it when the interpreter exits."""
+"""Open a manager once per process, at its first use, and close it when the interpreter exits."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class _Inside(threading.local):
 _all: Final[WeakSet[PerProcess]] = WeakSet()
 
 _inherited: Final[list[Opened]] = []
-"""In a forked child: managers of the parent. A loop that nothing refers to would be closed, which
-`EngineThread.disown` must not do."""
+"""In a forked child, the managers of the parent. The references keep their event loops from being
+closed by the garbage collector. See `EngineThread.disown` for the reason."""
 
 
 class PerProcess:
@@ -62,7 +62,7 @@ class PerProcess:
     def here(self) -> Opened | None:
         """The manager that is open in this process; None before the first use and after `close`."""
         opened = self._opened
-        # A fork that does not go through Python, as that of a C library, runs no hook.
+        # A fork by a C library does not run Python's hooks, so the process id is compared.
         return opened if opened is not None and opened.process == os.getpid() else None
 
     @property
@@ -71,15 +71,15 @@ class PerProcess:
         return self._inside.leases
 
     def open(self, *, again: bool = False) -> Opened:
-        """Return the open manager; open it if that was not done yet.
+        """Return the open manager. Open it at the first call.
 
         Args:
-            again: Open it also if it was closed.
+            again: Open the manager even if it was closed.
 
         Raises:
-            RedlockClosed: It was closed, or the thread of its locks has ended.
+            RedlockClosed: The manager was closed, or the thread of its locks has ended.
 
-        Safety: interrupted, everything is closed again.
+        Safety: if the call is interrupted, everything is closed again.
         """
         here = self.here
         if here is None:
@@ -106,12 +106,12 @@ class PerProcess:
                 here.thread.stop()
 
     def after_fork(self) -> None:
-        """In the child: forget the parent's manager, whose threads do not exist here."""
+        """Forget the parent's manager in a forked child, which lacks the parent's threads."""
         if self._opened is not None:
             self._opened.thread.disown()
             _inherited.append(self._opened)
             self._opened = None
-        # A thread that does not exist here may have held it.
+        # A thread of the parent may hold the old lock for ever.
         self._opening = threading.Lock()
         self._inside = _Inside()
 
@@ -127,10 +127,10 @@ class PerProcess:
 
 
 async def _let_expire(redlock: aioredlock_ng.Redlock, thread: EngineThread) -> None:
-    """Close a manager whose thread ends unexpectedly: its leases are lost.
+    """Close a manager whose thread ends unexpectedly, and let its leases expire.
 
-    Their keys are not deleted. The threads that hold these leases may work on until they call
-    `check`, and the next holder would work beside them.
+    The keys are not deleted. The threads that hold the leases may work on until they call `check`,
+    and the next holder would work beside them.
     """
     held = redlock.leases
     thread.orphans = frozenset(held)

@@ -33,7 +33,9 @@ __all__ = ["Redlock"]
 
 
 class Redlock:
-    """Locks for threads. It may be made at import time, and opens at its first use in each process.
+    """Locks for threads.
+
+    The object may be made at import time, and opens at its first use in each process.
 
     Use it as `with Redlock([...]) as redlock:`, or call `close()` at the end. Leases that are still
     held when the interpreter exits are released then.
@@ -43,7 +45,7 @@ class Redlock:
         options: As for `aioredlock_ng.Redlock`.
 
     Raises:
-        ConfigurationError: A node or an option is unusable, or gevent or eventlet has replaced
+        ConfigurationError: A node or an option is invalid, or gevent or eventlet has replaced
             threads.
     """
 
@@ -54,10 +56,11 @@ class Redlock:
     ) -> None:
         refuse_greenlets()
         if hasattr(nodes, "__iter__") and not isinstance(nodes, (str, bytes, dict)):
-            # Each process that opens it reads them once more.
+            # Each process that opens the manager reads the nodes again.
             nodes = list(nodes)
         make = partial(aioredlock_ng.Redlock, nodes, **options)
-        # Never opened: it checks the arguments, and describes locks until the first use.
+        # This manager is never opened. It checks the arguments, and describes locks until the first
+        # use.
         self._unopened = make()
         self._process = PerProcess(make)
 
@@ -68,7 +71,7 @@ class Redlock:
         """Read nodes and options from the environment, as `aioredlock_ng.Redlock.from_env`.
 
         Raises:
-            ConfigurationError: `AIOREDLOCK_NG_NODES` is missing, or a value is unusable. The error
+            ConfigurationError: `AIOREDLOCK_NG_NODES` is missing, or a value is invalid. The error
                 names the variable.
         """
         urls, found = settings_from(environ, options)
@@ -76,7 +79,7 @@ class Redlock:
             return cls(urls, **found, **options)
 
     def __repr__(self) -> str:
-        """Whether it is open, and the addresses of its nodes, without credentials."""
+        """Show the state and the addresses of the nodes, without credentials."""
         return repr(self._known)
 
     def open(self) -> Self:
@@ -85,25 +88,27 @@ class Redlock:
         Nodes that are down are connected in the background.
 
         Returns:
-            Itself.
+            The manager itself.
 
         Raises:
             ConfigurationError: Two nodes are the same server.
 
-        Safety: interrupted, everything is closed again.
+        Safety: if the call is interrupted, everything is closed again.
         """
         self._process.open(again=True)
         return self
 
     def close(self) -> None:
-        """Release the leases still held, end the acquisitions that wait, disconnect. Idempotent.
+        """Release the held leases, end the waiting acquisitions and disconnect.
 
-        Safety: interrupted, the releases are on their way, and the connections are closed.
+        Further calls have no effect.
+
+        Safety: if the call is interrupted, the releases are sent, and the connections are closed.
         """
         self._process.close()
 
     def __enter__(self) -> Self:
-        """Open it."""
+        """Open the manager."""
         return self.open()
 
     def __exit__(
@@ -112,11 +117,11 @@ class Redlock:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close it."""
+        """Close the manager."""
         self.close()
 
     def lock(self, name: str | bytes, *more: str | bytes, **options: Unpack[LockOptions]) -> Lock:
-        """Describe a lock; no I/O happens, and this works before `open`.
+        """Describe a lock. No I/O happens, and the manager need not be open.
 
         Args:
             name: The resource, 1 to 65,536 bytes.
@@ -125,7 +130,7 @@ class Redlock:
                 function that is called once with a lease that is lost, on a thread of its own.
 
         Raises:
-            ConfigurationError: An argument is unusable.
+            ConfigurationError: An argument is invalid.
         """
         on_lost = options.pop("on_lost", None)
         if on_lost is not None and not callable(on_lost):
@@ -145,17 +150,16 @@ class Redlock:
             options: As for `lock`.
 
         Raises:
-            ConfigurationError: At decoration: a coroutine function, an unknown placeholder, an
-                unusable option. At the call: a value that has no stable text, or contains the
-                separator behind it.
+            ConfigurationError: At decoration: a coroutine function, an unknown placeholder or an
+                invalid option. At the call: a value without a stable text, or with the separator.
 
-        A call raises what `with redlock.lock(…)` raises: `LockNotAcquired` without having begun,
-        `LockLost` instead of its result if the lock was lost meanwhile.
+        A call raises the errors of `with redlock.lock(…)`. After `LockNotAcquired` the function has
+        not begun. After `LockLost` it has finished, and its result is discarded.
         """
         return guarded(lambda name: self.lock(name, **options), template)
 
     def locked(self, name: str | bytes) -> bool:
-        """Return True if a quorum of nodes holds the same token for `name` right now.
+        """Return True if a quorum of nodes holds one token for `name` now, from any client.
 
         Raises:
             QuorumUnreachable: Too few nodes answered to say.
@@ -164,7 +168,9 @@ class Redlock:
         return self._run(lambda redlock: redlock.locked(name))
 
     def inspect(self, name: str | bytes) -> LockInfo:
-        """Ask all nodes who holds `name`, for how long, and how many wait for it. Writes nothing.
+        """Ask all nodes for the holder of `name`, its remaining time and the number of waiters.
+
+        Nothing is written.
 
         Raises:
             QuorumUnreachable: Too few nodes answered to say.
@@ -178,18 +184,19 @@ class Redlock:
         """Release a lock that another client holds; see `aioredlock_ng.Redlock.force_release`.
 
         Returns:
-            On how many nodes a key was deleted.
+            The number of nodes on which a key was deleted.
 
         Raises:
-            QuorumUnreachable: Too few nodes answered to be sure that it is gone.
+            QuorumUnreachable: Too few nodes answered to be sure that the lock is gone.
             ConfigurationError, RedlockClosed: As everywhere.
 
-        Safety: interrupted, the keys are deleted on all nodes that answer, or on none.
+        Safety: if the call is interrupted, the keys are deleted on all nodes that answer, or on
+        none.
         """
         return self._run(lambda redlock: redlock.force_release(name, token=token, any_key=any_key))
 
     def diagnose(self) -> Diagnosis:
-        """Examine the nodes over connections of their own; see `aioredlock_ng.Redlock.diagnose`."""
+        """Examine the nodes over separate connections; see `aioredlock_ng.Redlock.diagnose`."""
         return self._run(lambda redlock: redlock.diagnose())
 
     @property
@@ -207,10 +214,12 @@ class Redlock:
         """Wait until a quorum of nodes is connected and may grant locks. Opens the manager.
 
         Args:
-            timeout: Seconds to wait at most; None: for ever; 0: raise at once unless it is so.
+            timeout: Longest wait in seconds. None: for ever. 0: raise at once unless the quorum is
+                ready.
 
         Raises:
-            QuorumUnreachable: It is not so after `timeout`; names each node that cannot, and why.
+            QuorumUnreachable: The quorum is not ready after `timeout`. The message names each node
+                that cannot grant, and the reason.
             ConfigurationError, RedlockClosed: As everywhere.
         """
         self._run(lambda redlock: redlock.wait_ready(timeout))
@@ -228,7 +237,9 @@ class Redlock:
         return tuple(Lease(lease, here.thread) for lease in here.thread.run(leases))
 
     def stats(self) -> Stats:
-        """Counters since `open`, and this process's places in the queues. No node is asked.
+        """Return the counters since `open` and the places of this process in the queues.
+
+        No node is asked.
 
         Raises:
             RedlockClosed: Closed.
@@ -240,7 +251,7 @@ class Redlock:
         return self._run(stats)
 
     def opened(self) -> EngineThread:
-        """Return the thread that the locks live on; open the manager at the first call.
+        """Return the thread of the locks' event loop. Open the manager at the first call.
 
         Internal: for `Lock`.
 
@@ -250,7 +261,7 @@ class Redlock:
         return self._process.open().thread
 
     def described(self, lock: Lock) -> aioredlock_ng.Lock:
-        """Return the lock of this description on the manager that is open in this process.
+        """Return the asyncio lock with these settings, from the manager of this process.
 
         Internal: for `Lock`.
         """
@@ -259,7 +270,7 @@ class Redlock:
 
     @property
     def inside(self) -> list[Lease]:
-        """The leases that this very thread holds by `with`, oldest first.
+        """The leases that the current thread holds by `with`, oldest first.
 
         Internal: for `Lock`.
         """
@@ -267,7 +278,7 @@ class Redlock:
 
     @property
     def _known(self) -> aioredlock_ng.Redlock:
-        """The manager that is open in this process, or the one that was never opened."""
+        """The manager that is open in this process, or else the manager that is never opened."""
         here = self._process.here
         return self._unopened if here is None else here.redlock
 

@@ -1,4 +1,4 @@
-"""An event loop in a daemon thread, and calls of its coroutines from other threads."""
+"""Run an event loop in a daemon thread, and call coroutines on it from other threads."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["EngineThread", "refuse_greenlets"]
 T = TypeVar("T")
 
 UNDONE_WITHIN: Final = 1.0
-"""Seconds for which an interrupted call waits until it is undone, and a closing loop for its tasks.
-Both await nothing then, so only a busy event loop takes that long."""
+"""Longest wait in seconds of an interrupted call for its undo, and of a closing loop for its tasks.
+The undo is a release, which waits for the nodes for one node timeout at most."""
 
 _numbers = count(1)
 
@@ -30,9 +30,10 @@ class EngineThread:
     """One event loop in a daemon thread.
 
     Attributes:
-        dead: Why the thread serves no call any more. "" while it does.
+        dead: The reason why the thread serves no calls any more. "" while it serves calls.
         orphans: The leases that were held when the thread ended unexpectedly.
-        last_act: Makes the coroutine that runs then, before the loop is closed. It sets `orphans`.
+        last_act: Makes the coroutine that runs after an unexpected end, before the loop is closed.
+            It sets `orphans`.
     """
 
     def __init__(self) -> None:
@@ -56,15 +57,15 @@ class EngineThread:
 
         Args:
             make: Makes the coroutine, on the loop's thread.
-            undo: Makes the coroutine that gives back a result which no caller received, because an
+            undo: Makes the coroutine that undoes a result which no caller received, because an
                 exception of a signal handler came first.
 
         Raises:
             RedlockClosed: The thread has ended.
-            RedlockError: Called on the loop's own thread, which would wait for itself.
+            RedlockError: The call comes from the loop's own thread, which would wait for itself.
 
-        Safety: an exception of a signal handler, as KeyboardInterrupt, cancels the coroutine. A
-        result that is there by then is given back before the exception goes on.
+        Safety: an exception of a signal handler, such as KeyboardInterrupt, cancels the coroutine.
+        A result that exists by then is undone before the exception is raised.
         """
         if threading.get_ident() == self._thread.ident:
             raise RedlockError(
@@ -101,7 +102,7 @@ class EngineThread:
             raise self.closed() from None
 
     def at_death(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Have `callback` called if the thread ends. Return a function that takes it back."""
+        """Call `callback` when the thread ends. Return a function that removes the callback."""
         self._at_death.add(callback)
         return lambda: self._at_death.discard(callback)
 
@@ -117,9 +118,9 @@ class EngineThread:
         self._thread.join()
 
     def disown(self) -> None:
-        """In a forked child: the thread does not exist here.
+        """Mark the thread as ended in a forked child, which lacks it.
 
-        The loop is not closed. Its selector is the parent's too, and closing would unregister the
+        The loop is not closed. The parent shares its selector, and closing would unregister the
         parent's sockets.
         """
         self.dead = "it belongs to the process before a fork"
@@ -130,12 +131,13 @@ class EngineThread:
             asyncio.set_event_loop(self._loop)
             self._loop.run_forever()
         except BaseException as error:
-            # Whatever ended the loop is reported to each caller; a daemon thread has no other.
+            # Each caller gets the error that ended the loop. A daemon thread has no other place to
+            # report it.
             why = f"its thread ended by {type(error).__name__}: {error}"
         finally:
             self.dead = self.dead or why or "its thread ended"
             for outcome in list(self._pending):
-                # A caller that was interrupted in this moment has its own exception.
+                # A caller that was interrupted at this moment has its own exception.
                 with suppress(Exception):
                     outcome.set_exception(self.closed())
             if why and self.last_act is not None:
@@ -148,7 +150,7 @@ class EngineThread:
             self._loop.close()
 
     def _end_tasks(self) -> None:
-        """Let waiting tasks end. Python reports a task that is left on a closed loop."""
+        """Cancel the remaining tasks. Python reports a task that is left on a closed loop."""
         if tasks := asyncio.all_tasks(self._loop):
             for task in tasks:
                 task.cancel()
@@ -164,8 +166,8 @@ class _Call(Generic[T]):
     """One coroutine that a thread waits for.
 
     Attributes:
-        outcome: Resolved with its result or error.
-        over: Set once nothing of an abandoned call goes on.
+        outcome: Resolved with the result or the error of the coroutine.
+        over: Set once an abandoned call has ended, its undo included.
     """
 
     def __init__(
@@ -183,12 +185,12 @@ class _Call(Generic[T]):
         self.over = threading.Event()
 
     def begin(self) -> None:
-        """Start it, on the loop."""
+        """Start the coroutine. This runs on the loop."""
         self._task = self._loop.create_task(self._make())
         self._task.add_done_callback(self._done)
 
     def abandon(self) -> None:
-        """On the loop: cancel it, or give back its result."""
+        """Cancel the coroutine, or undo its result. This runs on the loop."""
         self._abandoned = True
         task = self._task
         if task is None:
@@ -202,7 +204,7 @@ class _Call(Generic[T]):
         if self._abandoned:
             self._give_back(task)
             return
-        # An outcome that the dying thread has set already is not set again.
+        # An outcome that the ending thread has set already is not set again.
         with suppress(Exception):
             if task.cancelled():
                 self.outcome.set_exception(RedlockClosed("the call was cancelled on its loop"))
@@ -220,11 +222,11 @@ class _Call(Generic[T]):
 
 
 def refuse_greenlets() -> None:
-    """Refuse to run where threads are no threads.
+    """Raise an error if gevent or eventlet has replaced threads by greenlets.
 
     Raises:
         ConfigurationError: gevent or eventlet has replaced `threading`. The event loop would run as
-            a greenlet beside its callers, and stop all of them.
+            a greenlet in the thread of its callers, and block all of them.
     """
     for name, module, question, threads in (
         ("gevent", "gevent.monkey", "is_module_patched", "threading"),
