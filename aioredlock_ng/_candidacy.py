@@ -77,7 +77,7 @@ class Candidacy:
         """Claim the candidate for the calling task.
 
         Raises:
-            RedlockError: Another call of `run` or `async with` has it.
+            RedlockError: Another call of `run` or `async with` has claimed the candidate.
         """
         if not self._idle.is_set():
             raise RedlockError(
@@ -88,7 +88,7 @@ class Candidacy:
         self.has_led = self.resigned = False
 
     def finish(self) -> None:
-        """Give the candidate back, whatever happened."""
+        """Give up the claim on the candidate, whatever happened."""
         # An exception that is kept would keep the frames of its traceback, and all that these hold.
         self.over = None
         self._idle.set()
@@ -100,7 +100,7 @@ class Candidacy:
             patient: Try again when the nodes refuse for a reason that waiting does not cure.
 
         Raises:
-            QuorumUnreachable: The nodes refuse so, and `patient` is False.
+            QuorumUnreachable: The nodes refuse for a reason of this kind, and `patient` is False.
         """
         while not self.resigned:
             try:
@@ -112,8 +112,8 @@ class Candidacy:
                 continue
             if lease is None:
                 break
-            # The loop may have stood still since the grant. A term that must end at once does not
-            # begin.
+            # The event loop may have been blocked since the grant. A term that must end at once
+            # does not begin.
             if lease.remaining() > self._margins.step_down and not self.resigned:
                 self._lead(lease)
                 return lease
@@ -164,8 +164,8 @@ class Candidacy:
         """End the term: the body has ended with this exception, or without any.
 
         Raises:
-            LockLost, LockReleased: The body was told to end, or the lease was lost. It is kept in
-                `over`.
+            LockLost, LockReleased: The body was told to end, or the lease was lost. The error is
+                kept in `over`.
         """
         term = self.term
         assert term is not None
@@ -189,12 +189,12 @@ class Candidacy:
         exc.add_note(str(over))
 
     def own(self) -> str | None:
-        """Return the own label while this candidate holds the lock, else None."""
+        """Return this candidate's label while it holds the lock, else None."""
         term = self.term
         return None if term is None or term.lease.lost else self._label
 
     def learn(self, leader: str | None) -> None:
-        """Note the leader. Another one than before is an event."""
+        """Record the leader, and emit an event if it has changed."""
         if leader != self.leader:
             self.leader = leader
             # A manager that is closed has no sinks any more.
@@ -202,7 +202,7 @@ class Candidacy:
                 self._source.engine().context.emit(LeaderChanged(self._lock.resource, leader))
 
     def _turned(self, leader: str | None) -> None:
-        """Note the own term's begin or end, and wake the watchers of this manager."""
+        """Record the begin or end of a term here, and wake the watchers of this manager."""
         self.learn(leader)
         with suppress(RedlockClosed):
             changed(self._source.engine(), self._key)

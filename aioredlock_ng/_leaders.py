@@ -1,4 +1,4 @@
-"""The leader of an election as the nodes know it, and each change of it; it takes no lock.
+"""Find the leader of an election on the nodes, and notice each change. No lock is taken.
 
 A watcher tracks the key of the leader's label, not the lock's key. Each renewal changes the lock's
 key, so tracking that would wake every watcher of the fleet several times per ttl.
@@ -36,7 +36,8 @@ It is written a tenth of a second after the grant.
 """
 
 _EXPIRY_MARGIN: Final = 0.05
-"""Seconds. Clocks run at different rates, so a key may still exist when its time is over here."""
+"""Seconds. Clocks run at different rates, so a key may still exist when its time is over by the
+local clock."""
 
 _SLOW_LOOK: Final = 75.0
 """Seconds between looks without a report, in case a report was lost.
@@ -81,7 +82,7 @@ class Leaders:
         name: The election's name.
         key: The key of its lock.
         ttl: Seconds that a leader's lease lives, as far as known here.
-        own: Returns the own label while this candidate leads, else None.
+        own: Returns this candidate's label while it leads, else None.
         stands: True while this candidate waits in the queue.
     """
 
@@ -104,17 +105,17 @@ class Leaders:
         self._tracked = False
 
     async def other_than(self, known: str | None) -> str | None:
-        """Return the leader as soon as it is another than `known`; "" stands for nothing known.
+        """Return the leader as soon as it differs from `known`; "" stands for no known leader.
 
         Raises:
             RedlockClosed: The manager is not open, or is closed meanwhile.
 
-        Safety: cancelled, nothing has changed. Nothing is left behind between two calls.
+        Safety: a cancelled call changes nothing. Nothing is left behind between two calls.
         """
         engine = self._source.engine()
         changes = asyncio.Event()
         late = iter(_LABEL_LATE)
-        # Messages between two calls were not heard.
+        # Messages between two calls were not received.
         self._tracked = False
 
         def note() -> None:
@@ -139,8 +140,8 @@ class Leaders:
         An undecided look returns `known`.
         """
         if (own := self._own()) is not None:
-            # The end of a term wakes the watcher, but not the loss of a lease that its body
-            # outlives.
+            # The end of a term wakes the watcher. The loss of a lease does not, if the body
+            # outlives it.
             return own, self._ttl
         try:
             info = await self._ask(engine)
@@ -163,7 +164,8 @@ class Leaders:
         self._tracked = True
         watching = MUTEX.watching((self._label_key,), (_NOT_A_TOKEN,))
         try:
-            # In one write, the tracked read first. A change behind it is reported.
+            # Both requests leave in one write, the tracked read first. So a change after it is
+            # reported.
             _, info = await asyncio.gather(engine.poll(watching), self._source.inspect(self._name))
         except BaseException:
             self._tracked = False
@@ -189,13 +191,13 @@ class Watch:
 
     Args:
         leaders: Finds the next leader.
-        learn: Is told each leader.
+        learn: Called with each leader.
     """
 
     def __init__(self, leaders: Leaders, learn: Callable[[str | None], None]) -> None:
         self._leaders = leaders
         self._learn = learn
-        # No label is empty: nothing is known yet.
+        # The empty text means that no leader is known yet, because no label is empty.
         self._known: str | None = ""
 
     def __aiter__(self) -> Watch:

@@ -1,7 +1,7 @@
-"""One term of a leader: it ends the leading task before another can lead; it asks no node.
+"""One term of a leader: it ends the leading task before another candidate can lead.
 
-The term watches `lease.remaining()`. Renewals keep that above the margin. Once it falls to
-`step_down`, the task is cancelled, and the rest of the ttl is its time to end.
+The term asks no node. It watches `lease.remaining()`, which renewals keep above the margin. Once it
+falls to `step_down`, the task is cancelled, and the rest of the ttl is its time to end.
 """
 
 from __future__ import annotations
@@ -32,10 +32,12 @@ _RENEWED_AT: Final = 2 / 3
 """Share of the ttl that is left when a renewal is sent."""
 
 _SHORTEST_NAP: Final = 0.001
-"""Seconds. A timer that fires a rounding error too early would be set again to no time at all."""
+"""Seconds of the shortest timer. A timer may fire slightly early because of rounding. It would then
+be set again to zero seconds."""
 
 _LONGEST_NAP: Final = 0.5
-"""Seconds. A timer of the event loop does not count the time for which the machine is suspended."""
+"""Seconds of the longest timer. A timer of the event loop does not count the time for which the
+machine is suspended."""
 
 _LAST_WORDS: Final = 0.1
 """Seconds from a loss to `TermOutlived`. A body that obeys its cancellation ends sooner."""
@@ -100,7 +102,8 @@ class Term:
     def end(self, cause: Literal["step_down", "lost", "resigned"]) -> None:
         """Cancel the task, unless the task itself is the caller and will see an exception."""
         if self._done:
-            # The lease is being released. Cancelled now, its holder would not wait for the answer.
+            # The lease is being released. A cancellation now would stop the holder from waiting for
+            # the answer.
             return
         if self.ended_by is None:
             self.ended_by = cause
@@ -111,7 +114,7 @@ class Term:
         """Stop watching; the task has ended its work.
 
         Returns:
-            True if the task was cancelled by its term and by nobody else, and is the caller.
+            True if the calling task was cancelled by this term and by no other code.
         """
         self._done = True
         if self._timer is not None:
@@ -133,7 +136,7 @@ class Term:
         """Return the reason why the term ended, as an error; None if the task ended by itself.
 
         Args:
-            lost: The lease was lost, by whatever was known when it was given up.
+            lost: True if the lease was known to be lost when the term ended.
         """
         if lost:
             return self.lease.lost_error()

@@ -32,12 +32,12 @@ class Election:
     """One candidate of an election. Made by `Redlock.election`.
 
     `await election.run(main)` is the usual way: `main(lease)` runs whenever this candidate leads.
-    `async with election as lease:` is one term by hand. A candidate has at most one term at a time;
-    a second `run` or `async with` meanwhile raises `RedlockError`.
+    `async with election as lease:` is a single term. A candidate has at most one term at a time; a
+    second `run` or `async with` meanwhile raises `RedlockError`.
 
     The leader's lease is renewed like any other. If `lease.remaining()` falls to `step_down`
-    seconds, the body is cancelled, so it has so long to end before another candidate can lead. It
-    is cancelled once more if the lease is lost all the same.
+    seconds, the body is cancelled. It then has that time to end before another candidate can lead.
+    If the lease is lost nevertheless, the body is cancelled once more.
     """
 
     def __init__(
@@ -73,7 +73,10 @@ class Election:
 
     @property
     def leading(self) -> bool:
-        """True while this candidate leads and need not step down. No I/O, from any thread."""
+        """True while this candidate leads and need not step down.
+
+        It does no I/O, and any thread may read it.
+        """
         term = self._candidacy.term
         return term is not None and term.leading
 
@@ -81,22 +84,23 @@ class Election:
     def leader(self) -> str | None:
         """The label of the leader as last known here; None if nobody leads or none is known.
 
-        No I/O.
+        It does no I/O.
 
-        It is the own label while this candidate leads. Of other leaders it is what `watch()` saw
-        last, so it stays None, or gets old, unless something iterates over `watch()`.
+        While this candidate leads, it is this candidate's label. For other leaders it is the last
+        label that `watch()` saw. Without an iteration over `watch()` it stays None or becomes
+        outdated.
         """
         return self._label if self.leading else self._candidacy.leader
 
     def __repr__(self) -> str:
-        """Name, label and state."""
+        """Show name, label and state."""
         state = "leads" if self.leading else "idle" if self._candidacy.idle else "stands"
         return f"<Election {self.name!r} {self._label!r} {state}>"
 
     def check(self) -> None:
-        """Make sure that no body works on after its lease was lost; for a liveness probe.
+        """Raise an error if the body still works although its lease is lost. For liveness probes.
 
-        No I/O, from any thread.
+        It does no I/O, and any thread may call it.
 
         Raises:
             LockLost: The body still works although its lease is lost. The process should be
@@ -107,10 +111,10 @@ class Election:
             raise term.lease.lost_error()
 
     async def run(self, main: Callable[[Lease], Awaitable[R]]) -> R | None:
-        """Stand, and call `main(lease)` whenever this candidate leads; in this task.
+        """Stand, and call `main(lease)` in this task whenever this candidate leads.
 
         `main` is cancelled `step_down` seconds before another candidate can lead, and when the
-        lease is lost. Then this candidate stands again, with `rejoin=True`. The lease is released
+        lease is lost. With `rejoin=True` this candidate then stands again. The lease is released
         only after `main` has ended, however long its clean-up takes; it is renewed meanwhile.
 
         Args:
@@ -123,15 +127,16 @@ class Election:
         Raises:
             LockLost: The term is over, and `rejoin` is False.
             QuorumUnreachable: The nodes refuse the lock for a reason that waiting does not cure,
-                and this candidate has not led yet. Later it tries again, after half a ttl to a ttl.
-            LockHeld: This very task holds the lock in an enclosing `async with`.
+                and this candidate has not led yet. A candidate that has led before tries again
+                after half a ttl to a ttl.
+            LockHeld: This task already holds the lock in an enclosing `async with`.
             ConfigurationError: `main` is not callable.
             RedlockError: This candidate stands or leads already.
             RedlockClosed: The manager is not open, or is closed meanwhile.
-            BaseException: As raised by `main`; the leader has resigned before.
+            BaseException: The exception of `main`, raised after the lock was released.
 
-        Safety: cancelled while it waits, nothing is left behind. Cancelled while `main` runs,
-        `main` is cancelled; the release is on its way once `main` has ended.
+        Safety: a call that is cancelled while it waits leaves nothing behind. A cancellation while
+        `main` runs cancels `main`, and the release is queued once `main` has ended.
         """
         if not callable(main):
             raise ConfigurationError(
@@ -167,11 +172,11 @@ class Election:
         Raises:
             LockNotAcquired: `resign()` was called meanwhile.
             QuorumUnreachable: The nodes refuse the lock for a reason that waiting does not cure.
-            LockHeld: This very task holds the lock in an enclosing `async with`.
+            LockHeld: This task already holds the lock in an enclosing `async with`.
             RedlockError: This candidate stands or leads already.
             RedlockClosed: The manager is not open, or is closed meanwhile.
 
-        Safety: cancelled, nothing is left behind. For a limit in time use `asyncio.timeout`.
+        Safety: a cancelled call leaves nothing behind. For a limit in time use `asyncio.timeout`.
         """
         candidacy = self._candidacy
         candidacy.begin()
@@ -193,15 +198,16 @@ class Election:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Release the lock: the term is over.
+        """Release the lock at the end of the term.
 
         Raises:
-            LockLost: The lease was lost or not renewed, so the body was cancelled. An exception of
-                the body wins, with a note; so does a cancellation by others.
+            LockLost: The lease was lost or not renewed, so the body was cancelled. The body's own
+                exception has priority and receives a note. A cancellation by other code has
+                priority as well.
             LockReleased: The body was cancelled by `resign()` in another task.
 
-        Safety: the release is on its way before this first awaits. Cancelled, it is still waited
-        for, `node_timeout` at most.
+        Safety: the release is queued before the first await. A cancelled call still waits for the
+        release, for at most `node_timeout`.
         """
         candidacy = self._candidacy
         try:
@@ -210,11 +216,11 @@ class Election:
             candidacy.finish()
 
     async def resign(self) -> bool:
-        """Give the leadership up, or stop to wait for it.
+        """Give up the leadership, or stop waiting for it.
 
-        Called from another task, it cancels the body and returns once that has ended and the lock
-        is released. `run` then returns None, and an `async with` raises `LockReleased`. Called by
-        the body itself, it releases the lock at once, and the body should return.
+        A call from another task cancels the body, and returns once the body has ended and the lock
+        is released. `run` then returns None, and an `async with` raises `LockReleased`. A call by
+        the body itself releases the lock at once, and the body should then return.
 
         Returns:
             True if this candidate led.
@@ -222,7 +228,7 @@ class Election:
         Raises:
             RedlockClosed: Called by the body, from another event loop or a forked process.
 
-        Safety: cancelled, the resignation goes on, and is only not waited for.
+        Safety: after a cancellation the resignation goes on, but this call does not wait for it.
         """
         return await self._candidacy.resign()
 
@@ -237,9 +243,9 @@ class Election:
         changes. With RESP2 or without tracking each watcher looks about once per ttl.
 
         Raises:
-            RedlockClosed: By the iteration: the manager is not open, or is closed meanwhile.
+            RedlockClosed: The iteration finds that the manager is not open, or is closed meanwhile.
 
-        Safety: cancelled or left at any time, nothing is left behind.
+        Safety: an iteration that is cancelled or abandoned leaves nothing behind.
         """
         leaders = Leaders(
             self._source,

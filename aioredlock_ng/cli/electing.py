@@ -85,7 +85,8 @@ def elect(
         label = printable_label(f"{socket.gethostname()}:{os.getpid()}")
     with reported("elect"):
         while True:
-            # Opened anew for each term, because a child is forked while no event loop exists.
+            # The manager is opened anew for each term, because a child is forked without an event
+            # loop.
             redlock = manager(node, ttl=ttl, node_timeout=node_timeout, key_format=key_format)
             election = redlock.election(name_of(name), label=label, step_down=step_down)
             margin = election.step_down

@@ -20,7 +20,7 @@ _CAUSES: Final = ("done", "failed", "cancelled", "resigned", "step_down", "lost"
 
 
 class _Counted(NamedTuple):
-    """The metrics of the elections of one kind; of all of them if there are no kinds."""
+    """The metrics of the elections of one kind, or of all elections without kinds."""
 
     leading: Gauge
     terms: Mapping[str, Counter]
@@ -35,7 +35,7 @@ class Elections:
     Args:
         counter: Makes a counter from its name, help and labels.
         gauge: Makes a gauge from its name, help, multiprocess mode and labels.
-        kinds: Tells the kind of an election from its name.
+        kinds: Returns the kind of an election by its name.
     """
 
     def __init__(
@@ -84,7 +84,8 @@ class Elections:
         kind = self._kinds.of(resource)
         if (counted := self._counted.get(kind)) is None:
             label = {"kind": kind} if self._kinds.wanted else {}
-            # All of them at once: a counter that begins with its first event shows no increase.
+            # All counters are created at once. Prometheus does not count the first event of a new
+            # counter as an increase.
             counted = self._counted[kind] = _Counted(
                 leading=self._leading.labels(**label) if label else self._leading,
                 terms={cause: self._terms.labels(cause=cause, **label) for cause in _CAUSES},
