@@ -1,4 +1,4 @@
-"""Define the methods of a lease that users do not call, but other parts of the library."""
+"""Define the methods of a lease that only other parts of the library call."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ class Held:
         engine, holding = self._engine, self._holding
         if release.won:
             return True
-        # A node that deleted fewer keys than the lease had no longer held the lock. Silence proves
-        # nothing, except on a node that cannot have had the keys.
+        # If a node deleted fewer keys than the lease has, the node no longer held the lock. Silence
+        # proves nothing, except on a node that cannot have had the keys.
         full = released(len(holding.spec.keys))
         answers = zip(release.replies, holding.granted, strict=True)
         maybe = sum(

@@ -29,7 +29,7 @@ async def look_at(
     *,
     read: Callable[[Reply], Look] = look_of,
 ) -> list[Look]:
-    """Ask all nodes. If one refuses the command, send the plainer command to all nodes.
+    """Ask all nodes. If a node refuses the command, send the plainer command to all nodes.
 
     Args:
         engine: The open engine.

@@ -41,7 +41,8 @@ def refuse_second_opening(engine: Engine | None) -> None:
     """Check that a manager is not open.
 
     Raises:
-        RedlockClosed: It is open, perhaps in another event loop or in the process before a fork.
+        RedlockClosed: The manager is open, perhaps in another event loop or in the process before a
+            fork.
     """
     if engine is None:
         return

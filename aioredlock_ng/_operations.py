@@ -186,10 +186,10 @@ class Operations:
 
     @property
     def ready(self) -> bool:
-        """True while a quorum of nodes is connected and may grant locks. No I/O, from any thread.
+        """True while a quorum of nodes is connected and may grant locks.
 
-        The value is False before `open` and after `aclose`. Health checks use it; `wait_ready`
-        waits for it.
+        It does no I/O, and any thread may read it. The value is False before `open` and after
+        `aclose`. Health checks use it; `wait_ready` waits for it.
         """
         return self._engine is not None and self._engine.ready
 

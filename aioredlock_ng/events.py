@@ -131,7 +131,7 @@ class AcquireCancelled:
 
 @dataclass(frozen=True, slots=True)
 class LeaseReleased:
-    """The holder released a lease. The requests to the nodes are on their way.
+    """The holder released a lease. The requests to the nodes are queued.
 
     `LossFound` follows if their answers show that a quorum no longer held the key. Each lease of a
     `LockAcquired` event ends exactly once, as released, abandoned or lost. Other tokens that the

@@ -174,8 +174,8 @@ class Lease(Held):
         try:
             replies = await self._engine.extend(holding, ttl)
         except asyncio.CancelledError:
-            # The loss did not cancel the body because `extend` was to raise. A foreign cancellation
-            # came first, so the exception is never raised, and the body must be notified now.
+            # The loss did not cancel the body, because `extend` would have raised an exception. A
+            # cancellation by other code came first, so the body must be notified of the loss now.
             if by_body and holding.phase is Phase.LOST:
                 context.loop.call_soon(holding.notify_body)
             raise
@@ -205,7 +205,7 @@ class Lease(Held):
         Raises:
             RedlockClosed: The call comes from another loop or a forked process.
 
-        Safety: the release is on its way before the first await. By then the next waiter of this
+        Safety: the release is queued before the first await. By then the next waiter of this
         process has the grant, or its request is in the same write. A cancelled call still waits for
         the release, for at most `node_timeout`, and then raises the cancellation. A node that does
         not answer executes the release once it answers or is connected again.
@@ -264,7 +264,7 @@ class Lease(Held):
         await holding.wait_over(waiter)
 
     def __eq__(self, other: object) -> bool:
-        """Compare by lease: two objects are equal if they stand for the same lease."""
+        """Return True if both objects stand for the same lease."""
         return isinstance(other, Lease) and other._holding is self._holding
 
     def __hash__(self) -> int:

@@ -1,6 +1,6 @@
-"""The door to the nodes for tools on the upper floors: the command line and other interfaces.
+"""Give tools on the upper floors, such as the command line, access to the nodes.
 
-It asks nodes and listens to them. It neither acquires nor releases a lock.
+A tool can ask the nodes and receive their reports, but neither acquire nor release a lock.
 """
 
 from __future__ import annotations

@@ -75,9 +75,9 @@ class Options:
         recovery_guard: "auto": a node that lost its memory (restart, flush, failover) grants
             nothing for `max_ttl` and a second. A wholly new set of nodes may vote at once.
             "strict": a new set waits as well. None: no guard.
-        owner: Label of the holder, which `inspect` shows. It lies beside the keys of leases that
-            are older than a tenth of a second. True: host, process and task. A text: one printable
-            line of at most 200 bytes. False: no label.
+        owner: Label of the holder, which `inspect` shows. The label is stored beside the keys of
+            leases that are older than a tenth of a second. True: host, process and task. A text:
+            one printable line of at most 200 bytes. False: no label.
 
     Raises:
         ConfigurationError: A setting is invalid. The message names the setting, the reason and the

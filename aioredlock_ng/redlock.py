@@ -235,7 +235,7 @@ class Redlock(Operations):
             ttl: Seconds until the lock expires without renewal, at most `max_ttl`. None: the
                 manager's ttl.
             blocking_timeout: Seconds that `acquire` waits at most. None: for ever. 0: one attempt,
-                and a second one if rivals of the same moment split the votes (`Lock.try_acquire`).
+                and a second one if simultaneous rivals split the votes (`Lock.try_acquire`).
             auto_extend: Renew the lease in the background until its release.
             max_hold: Seconds after which the lease is lost although it could be renewed. None:
                 never.

@@ -7,10 +7,10 @@ every counter seen. It goes to the nodes that granted or still may grant. Two le
 that acknowledged both fences, the later one strictly above the earlier. The order never depends on
 clocks. They only make it likely that one round is enough.
 
-A proposal is a multiple of `STEP`. The fences from there to the next multiple come with it: no
-other attempt can be granted one of them any more. A grant also owns fences below its own, down to
-the counters that it replaced; see `first_of`. The successors of its first lease get these fences
-without a question to the nodes.
+A proposal is a multiple of `STEP`. It reserves all fences up to the next multiple. No other attempt
+can be granted one of them any more. A grant also owns fences below its own, down to the counters
+that it replaced; see `first_of`. The successors of its first lease get these fences without a
+question to the nodes.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ class FenceClock:
 
     Attributes:
         offset: Microseconds by which other processes' fences are ahead of this machine's clock.
-        refused: Nodes that have reported a counter beyond all clocks. It is logged once per node.
+        refused: Nodes that have reported a counter beyond all clocks. Each of these nodes is logged
+            once.
     """
 
     __slots__ = ("_fastest", "_last", "_slots", "offset", "refused")

@@ -121,7 +121,7 @@ def all_forgot(
     now: float,
     known_ms: int,
 ) -> bool:
-    """True if every node has answered and none has its memory, as a memory that counts shows."""
+    """True if all nodes answered, some lost their memory, and none of the others is trusted."""
     losses = _losses(readings, memories, now, known_ms)
     return any(losses) and all(
         reading is not None and (lost or reading.trust is not Trust.TRUSTED)

@@ -16,8 +16,8 @@ LONGEST_MS = 86_401_000
 
 It is the longest `max_ttl`, a day, and a margin of a second.
 
-A longer guard time is damage. Copied to the nodes that forgot, it would keep them from voting for
-that long.
+A longer guard time is damage. A process would copy it to nodes that lost their memory, and they
+could not vote for that time.
 """
 
 _MOST_DIGITS = 16
@@ -64,7 +64,7 @@ class Reading:
     Attributes:
         trust: The state of the process behind that connection.
         marker: The marker itself, b"" for none.
-        run_id: Of that process. If the server hides it, the run id that the marker names.
+        run_id: The run id of that process. If the server hides it, the run id in the marker.
         guard_ms: The guard time in the marker. 0 for none, or for a guard time above `LONGEST_MS`.
         ready_ms: The node's time at which it may be trusted. 0 unless it waits or is founding.
         node_ms: The node's time when the marker was read.

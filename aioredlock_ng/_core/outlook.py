@@ -125,7 +125,7 @@ class Outlook:
             can_track: For each node whether it reports changes of keys.
 
         Returns:
-            The indexes of nodes that are only asked, and of nodes that shall also track the key.
+            The indexes of the nodes that only answer, and of the nodes that also track the key.
         """
         room = self.untracked
         plain: list[int] = []

@@ -15,7 +15,7 @@ __all__ = ["Placeholder", "SeparatorInText", "Template"]
 
 
 class SeparatorInText(ValueError):
-    """A text contains the separator that ends it. So other texts could make the same name.
+    """A text contains the separator behind it, so other texts could form the same name.
 
     Args:
         placeholder: The placeholder of the text.
@@ -100,7 +100,8 @@ class Template:
         name, last = self._literals[0], len(texts) - 1
         for index, (placeholder, text) in enumerate(zip(self.placeholders, texts, strict=True)):
             separator = self._literals[index + 1]
-            # A text "a:" before the separator "::" makes "a:::". Its end would be a guess.
+            # A text "a:" before the separator "::" makes "a:::". The end of the text would be
+            # ambiguous.
             if index < last and (text + separator).find(separator) < len(text):
                 raise SeparatorInText(placeholder, text, separator)
             name += text + separator

@@ -63,14 +63,15 @@ RENEW_SHARE = 1 / 3
 At a third, two more tries fit before the deadline."""
 
 RENEW_JITTER = 0.05
-"""Share of its time by which a renewal may come early.
+"""Largest share of its delay by which a renewal may come early.
 
 Without it, leases that were taken together would be renewed together for ever."""
 
 GATHER_SHARE = 0.01
-"""Share of the ttl to whose multiples the time of a renewal is rounded down.
+"""Granularity of the renewal times, as a share of the ttl.
 
-So renewals that are due at about the same time leave in one batch."""
+A time is rounded down to a multiple of it. So renewals that are due at about the same time leave in
+one batch."""
 
 RETRY_SHARE = 0.05
 """Share of the ttl after which a renewal without a quorum is retried."""
@@ -86,8 +87,8 @@ STALL_SHARE = 0.1
 WATCH_AFTER = 0.1
 """Seconds after which a lease is watched.
 
-Most locks are released sooner, and do without the extra read. A lease that was taken away before is
-noticed by that read."""
+Most locks are released sooner, and do without the extra read. That read also detects a lease whose
+keys were deleted before."""
 
 WATCH_SHARE = 0.25
 """Share of the ttl after which a short lease is watched. That is before its first renewal."""

@@ -55,7 +55,7 @@ class Refusal(Exception):
     """An error reply, with the server's own words. Quoted parts of a command are left out."""
 
     def __init__(self, words: str) -> None:
-        # A server that lacks EVALSHA answers with its arguments, and one of them is the token.
+        # A server that lacks EVALSHA quotes the call's arguments, and one of them is the token.
         super().__init__(unquoted(words))
 
 
@@ -141,7 +141,7 @@ BEYOND_CLOCKS: Final = (
     "a fence counter of it is beyond any clock, so it cannot confirm fences:"
     " delete its key aioredlock_ng:fences once it has refused for max_ttl and a second"
 )
-"""The detail of a vote whose counter is above any clock. The log names it as the reason."""
+"""The detail of a vote whose counter is above any clock. `NodeDegraded` has the same words."""
 
 _PERMANENT: Final = ("WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "ERR unknown command")
 """Refusals that last until a person changes something."""

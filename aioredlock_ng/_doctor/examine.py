@@ -66,8 +66,7 @@ async def examine(
         clock: This machine's steady clock.
         wall: This machine's wall clock.
 
-    Safety: if it is cancelled, the connection is closed. The release of the key is on its way, or
-    the key expires.
+    Safety: if it is cancelled, the connection is closed. The key is released or expires.
     """
     facts: dict[str, Any] = {"address": connector.address}
     try:

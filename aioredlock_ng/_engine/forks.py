@@ -1,4 +1,4 @@
-"""Open managers in a forked child. They let go of what belongs to the parent."""
+"""Detach the open managers of a forked child from the connections and leases of the parent."""
 
 from __future__ import annotations
 

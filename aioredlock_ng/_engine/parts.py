@@ -81,7 +81,7 @@ class Parts:
         self._loop = loop = asyncio.get_running_loop()
         self._closed = self._forked = False
         self._past_the_lines: set[Acquisition] = set()
-        # Two votes per node are nearly all that events contain. They are made once, because five
+        # Nearly all votes in events are one of two per node. These two are made once, because five
         # new votes would cost more than the rest of an event.
         addresses = [node.address for node in fleet.nodes]
         self._votes = [

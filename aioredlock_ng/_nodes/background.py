@@ -34,7 +34,7 @@ def supervised(
         work: Called anew each time.
         name: The task's name, for people.
         emit: Called with a `TaskFailed` for each exception.
-        failed: Called with the same words, for the owner of the task.
+        failed: Called with the reason of the failure, for the owner of the task.
 
     Safety: a cancellation of the task ends it at once.
     """

@@ -137,8 +137,8 @@ class Connector:
                 f"node {self.address}: {self._redact(plain(error, secret))};"
                 " remove or correct that option"
             )
-        # Raised outside of the handlers, an error has no context. A parser's words may quote a
-        # password.
+        # An error that is raised outside of the handlers has no context. A parser's words may quote
+        # a password.
         if problem:
             raise ConfigurationError(problem)
 

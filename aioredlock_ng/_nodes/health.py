@@ -19,7 +19,7 @@ class Health:
     """The state of a node, the reason for it, and the facts that its server reported.
 
     Args:
-        address: The node's, for events.
+        address: The node's address, for events.
 
     Attributes:
         emit: Takes the events. The node sets it before the first connection.
@@ -41,7 +41,7 @@ class Health:
 
     @property
     def reason(self) -> str:
-        """Why the node is not up, "" while it is."""
+        """The reason why the node is not up; "" while it is up."""
         return "" if self.state == "up" else str(self.unsent)
 
     def up(self, greeting: Greeting) -> None:
@@ -58,7 +58,7 @@ class Health:
         """Record that there is no connection.
 
         Args:
-            reason: Why not.
+            reason: The cause.
             refused: True if the server must not vote, so that a retry does not help.
             reported: True to emit one event until the node is up again. A node that its manager
                 closes is not worth an event.

@@ -81,7 +81,7 @@ class RedisNode:
     def ask(self, sink: Sink, index: int) -> None:
         """Send the command of `sink`, or deliver at once that it cannot be sent.
 
-        A silent server gets nothing but releases. Its reply to an earlier request shows that it has
+        Only releases are sent to a silent server. Its replies to earlier requests show when it has
         recovered.
         """
         if self._usable is not None:
@@ -142,7 +142,7 @@ class RedisNode:
         self._down(reason, refused=True)
 
     def disown(self) -> None:
-        """In a forked child, let go of the connection, which is the parent's."""
+        """In a forked child, detach from the connection. It belongs to the parent."""
         if self._channel is not None:
             self._channel.disown()
         for task in filter(None, (self._task, self._probe.task)):
@@ -252,7 +252,7 @@ class RedisNode:
         return gone
 
     def _use(self, channel: Channel | None) -> None:
-        """Send acquires through `channel` from now on; None means that they cannot be sent."""
+        """Send requests through `channel` from now on. With None, accept only releases."""
         if self._usable is not None:
             self._outbox.leave(self._usable)
         self._usable = channel
@@ -263,13 +263,13 @@ class RedisNode:
         self._listener.present(self._index, together)
 
     def _release_refused(self, release: Request, words: str) -> None:
-        """Keep a refused release. Warn at the first, and ask the node by itself from then on."""
+        """Keep a refused release. At the first refusal, warn and leave the shared outbox."""
         if self._owed.refused(release):
             self._health.refuses_releases(harmless(words))
             self._use(self._usable)
 
     def _released(self) -> None:
-        """Note that the server has deleted a key, so that its next refusal is worth a warning."""
+        """Record that the server has deleted a key, so that its next refusal causes a warning."""
         if self._owed.executed():
             self._use(self._usable)
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["NotedRelease", "OwedReleases"]
 
 RETRY_RELEASES = 0.5
-"""Seconds before a release that the server refused is sent again. Most scripts that keep a server
-busy have ended by then."""
+"""Delay in seconds until a refused release is sent again. Most scripts that keep a server busy have
+ended by then."""
 
 PAY_TWICE = 2.0
-"""Seconds after a reconnect at which the owed releases are sent once more. A server that hung
-executes what it got on the old connection when it wakes. It may still do so when the new connection
-is made."""
+"""Seconds after a reconnect at which the owed releases are sent once more. When a server wakes
+after a hang, it executes the requests from the old connection. It may do so even after the new
+connection is made."""
 
 
 class OwedReleases:
@@ -58,7 +58,7 @@ class OwedReleases:
         self._releases.update({release.packed: release for release in releases})
 
     def refused(self, release: Request) -> bool:
-        """Send a release that the server refused again after a while, until its keys have expired.
+        """Keep a refused release, and send it again after a while until its keys have expired.
 
         Return True if the server has executed releases until now.
         """
@@ -96,7 +96,7 @@ class OwedReleases:
             self._releases.update(releases)
 
     def _retry(self, channel: Channel) -> None:
-        # Another connection was sent all of them when it was made.
+        # A newer connection has received all releases at its start.
         if channel is self._current():
             releases, self._releases = self._releases, {}
             now = self._outbox.clock()
@@ -111,7 +111,7 @@ class NotedRelease:
 
     Args:
         command: The release.
-        started: Instant at which it is asked.
+        started: Instant of the request.
         released: Called if the server deleted a key. A release that deletes nothing needs fewer
             rights, and so proves nothing.
         sink: Gets the reply; None if no caller wants it.
@@ -130,7 +130,7 @@ class NotedRelease:
         self._sink = sink
 
     def stands(self) -> bool:
-        """Return False: a release is sent again without this question."""
+        """Return False. The channel sends a release again without calling this method."""
         return False
 
     def deliver(self, index: int, reply: Reply) -> None:

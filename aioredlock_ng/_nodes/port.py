@@ -152,9 +152,9 @@ class Node(Protocol):
         """
 
     def disown(self) -> None:
-        """In a forked child, drop everything without sending anything.
+        """In a forked child, detach from the connection and send nothing.
 
-        The connection is the parent's.
+        The connection belongs to the parent.
         """
 
     def state(self) -> NodeState:

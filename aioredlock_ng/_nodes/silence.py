@@ -1,4 +1,4 @@
-"""A connection on which the server does not answer: a test whether it is dead."""
+"""A test that shows whether a connection without replies is dead."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["SUSPECT_AFTER", "DeadConnectionProbe"]
 
 SUSPECT_AFTER = 2
-"""Node timeouts without a reply after which a node is checked, and after as many more is suspect.
-A hung node costs a round nothing, because the others decide it. The limit only bounds the backlog.
+"""Number of node timeouts without a reply until a node is checked. After as many more the node is
+suspect. A hung node costs a round nothing, because the others decide it. The limit only bounds the
+backlog.
 """
 
 PROBE_EVERY = 10.0
@@ -31,11 +32,11 @@ class DeadConnectionProbe:
     """A background task that closes a silent connection if it is dead.
 
     The task connects to the server once more. A server that answers on the other connection is
-    well, so the silent connection is dead. A hung server answers on none, and keeps its connection.
-    It must execute the commands that were queued there in their order.
+    well, so the silent connection is dead. A hung server answers on neither, and the silent
+    connection is kept. The server must still execute the commands queued on it in their order.
 
     Args:
-        address: The node's, for the name of the task.
+        address: The node's address, for the name of the task.
         current: Returns the node's connection, or None.
         connect: Makes another connection.
 

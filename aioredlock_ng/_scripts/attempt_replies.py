@@ -1,4 +1,4 @@
-"""Decoders of the replies to attempts: acquires, second fences, releases and hand-overs.
+"""Decoders of the replies to acquires, confirmations of fences, releases and hand-overs.
 
 A decoder returns None for a reply that does not fit its script. The header of each Lua file
 describes its replies.
@@ -42,15 +42,15 @@ __all__ = [
 
 
 def acquire(reply: Any, call: Call) -> Granted | Refused | None:
-    """Read 1, or a refusal."""
-    # Nearly every reply is an integer. It is read first, and without a call.
+    """Decode the reply of acquire.lua: 1 for a grant, or a refusal."""
+    # Nearly every reply is an integer, so this case comes first and needs no call.
     if type(reply) is int:
         return GRANTED if reply == 1 else None
     return _refused(reply, len(call.keys))
 
 
 def acquire_guarded(reply: Any, call: Call) -> Acquired | None:
-    """Read 1, a grant with a counter, a refusal, or the time left in quarantine."""
+    """Decode the reply of acquire_guarded.lua: a grant, a refusal or a quarantine."""
     if type(reply) is int:
         return GRANTED if reply == 1 else None
     if replies.starts(reply, 2, 2):
@@ -63,7 +63,7 @@ def acquire_guarded(reply: Any, call: Call) -> Acquired | None:
 
 
 def acquire_each(reply: Any, call: Call) -> AcquiredEach | None:
-    """Read the number of attempts, or up to as many answers to single attempts."""
+    """Decode the number of attempts if all were granted, else the answers to single attempts."""
     own = int(call.args[0])
     calls = len(call.keys) - own
     if type(reply) is int:
@@ -76,7 +76,7 @@ def acquire_each(reply: Any, call: Call) -> AcquiredEach | None:
 
 
 def hand_over_each(reply: Any, call: Call) -> HandedOverEach | None:
-    """Read twice the number of hand-overs, or answers to release and acquire by turns."""
+    """Decode twice the number of hand-overs, or alternating answers to releases and acquires."""
     own = int(call.args[0])
     calls = 2 * (len(call.keys) - own)
     if type(reply) is int:
@@ -91,7 +91,7 @@ def hand_over_each(reply: Any, call: Call) -> HandedOverEach | None:
 
 
 def release_each(reply: Any, call: Call) -> ReleasedEach | None:
-    """Read the number of keys, or up to as many zeros and ones."""
+    """Decode the number of keys if all were freed, else a list with 1 or 0 for each key."""
     keys = len(call.keys)
     if type(reply) is int:
         return ReleasedEach((released(1),) * keys) if reply == keys else None
@@ -101,7 +101,7 @@ def release_each(reply: Any, call: Call) -> ReleasedEach | None:
 
 
 def release(reply: Any, call: Call) -> Released | None:
-    """Read how many of the lock's keys were freed."""
+    """Decode the number of the lock's keys that were freed."""
     # Every release has a key, so 0 and 1 always fit. Counting the keys of a form takes time.
     if type(reply) is int and 0 <= reply <= 1:
         return released(reply)
@@ -110,7 +110,7 @@ def release(reply: Any, call: Call) -> Released | None:
 
 
 def confirm(reply: Any, _call: Call) -> Granted | Unacknowledged | None:
-    """Read 1, or 0 with a counter."""
+    """Decode the reply of confirm.lua: 1 if the fence is stored, or 0 with a counter."""
     if type(reply) is int:
         return GRANTED if reply == 1 else None
     return (

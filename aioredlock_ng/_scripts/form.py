@@ -29,7 +29,7 @@ class Form:
         words: KEYS and ARGV of the call. The first word is the key. None stands for a word that
             varies.
         each: The script that does the same for several keys.
-        head: The ARGV of `each` and of `hand_over` that come first. They stand for all calls.
+        head: The ARGV of `each` and of `hand_over` that come first. They apply to all calls.
         hand_over: The script that releases several keys and acquires them again. None if there is
             no such script.
 
@@ -94,8 +94,8 @@ class Form:
 
         Args:
             script: `each` or `hand_over`.
-            calls: The blanks of each call. For `hand_over`, a release and the acquire behind it
-                by turns.
+            calls: The blanks of each call. For `hand_over`, releases alternate with the acquires
+                behind them.
         """
         if script is self.hand_over:
             calls = [

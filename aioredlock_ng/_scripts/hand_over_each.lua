@@ -8,7 +8,7 @@
 --          of the acquire. A guarded acquire also has the proposed fence ('' without fencing) and
 --          the slot of its key among the counters.
 -- Returns  twice the number of hand-overs if each key was released and is granted as asked. Else an
---          array with the answers to release and acquire by turns. The array ends before the first
+--          array in which answers to releases and acquires alternate. It ends before the first
 --          call that met an error. It is empty if the node is not trusted. The caller repeats the
 --          calls without an answer one by one.
 -- A key with a queue is offered to the first waiter, and the acquire is refused.

@@ -154,7 +154,7 @@ class LockKind:
         Args:
             keys: The lock's keys.
             slots: The slots of the keys among the fence counters.
-            fence: The counters reach at least this fence. Ignored without fencing.
+            fence: The minimum for the counters after the call. Ignored without fencing.
             tokens: The tokens that may be deleted.
             any_key: Delete also keys of other types and strings without expiry. The node refuses
                 them otherwise.

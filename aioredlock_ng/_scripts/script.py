@@ -50,7 +50,7 @@ class Script:
         self.sha = sha1(self.source, usedforsecurity=False).hexdigest().encode()
 
     def loading(self) -> bytes:
-        """Pack a call without keys, which does nothing but load the script.
+        """Pack a call without keys, which only loads the script.
 
         Only scripts for several calls accept it. The call needs no right but EVAL. SCRIPT LOAD is a
         right of its own.

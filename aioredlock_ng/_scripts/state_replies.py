@@ -84,7 +84,7 @@ def inspect(reply: Any, call: Call) -> Looked | None:
 
 
 def repair(reply: Any, _call: Call) -> Repaired | None:
-    """Read -1, 0 or 1."""
+    """Decode the reply of repair.lua: 1 if the node is repaired, 0 or -1 if it refuses."""
     return _REPAIRED[reply] if replies.is_int(reply, -1, 1) else None
 
 

@@ -1,4 +1,4 @@
-"""Provide the child process of `run`, which is never left behind.
+"""Provide the child process of `run`, which never outlives the command line.
 
 The child is forked before anything else, and starts once the lock is held. At the time of the fork
 this process has one thread and no event loop, so the fork needs no `preexec_fn`. Until the lock is
@@ -41,9 +41,9 @@ A shorter message is the last one.
 _ALL_IS_WELL: Final = b"."
 
 _SILENCE: Final = 1.0
-"""Seconds without a message that must follow the limit.
+"""Seconds without a message after the limit, before the guardian kills the group.
 
-Messages sent while the guardian or the machine slept are read first.
+Messages that were sent while the guardian or the machine slept are read first.
 """
 
 
@@ -149,7 +149,7 @@ class Child:
 
 
 def _occupy_standard_streams() -> None:
-    """Occupy closed standard streams, so that no pipe of this process gets their numbers.
+    """Open closed standard streams, so that no pipe of this process gets a descriptor from 0 to 2.
 
     Streams opened here are closed again for the command.
     """

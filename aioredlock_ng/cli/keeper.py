@@ -32,7 +32,7 @@ _TO_THE_GROUP: Final = (*_STOPPING, signal.SIGWINCH, signal.SIGTSTP, signal.SIGC
 _TO_THE_CHILD: Final = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 """Signals that go to the child alone.
 
-Their default action kills a process, and programs that are not meant do not expect them.
+Their default action kills a process, so the other programs of the group must not receive them.
 """
 
 _NOTICE_AFTER: Final = 1.0
@@ -54,7 +54,7 @@ Without a process that reaps them, as in some containers, they stay for ever.
 _TELL_EVERY: Final = 0.5
 """Seconds between two messages to the guardian, at most.
 
-After a suspension of the machine the guardian waits twice as long for one.
+After a suspension of the machine the guardian waits for a message for twice this time.
 """
 
 

@@ -230,8 +230,8 @@ def lock_for(
         more: Names of further locks, which are acquired together: all or nothing.
         ttl: Seconds until the lock expires without renewal. None: the manager's ttl.
         blocking_timeout: Seconds to wait while another request holds the lock. None: for ever. 0:
-            no wait. Then requests of the same moment in several processes may split the votes
-            twice, and all are refused. A short wait prevents that.
+            no wait. Simultaneous requests in several processes may then all be refused, because
+            none of them gets a majority. A short wait prevents that.
         max_hold: Seconds after which the lock is lost although it could be renewed. None: never.
         held_status: Status if another request holds the lock: 409 or 423.
         retry_after: Whole seconds for the Retry-After header of 409, 423 and 503. For 503 the value

@@ -29,7 +29,7 @@ _REASON = "taken away on purpose by a test"
 _THREAD_SECONDS = 5.0
 """Seconds that a check in another thread waits for the event loop.
 
-A loop that is busy for longer hangs.
+If the loop is busy for longer, the check raises `TimeoutError`.
 """
 
 

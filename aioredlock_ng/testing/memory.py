@@ -22,7 +22,7 @@ __all__ = ["MemoryNodes"]
 _FAULT_SECONDS = 5.0
 """Seconds that a fault from another thread waits for the event loop.
 
-A loop that is busy for longer hangs.
+If the loop is busy for longer, the call raises `TimeoutError`.
 """
 
 
@@ -222,7 +222,10 @@ class _Node:
 
 
 class _Connection(MemoryNode):
-    """The connection of one manager to one node. It reports up and down like one to a server."""
+    """The connection of one manager to one node.
+
+    It reports its loss and its return like a connection to a real server.
+    """
 
     def __init__(self, nodes: MemoryNodes, place: _Node) -> None:
         super().__init__(place.server, lambda: nodes._latency)

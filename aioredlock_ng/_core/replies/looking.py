@@ -20,7 +20,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """There is no key, or only an offer, which nobody holds.
+    """There is no key, or only an offer, so nobody holds the lock.
 
     Attributes:
         offered: Seconds for which the key is reserved for a waiter; None if there is no key.

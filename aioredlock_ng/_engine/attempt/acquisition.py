@@ -1,8 +1,8 @@
 """One acquisition, from the call to a lease or an error. It runs in callbacks only.
 
-The caller awaits one future. No await stands between a request to a node and the moment at which
-its answer has an owner. So an acquisition is atomic under cancellation: `give_up` undoes it in any
-state, and in the same tick.
+The caller awaits one future. Nothing is awaited between sending a request to a node and registering
+the receiver of the answer. So an acquisition is atomic under cancellation: `give_up` undoes it in
+any state, and in the same tick.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class Acquisition(Call):
         if cause is not None:
             self._woken(cause)
             if self.future.done():
-                # A listener of events has closed the manager. An attempt now would have no owner.
+                # A listener of events has closed the manager. The acquisition has ended, and must
+                # not begin an attempt.
                 return
         self._ask(self.context.clock(), claim)
 
@@ -81,8 +82,8 @@ class Acquisition(Call):
         attempt = self._begin(now, claim, followed=followed)
         attempt.ask()
         if followed:
-            # The nodes are asked in the same write to report changes of the keys. A grant whose
-            # keys may be gone must not be passed on.
+            # The same write also asks the nodes to report changes of the keys. A grant whose keys
+            # may be gone must not be passed on.
             self._covers = True
             command = self.spec.kind.watching(self.keys, (attempt.token,) * len(self.keys))
             self.context.fleet.ask(Errand(command, now))

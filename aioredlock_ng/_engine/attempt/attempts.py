@@ -107,8 +107,8 @@ class Attempts:
     def _begin(self, now: float, claim: bytes, *, followed: bool) -> Round:
         """Return a new attempt that is not sent yet.
 
-        Its token is fresh. With one token for several attempts the model reaches two holders of one
-        lock in 11 steps.
+        Its token is fresh. With one token for several attempts the model checker finds two holders
+        of one lock in 11 steps.
 
         Args:
             now: The instant at which the attempt begins.
@@ -188,8 +188,8 @@ class Attempts:
     def _without_fence(self, attempt: Round, second: Round) -> None:
         """Replace the grants of a failed attempt by the nodes' answers to its second round.
 
-        Later answers replace them, too. This hides no grant from the undo, which goes by a copy of
-        the replies from before.
+        Later answers replace them, too. The undo still finds every grant, because it uses an
+        earlier copy of the replies.
         """
 
         def count(_index: int = 0) -> None:

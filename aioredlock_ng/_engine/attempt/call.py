@@ -1,4 +1,4 @@
-"""One call of `acquire()` as its caller and its waiting line see it. It sends nothing to a node."""
+"""The state of one call of `acquire()` for its caller and its waiting line. It asks no node."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class Errand:
 
     Args:
         command: The command.
-        started: Instant at which it is sent, by the engine's clock.
+        started: Instant at which the command is sent, by the engine's clock.
         answered: Called with the index of a node and its answer. None ignores all answers.
         wanted: Returns False once the command must not be sent any more. A node sends it again
             if the server did not know the script.

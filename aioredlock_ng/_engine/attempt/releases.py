@@ -82,8 +82,8 @@ async def outlast_cancellation(
         unfinished: True as long as the wait must go on. It must become False in bounded time.
         wait: Waits once.
     """
-    # anyio cancels a scope again at each await. The shield keeps that out, and the loop survives
-    # further calls of `task.cancel`.
+    # anyio cancels a scope again at each await. The shield stops these cancellations, and the loop
+    # continues after further calls of `task.cancel`.
     with anyio.CancelScope(shield=True):
         while unfinished():
             try:

@@ -67,7 +67,7 @@ class Batch:
         command: The command.
         started: Instant before the first byte is queued.
         replies: The answer of each node; None while there is none.
-        done: A future to resolve once the batch is decided, or at the node timeout. None: nobody
+        done: A future to resolve once the batch is decided, or at the node timeout. None: no caller
             waits.
         open: True until the batch is decided or the node timeout has passed.
     """

@@ -151,7 +151,8 @@ class Extender:
         context = self._context
         context.counters.lost += 1
         now = context.clock()
-        # Before the phase changes: another thread may read `lost_at` as soon as the lease is over.
+        # `lost_at` is set before the phase, because another thread may read it once the lease is
+        # over.
         holding.lost_at = min(now, holding.deadline)
         holding.end(Phase.LOST, reason)
         self._end(holding, now)

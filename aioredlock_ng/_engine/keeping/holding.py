@@ -56,7 +56,7 @@ class Holding(LeaseState):
         since: Instant at which the granting attempt began, or at which the grant was passed on to
             this lease.
         covered: True if the nodes were asked to report changes of the keys, and none has reported
-            one. Otherwise a deleted key could stay unnoticed, so the grant is not passed on.
+            one. If False, a deleted key could stay unnoticed, so the grant is not passed on.
         line: The waiting line that the lease belongs to.
         ballot: The round or batch that granted or renewed the lease last.
         granted: The latest answer of each node to the acquire or to a repair. `GRANTED`: the node

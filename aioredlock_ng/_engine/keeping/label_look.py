@@ -1,4 +1,4 @@
-"""Asks the nodes for the label of a lock's holder, so that an error can name the holder.
+"""Ask the nodes for the label of a lock's holder, so that an error can name the holder.
 
 No decision depends on the answer.
 """
@@ -92,7 +92,7 @@ class Look:
     async def ended(self) -> str | None:
         """Wait for the end, and return the label.
 
-        Safety: cancelled, nothing has changed.
+        Safety: a cancelled call changes nothing.
         """
         if self.stands():
             waiter = self._loop.create_future()

@@ -123,8 +123,8 @@ class Renewals:
     def _renewed(self, renewal: Renewal, batch: Batch, confirmed: Sequence[Holding]) -> None:
         context = self._context
         context.counters.renewals += len(confirmed)
-        # A later slot than the present one. Otherwise the shortest leases would be renewed in a
-        # loop.
+        # The slot must be later than the present one. Otherwise the shortest leases would be
+        # renewed in a loop.
         at = max(
             renew_at(renewal.started, renewal.ttl, context.draw()), context.clock() + RENEW_WIDTH
         )
@@ -179,11 +179,11 @@ class Renewals:
     def _again(self, holding: Holding, share: float) -> None:
         self._context.counters.renewals_failed += 1
         now = self._context.clock()
-        # A later slot than the present one. Refusals arrive at once, so that renewals would be
-        # sent in a loop.
+        # The slot must be later than the present one. Otherwise refusals, which arrive at once,
+        # would cause renewals in a loop.
         at = min(now + max(holding.shortest_ttl * share, 2 * RENEW_WIDTH), holding.deadline)
         self.schedule.put(holding, at if holding.spec.auto_extend else holding.deadline)
-        # The last step, because a listener may end the lease.
+        # This report comes last, because a listener may end the lease.
         if (report := self._context.report) is not None:
             report(
                 RenewalFailed(

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Repairs"]
 
 REPAIR_AFTER = 0.05
-"""Seconds from the answer that a node lacks keys to their repair. A forced release deletes the keys
-on one node after the other. A repair in between would delay the notification of the holder."""
+"""Delay in seconds from the report of missing keys to their repair. A forced release deletes the
+keys on one node after the other. A repair in between would delay the notification of the holder."""
 
 
 class Repairs:
@@ -83,8 +83,9 @@ class Repairs:
         holding.repairing |= 1 << index
         # The node may have our keys from now on. The release must go there too, behind the repair.
         holding.granted[index] = None
-        # The fence of the grant, and not of the lease. A counter above the lease's fence may be the
-        # grant's own. A counter above the grant's fence may be that of a forced release.
+        # The repair stores the fence of the grant, and not of the lease. A counter above the
+        # lease's fence may be the grant's own. A counter above the grant's fence may be that of a
+        # forced release.
         command = spec.kind.repairing_of(
             spec.keys, spec.slots, holding.token, ttl_ms(holding.ttl), holding.stored
         )

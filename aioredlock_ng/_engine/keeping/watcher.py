@@ -1,9 +1,9 @@
-"""Notices that keys of held leases are gone, as soon as the nodes report a change.
+"""Detect missing keys of held leases as soon as the nodes report a change.
 
 A lease is watched when it is held for longer than `validity.WATCH_AFTER`. Reading its keys makes
 the server track them for our connection, and each renewal reads them again. After a report of a
 change the watcher reads the keys on all nodes. A deleted key is a loss if no quorum is left. A
-PEXPIRE by another client is none.
+PEXPIRE by another client is no loss.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Watcher:
             keys: The changed keys; None if any key may have changed.
         """
         if keys is None:
-            # Unwatched leases too, because a server that restarted may have lost their keys.
+            # Unwatched leases are checked too, because a restarted server may have lost their keys.
             touched: Iterable[Holding] = list(self._holdings)
         else:
             touched = [self._by_key[key] for key in keys if key in self._by_key]
@@ -136,7 +136,8 @@ class Watcher:
         for holding in doubted:
             self._check(holding)
         held = [holding for holding in doubted if holding.phase is Phase.HELD]
-        # The labels of these exist. Writing them again would delay the notification of a loss.
+        # The labels of watched holdings exist already. Writing them again would delay the
+        # notification of a loss.
         self.watch([holding for holding in held if holding.watched], label=False)
         self.watch([holding for holding in held if not holding.watched])
 

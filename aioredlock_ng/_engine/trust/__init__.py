@@ -1,1 +1,1 @@
-"""Nodes without a vote: quarantine, duplicate nodes, a missing quorum. Forced release, too."""
+"""Nodes without a vote (quarantine, duplicate nodes), a missing quorum, and forced release."""

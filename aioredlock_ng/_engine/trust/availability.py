@@ -1,4 +1,4 @@
-"""The ability of the nodes to form a quorum: waits for it, and events when it is lost and regained.
+"""Wait for a quorum of able nodes, and report when the quorum is lost and regained.
 
 This part asks no node. The parts that notice a change of a node call `update`.
 """

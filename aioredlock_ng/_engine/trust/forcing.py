@@ -68,7 +68,10 @@ async def force_release(
     """
 
     def refuse(looks: Sequence[Look]) -> None:
-        """Raise if there are keys that may not be deleted. With `only` its keys alone matter."""
+        """Raise if there are keys that may not be deleted.
+
+        With `only`, only the keys that hold this token matter.
+        """
         told = []
         for node, look in zip(context.fleet.nodes, looks, strict=True):
             what = _foreign(look)
@@ -110,7 +113,7 @@ async def force_release(
 
 
 def _tokens(looks: Sequence[Look], *, any_key: bool) -> list[bytes]:
-    """Return the tokens in the key, of the nodes on which the key may be deleted."""
+    """Return the tokens in the key on the nodes where the key may be deleted."""
     return [
         look.token
         for look in looks

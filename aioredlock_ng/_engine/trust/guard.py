@@ -73,7 +73,10 @@ class Guard:
         self._asleep = asyncio.Event()
 
     def doubt(self) -> None:
-        """Read the markers, because a node has refused to vote. A running task does so anyway."""
+        """Read the markers, because a node has refused to vote.
+
+        A running task already reads them.
+        """
         if (self._task is None or self._task.done()) and not self._stopped:
             self._task = supervised(self._run, "recovery guard", self._context.emit)
 
@@ -129,7 +132,7 @@ class Guard:
                     if words or steps[index] is None:
                         markers.refusals[index] = words
                 # A server may accept a marker and not keep it, or another client may replace it
-                # each time. After many such writes the other nodes are judged all the same.
+                # each time. After many such writes the other nodes are judged anyway.
                 in_vain = paced and any(steps)
                 if any(steps) and await markers.write(steps) and not in_vain:
                     continue
@@ -149,7 +152,7 @@ class Guard:
             self._asleep.set()
 
     async def _pace(self) -> bool:
-        """Wait if there were many reads of late. Return True if it waited."""
+        """Wait if there were many reads recently. Return True if it waited."""
         now = self._context.clock()
         self._look_at = max(self._look_at, now - LOOKS_AT_ONCE * LOOK_PAUSE) + LOOK_PAUSE
         wait = self._look_at - now

@@ -1,4 +1,4 @@
-"""Quarantines in words: the states of nodes, the reasons in errors, and the events."""
+"""Describe quarantines: the states of nodes, the reasons in errors, and the events."""
 
 from __future__ import annotations
 

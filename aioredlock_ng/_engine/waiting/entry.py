@@ -158,8 +158,8 @@ class Entry:
             node = self._outlook.nodes[index]
             node.entered |= context.fleet.nodes[index].ready
             node.tracked |= tracked
-        # Counted from the refused attempt and never prolonged. Otherwise nested locks could block
-        # each other for ever.
+        # The reservation is counted from the refused attempt, and never prolonged. Otherwise nested
+        # locks could block each other for ever.
         kept = max(0, round((self._refused_at + KEPT_FOR - now) * 1000))
         command = node_requests.standing(
             self.keys, self.claim, round(QUEUE_LIFE * 1000), kept, tracked=tracked

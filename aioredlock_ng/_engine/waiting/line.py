@@ -49,7 +49,7 @@ class Contender(Protocol[_H]):
         """
 
     def successor(self, holding: _H, now: float) -> _H | None:
-        """Return the lease that it would get from the grant of a lease that ends.
+        """Return the lease that this acquisition would get from the grant of an ending lease.
 
         None: the grant does not suit, so the nodes must be asked.
         """
@@ -58,7 +58,7 @@ class Contender(Protocol[_H]):
         """End the wait with this lease."""
 
     def doubt(self, index: int | None = None) -> None:
-        """Exclude the grant that is asked for now from being passed on.
+        """Forbid to pass on the grant of the attempt under way.
 
         Args:
             index: The node that reported a change. A change before its grant does not count. None:
@@ -84,7 +84,7 @@ class Line(Generic[_H]):
 
     Attributes:
         keys: The keys.
-        number: A number of its own, which is part of the line's name in the queues.
+        number: A unique number, which is part of the line's name in the queues.
         contender: The task that asks the nodes or stands in their queues.
         queue: The tasks behind the contender, in order of arrival.
         holder: The lease of the keys that this process has.

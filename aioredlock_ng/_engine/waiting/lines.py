@@ -26,7 +26,8 @@ RUN = 0.02
 tenth of a run over loopback."""
 
 RUN_TRIPS = 10
-"""Round trips that a run lasts at least. Far from the nodes a change of process takes longer."""
+"""Round trips that a run lasts at least. If the nodes are far away, a change of process takes
+longer."""
 
 
 class Lines(StandingLines):
@@ -126,8 +127,8 @@ class Lines(StandingLines):
         contender.line = None
         if line.contender is contender:
             line.contender = None
-            # Called in a later tick. A thousand waiters that fail one after the other would
-            # otherwise nest a thousand calls.
+            # The next task asks in a later tick. Otherwise a thousand waiters that fail one after
+            # the other would nest a thousand calls.
             self._context.loop.call_soon(
                 self._inherit, line, contender.asking, contender.unreachable
             )

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["POLL_EVERY", "Place"]
 
 LOOK_EVERY = QUEUE_LIFE / 2
-"""Seconds between looks at the queues at most, and half of it at least. A look costs one command
-per node. It covers lost messages, and several processes that died together before this one. A node
-that tracks the key is left out if its latest answer is younger than half of this time."""
+"""Longest time in seconds between looks at the queues. The shortest time is half of it. A look
+costs one command per node. It covers lost messages, and several processes that died together before
+this one. A node that tracks the key is left out if its latest answer is younger than half of this
+time."""
 
 POLL_EVERY = 0.1
 """Seconds between looks while too few nodes send messages and track keys. Only a look shows a
@@ -36,8 +37,9 @@ release then."""
 
 LOOK_AFTER = 0.02
 """Seconds from news of a node to the look that follows, while too few nodes are free. By this look
-the head of a queue has the key tracked, because other clients delete it without a message. The look
-also shows which other nodes are free. Most locks are released sooner, and then no look is sent."""
+the head of a queue makes the nodes track the key, because other clients delete it without a
+message. The look also shows which other nodes are free. Most locks are released sooner, and then no
+look is sent."""
 
 EXPIRY_MARGIN = 0.002
 """Seconds between the computed expiry and the attempt. Servers round remaining times to
@@ -51,7 +53,7 @@ class Place(Entry):
         context: The engine's surroundings.
         keys: The keys that the line wants.
         member: The name of the line in the queues.
-        ask: Called with the claim and the cause when the line shall ask the nodes.
+        ask: Called with the claim and the cause to make the line ask the nodes.
         left: Called with a node's index and its answer to the command to leave.
 
     Attributes:

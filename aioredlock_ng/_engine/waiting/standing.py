@@ -69,8 +69,8 @@ class StandingLines(LineIndex):
             keys: The changed keys; None if any key may have changed.
         """
         if keys is None:
-            # Sent before any look. A waiter may stand again with the same member, and a leave
-            # behind its look would remove it.
+            # The leave is sent before any look. A waiter may stand again with the same member, and
+            # a leave behind its look would remove the new entry.
             for member, missed in self._unheard.pop(index, {}).items():
                 errand = leaving(
                     missed, member, self._context.clock(), partial(self._left, missed, member)

@@ -25,7 +25,7 @@ __all__ = ["Joint", "joined"]
 LEAST = 2
 """Fewest calls in a merged request.
 
-A single call would be asked again after any reply but success."""
+A merged request with a single call would be sent again after any reply but success."""
 
 MOST = 32
 """Most calls in a merged request. They block a server for some 0.1 ms."""

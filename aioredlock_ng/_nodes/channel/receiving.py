@@ -213,11 +213,11 @@ class Channel(Sender):
     def _ask_again(
         self, sink: Sink, packed: bytes, marked: Callable[[Sink], Sink] | None = None
     ) -> bool:
-        """Send a request again that the server has not executed.
+        """Send a request again, because the server has not executed it.
 
-        Return False if it must not be sent. An acquire that its asker gave up has its release
-        queued behind it already. Sent again, the acquire would set a key after that release. A
-        release is always sent again.
+        Return False if it must not be sent. The release of an abandoned acquire is already queued.
+        If the acquire were sent again, it would set a key after that release. A release is always
+        sent again.
         """
         if self._transport is None:
             return False

@@ -152,7 +152,7 @@ class Sender(asyncio.BufferedProtocol):
             return
         self._waiting += sinks
         if not self._waiting:
-            # A reply too many took the place of the reply to this request.
+            # A surplus reply took the place of the reply to this request.
             self.close("not the Redis protocol: an answer that nobody asked for")
             return
         # All nodes get the same bytes, but each may vote only as the process that this connection

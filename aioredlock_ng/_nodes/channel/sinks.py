@@ -1,6 +1,6 @@
-"""The requests that a channel sends of its own accord or in place of a caller's.
+"""Sinks of a channel: subscriptions, delayed releases, scripts sent in full, and probes.
 
-Each is a `Sink`.
+All but `Probe` pass the reply on to a caller's sink.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROBE = pack_command(("TIME",))
 class Subscription:
     """A request for the messages of one channel. RESP3 only.
 
-    A refusal is a reply like any other. The server confirms by a push and by no reply.
+    A refusal is a reply like any other. A confirmation is a push and not a reply.
 
     Args:
         channel: The channel's name.
@@ -56,14 +56,15 @@ class Subscription:
 
 
 class Belated:
-    """A release that the server executes behind requests that were asked later.
+    """A release that the server executes after requests that were queued later.
 
-    The asker of a later request may have found this manager's own key. The server does not report
-    to a connection the keys that this connection deleted (NOLOOP). So this sink reports them.
+    A later request may have been refused because of the key that this release deletes. The server
+    does not report to a connection the keys that this connection deleted (NOLOOP). So this sink
+    reports them.
 
     Args:
         command: The release.
-        started: Instant at which it was first asked.
+        started: Instant of the first request.
         freed: Called with the keys once they are deleted.
         sink: Gets the reply; None if no caller wants it. The channel's `on_close` reports a
             release that is lost with the connection.
@@ -82,7 +83,7 @@ class Belated:
         self._sink = sink
 
     def stands(self) -> bool:
-        """Return False: a release is sent again without this question."""
+        """Return False. The channel sends a release again without calling this method."""
         return False
 
     def deliver(self, index: int, reply: Reply) -> None:
@@ -96,7 +97,8 @@ class Belated:
 class InFull:
     """A request sent with the script's source.
 
-    The mark makes a second NOSCRIPT a refusal. Without it the request would be sent without end.
+    A second NOSCRIPT reply to this sink counts as a refusal. Otherwise the request would be sent
+    again without end.
     """
 
     __slots__ = ("command", "sink", "started")
@@ -119,7 +121,7 @@ class Probe:
     """A request that tests whether the server answers in time.
 
     Args:
-        started: Instant at which it is asked.
+        started: Instant of the request.
         answered: Called with that instant when the reply comes, or the connection is lost.
     """
 

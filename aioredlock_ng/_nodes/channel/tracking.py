@@ -1,4 +1,4 @@
-"""The request before a tracked command. Without it a connection tracks no keys (OPTIN)."""
+"""The request CLIENT CACHING, without which the next command's keys are not tracked (OPTIN)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CACHING: Final = Request(pack_command(_WORDS))
 class Caching:
     """A sink that ignores the reply to `CACHING`.
 
-    A server without tracking refuses the request each time, and executes the command all the same.
+    A server without tracking refuses the request each time, but executes the command behind it.
     """
 
     __slots__ = ("started",)

@@ -1,4 +1,4 @@
-"""A lock server without a server: the meaning of each script, in Python."""
+"""A lock server in memory: the effect of each script, written in Python."""
 
 from __future__ import annotations
 

@@ -42,8 +42,8 @@ _REFRESH_SECONDS = 0.2
 # Each fault comes in the middle of a phase, so that it affects running work.
 _LEAD_IN_SHARE = 0.1
 _HOLDING_SECONDS = 20.0
-# The holder is certainly notified within this time. Without a notification, its outdated write
-# would follow and destroy updates.
+# The holder works for this time, which is long enough for a notification of its loss. Without a
+# notification it would then write its outdated value, which destroys updates.
 _HOLD_TTLS = 4.0
 _FREEZE_TTLS = 1.5
 

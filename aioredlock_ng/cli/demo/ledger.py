@@ -79,7 +79,7 @@ class PhaseLedger:
     def unexplained(self) -> int:
         """Updates in the counters that no worker has reported.
 
-        They are in flight while the phase runs. After it they mean a wrong count.
+        They are in flight while the phase runs. After the phase they show that the count is wrong.
         """
         return max(0, self.gained - self.acknowledged - self.in_doubt)
 
@@ -147,7 +147,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of a run: success, or every reason against it."""
+    """The result of a run: success, or every reason for its failure."""
 
     faults: tuple[str, ...]
 
@@ -172,7 +172,7 @@ def judge(phases: Iterable[PhaseLedger], losses: Iterable[Loss]) -> Verdict:
         losses: Every lease that was taken from its holder on purpose.
 
     Returns:
-        The verdict, with all reasons against success.
+        The verdict, which lists every reason for a failure.
     """
     faults: list[str] = []
     locked = [phase for phase in phases if phase.locked]

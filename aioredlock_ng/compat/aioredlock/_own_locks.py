@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["OwnLocks"]
 
 _FORGET_FROM: Final = 64
-"""Number of locks from which the invalid ones are forgotten."""
+"""Number of locks at which invalid locks are removed for the first time."""
 
 
 class OwnLocks:
