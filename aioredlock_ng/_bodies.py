@@ -44,8 +44,8 @@ class Bodies:
     """The open entries of one `Lock`.
 
     Python does not say which entry an `__aexit__` belongs to. Each call of `leave` removes one
-    entry, so the number of entries is known even if the entry is not. At most the newest entry
-    still holds the lock, because a lease begins only after the previous lease ended.
+    entry, so the number of open entries is always known. At most the newest entry still holds the
+    lock, because a lease begins only after the previous lease ended.
     """
 
     __slots__ = ("_inside", "_left")

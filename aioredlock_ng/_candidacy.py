@@ -89,7 +89,8 @@ class Candidacy:
 
     def finish(self) -> None:
         """Give up the claim on the candidate, whatever happened."""
-        # An exception that is kept would keep the frames of its traceback, and all that these hold.
+        # A stored exception would keep the frames of its traceback in memory, with all their
+        # objects.
         self.over = None
         self._idle.set()
 

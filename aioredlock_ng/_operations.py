@@ -99,8 +99,8 @@ class Operations:
         by then and is not hit.
 
         A key that is no string, or does not expire, is no lock of this library and may be a user's
-        data. The call refuses it if no token has a majority. Beside a majority it leaves the key
-        alone.
+        data. If no token has a majority, the call refuses this key with an error. Otherwise the
+        call does not touch it.
 
         Args:
             name: The lock.

@@ -54,7 +54,7 @@ async def diagnose(
 
     Safety: as in `Redlock.diagnose`.
     """
-    # The imports take milliseconds, which only a diagnosis needs to pay.
+    # The imports take milliseconds, so they happen only for a diagnosis.
     from aioredlock_ng._doctor.examine import examine
     from aioredlock_ng._doctor.findings import diagnosis_of
 

@@ -226,7 +226,7 @@ class Election:
             True if this candidate led.
 
         Raises:
-            RedlockClosed: Called by the body, from another event loop or a forked process.
+            RedlockClosed: The body calls this from another event loop or a forked process.
 
         Safety: after a cancellation the resignation goes on, but this call does not wait for it.
         """

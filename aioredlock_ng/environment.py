@@ -75,7 +75,7 @@ def settings_from(
             " redis://10.0.0.1,redis://10.0.0.2"
         )
     if pieces := [number for number, url in enumerate(urls, 1) if "://" not in url]:
-        # The entry is not quoted: after a comma inside a password it would be a part of the
+        # The entry is not quoted, because a comma inside a password makes it a part of the
         # password.
         raise ConfigurationError(
             f"{PREFIX}NODES: entry {pieces[0]} of {len(urls)} is no URL; begin each entry"

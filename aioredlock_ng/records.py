@@ -92,7 +92,7 @@ class LockInfo:
             now.
         waiting: Number of clients in the nodes' queues: the lower median of the nodes that answer.
             The maximum would count entries of dead processes on a node that was cut off. A process
-            counts once for each set of names, and each task counts with `fair=True`. Clients
+            counts once for each set of names. With `fair=True` each of its tasks counts. Clients
             without a place in the queue are not counted, for example those of other libraries. None
             if no node answers.
         offered: True if nobody holds the lock and a node reserves its key for a waiter.

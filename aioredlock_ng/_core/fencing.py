@@ -35,10 +35,10 @@ SLOTS = 16_384
 Two resources in one slot cost a second round. Safety does not suffer."""
 
 STEP = 16
-"""Fences that come with a proposal, in microseconds.
+"""Number of fences that a proposal reserves, in microseconds.
 
-No two clients can take one name so soon after each other. So the skipped fences put no client
-behind the clock."""
+Two clients cannot acquire one name within so few microseconds. So the reserved fences are never
+ahead of the next client's clock."""
 
 BLOCK = 1024 * STEP
 """The most fences below a proposal that a grant owns. Hardly any run has as many leases.
@@ -129,9 +129,10 @@ class FenceClock:
         fences alternate with those of a faster clock, about one of n takes a second round.
 
         A counter may also come from a process that proposed later and whose request arrived first.
-        If such a counter were learned whole, processes would drive each other ahead without end.
-        Another request can overtake this one only while this one is delayed. The delay is the
-        difference between its round trip and the node's shortest. So the difference is subtracted.
+        If the whole difference to such a counter were learned, processes would drive each other
+        ahead without end. Another request can overtake this one only while this one is delayed. The
+        delay is the difference between its round trip and the node's shortest. So the difference is
+        subtracted.
 
         Args:
             counter: The node's counter.

@@ -115,7 +115,8 @@ def look_vote(node: str, look: Look) -> Vote:
 def lock_info(resource: str, addresses: Sequence[str], looks: Sequence[Look]) -> LockInfo:
     """Return the holder of a lock by the answers of all nodes.
 
-    A silent node counts as 0 seconds left. Counting it as holding overstates, as pottery does.
+    A silent node counts as 0 seconds left. Counting it as a holder would overstate the time, as
+    pottery does.
     """
     # Keys of other types count as one holder, because together they keep all others from a
     # majority.

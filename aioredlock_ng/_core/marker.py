@@ -28,9 +28,9 @@ NO_RUN_ID = b"0" * 40
 
 Loss of all data is still detected. A restored old snapshot is not.
 
-One client may have the right to read the run id, another may not. The second accepts a marker of
-any process, and keeps its name in the markers that it writes. Otherwise both would take each
-other's markers for foreign, and neither would ever be granted a lock.
+One client may have the right to read the run id, another may not. The second client accepts a
+marker of any process, and keeps the process's name in the markers that it writes. Otherwise both
+clients would treat each other's markers as foreign, and neither would ever be granted a lock.
 """
 
 

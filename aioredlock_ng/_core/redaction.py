@@ -43,7 +43,7 @@ class Redaction:
     stay. A password "script" must not change NOSCRIPT.
 
     Args:
-        secrets: Passwords. Empty ones, and objects that are neither text nor bytes, are ignored.
+        secrets: Passwords. Empty secrets, and objects that are neither text nor bytes, are ignored.
     """
 
     def __init__(self, secrets: Iterable[object] = ()) -> None:

@@ -42,7 +42,8 @@ class Tally:
 
         Args:
             quorum: Nodes needed.
-            ttl: Seconds that a key of this attempt would have lived. Most rivals ask for the same.
+            ttl: Seconds that a key of this attempt would have lived. Most rivals ask for the same
+                ttl.
             age: The greatest age in seconds of the key of a rival's attempt.
         """
         young = sum(left is not None and ttl - age <= left <= ttl for left in self.held)

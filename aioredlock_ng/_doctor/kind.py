@@ -26,7 +26,7 @@ class Kind:
         guarded: Meaning with the recovery guard, which also limits the severity to info. "": the
             same meaning.
         alone: Meaning with the guard for a set of one node. "": the same meaning. Only a process
-            that was there before can notice that such a node forgot.
+            that has seen the node before can notice that the node lost its memory.
     """
 
     code: str

@@ -17,14 +17,14 @@ MAX_SLEEP = 0.5
 """Longest delay of the timer in seconds.
 
 The timers of the loop stand still while the machine is suspended, but the clock of the engine does
-not. So the wheel notices late items this soon after the machine has woken up.
+not. So the wheel notices late items at most this long after the machine has woken up.
 """
 
 _STALLS = 64
 """Largest number of late firings that are remembered."""
 
 _EPSILON = 1e-9
-"""Seconds. They absorb rounding: a timer that fires on time must find its slot due."""
+"""Tolerance for rounding in seconds. A timer that fires on time must find its slot due."""
 
 
 class Wheel(Generic[T]):

@@ -165,7 +165,7 @@ class Connector:
         # 4287).
         except Exception as error:
             reason, permanent = self._reason(error, within)
-        # Raised here, the error has no context. The error of redis-py may quote the password.
+        # An error that is raised here has no context. The error of redis-py may quote the password.
         raise ConnectFailed(reason, permanent=permanent)
 
     def _reason(self, error: Exception, within: float) -> tuple[str, bool]:

@@ -165,7 +165,7 @@ class LockKind:
         return Command(FORCE_RELEASE, keys, tuple(args))
 
     def extending(self, keys: tuple[bytes, ...], tokens: Sequence[bytes], ttl: int) -> Command:
-        """Return the command that renews keys which hold their tokens, and has the keys tracked.
+        """Return the command that renews the keys that hold their tokens, and tracks all keys.
 
         Args:
             keys: The keys of one or more leases.

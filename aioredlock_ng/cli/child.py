@@ -1,4 +1,4 @@
-"""Provide the child process of `run`, which never outlives the command line.
+"""Provide the child process of `run`, which never outlives this process.
 
 The child is forked before anything else, and starts once the lock is held. At the time of the fork
 this process has one thread and no event loop, so the fork needs no `preexec_fn`. Until the lock is

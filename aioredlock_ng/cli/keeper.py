@@ -88,7 +88,7 @@ class Keeper:
         job: The user's other wishes.
 
     Attributes:
-        lost: True if the lock was lost, or not renewed up to the margin.
+        lost: True if the lock was lost, or if no more than the margin was left of its lease.
         stopped: True if a signal asked for the end of the child.
     """
 

@@ -51,7 +51,7 @@ class Scan:
         every: Include keys that are no locks of this library: of other types, or without expiry.
 
     Attributes:
-        silent: The nodes without a part in the listing, with the reasons, after `keys`.
+        silent: The nodes that are left out of the listing, with the reasons. Known after `keys`.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ async def ask(node: Node, index: int, request: Request, within: float = _PATIENC
     """Ask one node.
 
     Returns:
-        The answer. None if there is none within the time.
+        The answer. None without an answer in time.
     """
     question = Question(request, asyncio.get_running_loop().time())
     node.ask(question, index)

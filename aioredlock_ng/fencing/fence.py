@@ -19,8 +19,8 @@ it in the year 2255.
 class StaleFence(RedlockError):
     """The resource has seen a newer fence. It refused the operation and carried nothing out.
 
-    Another client has or had the lock after the lease that the fence belongs to. That lease is
-    over, even if its holder does not know it yet. Acquire the lock again before any further work.
+    Another client has acquired the lock after the lease of the refused fence. That lease is over,
+    even if its holder does not know it yet. Acquire the lock again before any further work.
 
     Attributes:
         resource: The resource that was to be read or written, as named by the caller.

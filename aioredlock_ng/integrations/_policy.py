@@ -31,9 +31,9 @@ _HELD: Final = (409, 423)
 """
 
 _LONGEST: Final = 3600
-"""Longest wait in seconds that a client is advised.
+"""Longest wait in seconds that an answer advises.
 
-An operator may have repaired the nodes earlier than a longer wait would end.
+An operator may repair the nodes before a longer wait ends.
 """
 
 

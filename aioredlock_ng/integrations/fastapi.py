@@ -225,8 +225,8 @@ def lock_for(
 
     Args:
         template: The lock's name. `{order_id}` is a parameter of the endpoint from the path or the
-            query, with the endpoint's value. Its type is str, int, UUID, date or Enum, so that a
-            value has one name.
+            query, with the value that the endpoint gets. Its type is str, int, UUID, date or Enum,
+            so that a value has one name.
         more: Names of further locks, which are acquired together: all or nothing.
         ttl: Seconds until the lock expires without renewal. None: the manager's ttl.
         blocking_timeout: Seconds to wait while another request holds the lock. None: for ever. 0:

@@ -42,8 +42,8 @@ class Fenced:
     """Every key of an acquire holds the attempt's token, and the node stored the attempt's fence.
 
     Attributes:
-        before: The node's highest counter until then. Without a counter, one less than the fence,
-            because a lost counter may have been any number below.
+        before: The node's highest counter until then. If there was no counter, it is one less than
+            the fence, because a lost counter may have been any lower number.
     """
 
     before: int

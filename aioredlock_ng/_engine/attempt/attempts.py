@@ -65,7 +65,7 @@ class Attempts:
     spec: LockSpec
 
     def _decided(self, attempt: Round, second: Round | None = None) -> None:
-        """Act on an attempt that is decided, or on its second round.
+        """Act on the decision of an attempt, or of its second round.
 
         Args:
             attempt: The attempt.

@@ -233,7 +233,7 @@ class Extender:
         self._forget(holding)
         if holding.repairing:
             # A late answer to the acquire may have replaced the mark of a repair under way. Without
-            # this the release would leave out a node that the repair gives our keys.
+            # this the release would skip a node to which the repair gives our keys.
             for index in range(len(holding.granted)):
                 if holding.repairing & (1 << index):
                     holding.granted[index] = None

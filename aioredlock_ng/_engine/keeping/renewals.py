@@ -89,8 +89,8 @@ class Renewals:
             holding.asked(renewal)
             if ttl > holding.longest_ttl:
                 holding.longest_ttl = ttl
-            # The outcome puts the holding back on the wheel. Without this a deadline before the
-            # outcome would pass unnoticed.
+            # The outcome schedules the holding again. A deadline before the outcome needs its own
+            # entry, or it would pass unnoticed.
             if holding.deadline < decided_by:
                 self.schedule.put(holding, holding.deadline)
             elif holding.slot is not None or holding.timer is not None:
@@ -110,7 +110,7 @@ class Renewals:
             on_late=self._late,
             on_missing=self._repairs.missing,
             on_answer=self._answered,
-            # A renewal that is sent again behind a later one would undo it.
+            # A renewal that is sent again behind a later renewal would undo the later one.
             stands=lambda: all(holding.is_latest(renewal) for holding in holdings),
         )
         batch.ask()

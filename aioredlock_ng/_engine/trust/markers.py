@@ -71,7 +71,10 @@ class Markers:
         return bool(self.refusals[index])
 
     def admits(self, index: int) -> bool:
-        """True if a node may vote, by its marker as last read. A refused marker forbids it."""
+        """True if a node may vote, by its marker as last read.
+
+        A node that refuses its marker may not vote.
+        """
         return not self.refuses(index) and self.left(index) is None
 
     def has_read(self, index: int) -> bool:
@@ -157,7 +160,7 @@ class Markers:
         return words
 
     def _read_reply(self, reply: Reply, asked_at: float) -> tuple[str, Reading | None]:
-        """Return the fault of an answer and "", or "" and the reading; None without an answer."""
+        """Return the fault of an answer, or its reading. Both are empty without an answer."""
         if isinstance(reply, (Refusal, Garbled)):
             return str(reply), None
         if not isinstance(reply, MarkerRead):

@@ -176,8 +176,8 @@ class Lines(StandingLines):
         if line is None or line.holder is not holding:
             return
         line.holder = None
-        # A place without a contender waits for `_inherit`, which lets the next task ask. An attempt
-        # must not run beside that one.
+        # A place without a contender waits for `_inherit`, which lets the next task ask. A second
+        # attempt must not run beside the attempt of that task.
         if line.contender is None and line.place is None and line.queue:
             contender, _ = line.queue.popitem(last=False)
             line.contender = contender
@@ -200,8 +200,8 @@ class Lines(StandingLines):
         # offer.
         if line.queue and line.holder is None:
             line.contender, _ = line.queue.popitem(last=False)
-            # The task has made no attempt yet. The latest one of its line shows whether a quorum
-            # can be reached.
+            # The task has made no attempt yet. The latest attempt of its line shows whether a
+            # quorum can be reached.
             line.contender.unreachable = unreachable
             if place is None or not place.claim:
                 if place is not None:

@@ -117,7 +117,7 @@ class Place(Entry):
     def back_off(self) -> None:
         """Leave the queues, and ask again later.
 
-        A line that cannot reach a quorum would block those that can.
+        A line that cannot reach a quorum would block lines that can.
         """
         self.leave()
         self._failures += 1
@@ -233,8 +233,8 @@ class Place(Entry):
         self._free = free
         self._stop_timer()
         until = min(at, self._look_at, self._look_soon_at, self._outlook.next_at(now))
-        # A timer may fire a little early. Without the least delay it would be set again and again
-        # until the instant is reached.
+        # A timer may fire a little early. Without a minimum delay the timer would be set again and
+        # again until the instant is reached.
         self._timer = self._context.loop.call_later(max(until - now, EXPIRY_MARGIN / 4), self._due)
 
     def _due(self) -> None:
@@ -243,15 +243,15 @@ class Place(Entry):
         if self._outlook.ask_at <= now:
             self._wake("expiry")
         elif self._look_at <= now and not self._outlook.answered:
-            # No quorum answered the look. An attempt that reaches no quorum either makes the line
-            # leave the queues, so that it does not block other lines.
+            # No quorum answered the look. If an attempt does not reach a quorum either, the line
+            # leaves the queues and no longer blocks other lines.
             self._wake("look")
         elif self._look_soon_at <= now:
             self.look()
         elif self._look_at <= now:
             if now - self._refused_at >= LOOK_EVERY / 2:
                 # A full or busy server does not report when it recovers, so it counts again.
-                # Without the least time each of many frequent looks would cause an attempt.
+                # Without a minimum time each of many frequent looks would cause an attempt.
                 for node in self._outlook.nodes:
                     node.votes = True
             self._context.counters.wakeups_fallback += not self._outlook.notified

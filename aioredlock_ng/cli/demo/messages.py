@@ -62,7 +62,7 @@ class Rival:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Tell a worker to acquire this counter's lock, read, work for long, and then write."""
+    """Tell a worker to acquire this counter's lock, read, work for `seconds`, and then write."""
 
     counter: int
     ttl: float

@@ -42,7 +42,7 @@ def naming(**arguments: str) -> Iterator[None]:
     """Replace our argument names in a `ConfigurationError` by those of the caller.
 
     Args:
-        arguments: The caller's names by ours.
+        arguments: The caller's argument names, by our argument names.
     """
     try:
         yield
