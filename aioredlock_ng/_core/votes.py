@@ -162,7 +162,7 @@ Redis 6.2 has the second if the script itself returned the error."""
 
 
 def acquire_vote(node: str, reply: Reply, silence: str = "no answer in time") -> Vote:
-    """Return the vote that a reply to an acquire script is; `silence` describes a missing reply."""
+    """Return the vote for a reply to an acquire script; `silence` describes a missing reply."""
     match reply:
         case Granted():
             return Vote(node, Outcome.GRANTED)

@@ -173,8 +173,8 @@ class Channel(Sender):
         # The request that loads a script is a joint without sinks. If that is answered with
         # NOSCRIPT, the server never learns the script, and must not be asked without end.
         if joint.sinks and type(reply) is Refusal and str(reply).startswith("NOSCRIPT"):
-            # The calls are asked alone now, which loads their own scripts, but not the merging one.
-            # Without this request no later calls could be merged.
+            # The calls are sent one by one now. This loads their own scripts, but not the merging
+            # script. Without this request no later calls could be merged.
             self.ask_raw(joint.script.loading(), Joint((), joint.script, b"", joint.started))
         for sink in joint.sinks[len(replies) :]:
             if not self._ask_again(sink, sink.command.packed):

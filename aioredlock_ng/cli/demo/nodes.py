@@ -25,7 +25,7 @@ _ANSWER_SECONDS = 2.0
 
 
 class NodesFailed(RuntimeError):
-    """The nodes cannot carry the demo. The message says why, and names the remedy."""
+    """The demo cannot use the nodes. The message says why, and names the remedy."""
 
 
 class StagedNodes(Protocol):
