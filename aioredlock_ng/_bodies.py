@@ -33,7 +33,7 @@ class Body:
     def leave(self) -> bool:
         """Undo our cancellation.
 
-        Return True if the task that leaves was cancelled by nothing else.
+        Return True if this object cancelled the leaving task, and no other code did.
         """
         if not self._told:
             return False
@@ -52,7 +52,7 @@ class Bodies:
 
     def __init__(self) -> None:
         self._inside: list[Body] = []
-        # Number of blocks left by a task for which no entry could be chosen.
+        # Number of blocks that were left without an entry, because `leave` could not choose one.
         self._left = 0
 
     def enter(self, body: Body) -> None:

@@ -1,6 +1,7 @@
 """The mechanics of a candidate: how it waits for the lock, begins a term, ends it, and withdraws.
 
-`Election` is what users hold. The candidate is one task that waits or leads at a time.
+`Election` is the public object. At any time, at most one task of a candidate waits for the lock or
+leads.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Candidacy:
 
     Attributes:
         term: The term that lasts now; None while the candidate does not lead.
-        over: The error by which the last term ended from outside.
+        over: The error that `leave` has raised since `begin`; None if it has raised none.
         leader: The label of the leader as last known.
         has_led: True once a term began since `begin`.
         resigned: True once the candidate withdraws.
@@ -203,7 +204,7 @@ class Candidacy:
                 self._source.engine().context.emit(LeaderChanged(self._lock.resource, leader))
 
     def _turned(self, leader: str | None) -> None:
-        """Record the begin or end of a term here, and wake the watchers of this manager."""
+        """Record the beginning or end of a term here, and wake the watchers of this manager."""
         self.learn(leader)
         with suppress(RedlockClosed):
             changed(self._source.engine(), self._key)
@@ -216,7 +217,7 @@ def _cause(exc: BaseException | None) -> Literal["done", "failed", "cancelled"]:
 
 
 def _is_of(exc: BaseException, name: str) -> bool:
-    """True if the exception says only that this lock is lost, also from the tasks of a group."""
+    """True if the exception is a `LockLost` of this lock, or a group of such errors only."""
     if isinstance(exc, BaseExceptionGroup):
         return all(_is_of(part, name) for part in exc.exceptions)
     return isinstance(exc, LockLost) and exc.resource == name

@@ -77,7 +77,7 @@ class SteppingDown:
     Attributes:
         resource: The election's name.
         fence: The fence of its lease; None without fencing.
-        remaining: Seconds that it has to end, before another candidate can lead.
+        remaining: Seconds that the leader has to end its work before another candidate can lead.
     """
 
     resource: str

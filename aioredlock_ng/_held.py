@@ -113,7 +113,7 @@ class Held:
             extender.release(holding)
 
     def _was_ours(self, release: Round) -> bool:
-        """Return what the answers to the release say about the lease, and report a loss."""
+        """Return False, and report the loss, if the answers to the release show a lost lease."""
         engine, holding = self._engine, self._holding
         if release.won:
             return True

@@ -115,7 +115,8 @@ class Leaders:
         engine = self._source.engine()
         changes = asyncio.Event()
         late = iter(_LABEL_LATE)
-        # Messages between two calls were not received.
+        # Reports of changes between two calls did not reach `note`, so the key may be untracked by
+        # now.
         self._tracked = False
 
         def note() -> None:

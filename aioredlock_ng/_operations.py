@@ -80,7 +80,7 @@ class Operations:
         Safety: if it is cancelled, nothing has changed.
         """
         key = self._specs.keys.key(name)
-        # Other managers may write labels even if this manager has no keys of its own to write any.
+        # Other managers may write labels even if this manager writes none.
         labels = (owner_key(key),) if self._options.owner is not False else ()
         plain = self._specs.kind.inspecting((key,), queues=True)
         # A server may deny the right to read labels. The plain command still returns the holder.

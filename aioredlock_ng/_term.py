@@ -63,14 +63,15 @@ class Term:
 
     Args:
         lease: The leader's lease, just granted.
-        task: The task that leads. It is cancelled as `asyncio.timeout` does it.
+        task: The task that leads. The term cancels the task, and undoes the cancellation at its
+            end, as `asyncio.timeout` does.
         margins: Limits for `lease.remaining()`.
         emit: Receives the events.
 
     Attributes:
         lease: The leader's lease.
         task: The task that leads.
-        ended_by: Why the task was told to end; None while it may lead.
+        ended_by: The reason why the task must end; None while it may lead.
         emit: Receives the events.
     """
 
@@ -100,7 +101,10 @@ class Term:
         self._watch()
 
     def end(self, cause: Literal["step_down", "lost", "resigned"]) -> None:
-        """Cancel the task, unless the task itself is the caller and will see an exception."""
+        """Cancel the task, unless the task itself is the caller.
+
+        A task that resigns, or that finds the loss itself, is notified by the call that it made.
+        """
         if self._done:
             # The lease is being released. A cancellation now would stop the holder from waiting for
             # the answer.

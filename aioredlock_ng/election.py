@@ -127,8 +127,8 @@ class Election:
         Raises:
             LockLost: The term is over, and `rejoin` is False.
             QuorumUnreachable: The nodes refuse the lock for a reason that waiting does not cure,
-                and this candidate has not led yet. A candidate that has led before tries again
-                after half a ttl to a ttl.
+                and this candidate has not led yet. A candidate that has led before waits for half a
+                ttl up to a whole ttl, and tries again.
             LockHeld: This task already holds the lock in an enclosing `async with`.
             ConfigurationError: `main` is not callable.
             RedlockError: This candidate stands or leads already.

@@ -134,8 +134,8 @@ class LeaseReleased:
     """The holder released a lease. The requests to the nodes are queued.
 
     `LossFound` follows if their answers show that a quorum no longer held the key. Each lease of a
-    `LockAcquired` event ends exactly once, as released, abandoned or lost. Other tokens that the
-    library deletes send no event.
+    `LockAcquired` event ends exactly once, as released, abandoned or lost. The deletion of any
+    other token, such as that of a failed attempt, sends no event.
     """
 
     resource: str

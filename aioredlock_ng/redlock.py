@@ -142,7 +142,7 @@ class Redlock(Operations):
         (a text, true or false).
 
         Args:
-            environ: The variables. The log names a variable whose name is almost one of these.
+            environ: The variables. The log names variables that may be misspelt settings.
             options: Settings that override the environment (see the class).
 
         Raises:

@@ -8,11 +8,11 @@ __all__ = ["reconnect_delay", "second_try_delay", "unreachable_delay"]
 def second_try_delay(took: float, node_timeout: float, draw: float) -> float:
     """Return the seconds before the second try after a split vote.
 
-    An attempt that does not wait is tried twice at most.
+    A call that does not wait makes at most two attempts.
 
-    The rivals' releases arrive within about a round trip. After that the tries are spread over
-    several round trips, so that one of them comes first. The delay is at most five eighths of the
-    node timeout.
+    The rivals' releases arrive within about a round trip. The second tries of the rivals are then
+    spread at random over several round trips, so that one rival comes first. The delay is at most
+    five eighths of the node timeout.
 
     Args:
         took: Seconds that the first try took.

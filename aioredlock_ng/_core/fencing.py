@@ -3,9 +3,9 @@
 The scheme is proved in docs/fencing-proof.md. Each node keeps a counter per slot of resource names.
 Round 1 proposes a fence together with the acquire. A node whose counter is lower stores the fence,
 and thereby acknowledges it. Without a quorum of acknowledgements, round 2 proposes a fence above
-every counter seen. It goes to the nodes that granted or still may grant. Two leases share a node
-that acknowledged both fences, the later one strictly above the earlier. The order never depends on
-clocks. They only make it likely that one round is enough.
+every counter seen. It goes to the nodes that granted or still may grant. Any two leases share a
+node that acknowledged both fences. The later fence is strictly above the earlier one. The order
+never depends on clocks. Clocks only make it likely that one round is enough.
 
 A proposal is a multiple of `STEP`. It reserves all fences up to the next multiple. No other attempt
 can be granted one of them any more. A grant also owns fences below its own, down to the counters

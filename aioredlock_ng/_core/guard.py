@@ -52,8 +52,8 @@ class Memory:
 
     Attributes:
         run_id: The process that the marker named.
-        at: The local instant at which the marker was last known to be in place, or was found to be
-            gone. The node granted its last lock with that memory at this instant or earlier.
+        at: The latest local instant at which the node may have granted a lock with that memory. At
+            this instant the marker was last read, or was first found to be gone.
     """
 
     run_id: bytes
@@ -91,8 +91,9 @@ def remembered(
         memory = Memory(memory.run_id, now)
     if after is None or after.trust is not Trust.TRUSTED:
         return memory
-    # A node that was waiting needs no promotion by another process. An operator may have lowered
-    # its guard time.
+    # A waiting node becomes trusted only after its ready time, so no process has promoted it as
+    # new. The ready time may come before `known_ms` has passed: an operator may have lowered the
+    # guard time.
     waited = before is not None and before.trust is Trust.WAITING and before.run_id == after.run_id
     over = memory is None or now - memory.at > known_ms / 1000
     if memory is None or over or waited or not memory.contradicts(after):
@@ -159,7 +160,8 @@ def next_steps(
             votes.
         now: The local instant.
         strict: Make a new set wait for the guard time, too.
-        known_ms: The longest guard time that was ever read. Its node may not answer now.
+        known_ms: The longest guard time that was ever read. The node that named it may not answer
+            now.
         memories: The memory of each node. None if this manager has seen no trusted marker.
     """
     known = [reading for reading in readings if reading is not None]

@@ -98,9 +98,9 @@ def _begin_of(form: str) -> str:
 
 
 def _end_of(form: str, text: str, start: int) -> int:
-    """Return the end of the longest part of a form that the text has at `start`.
+    """Return the end of the longest prefix of a form that the text has at `start`.
 
-    The form may be cut short there.
+    A message may cut a secret short, so the prefix need not be the whole form.
     """
     end = start
     for char in form:

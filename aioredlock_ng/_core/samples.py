@@ -34,7 +34,8 @@ class TimeSample:
     def error(self) -> float:
         """Seconds by which the middle of the round trip may miss the instant of the node's reading.
 
-        The node read its clock at any instant of the round trip, so the error is half of it.
+        The node may have read its clock at any instant of the round trip, so the error is half of
+        the round trip.
         """
         return (self.received - self.sent) / 2
 

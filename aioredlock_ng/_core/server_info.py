@@ -25,7 +25,7 @@ _SAVING = ("aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsav
 def info_fields(reply: bytes, redact: Callable[[str], str] = str) -> dict[str, str]:
     """Return the `name:value` lines of INFO.
 
-    `redact` takes the node's credentials out of all values but the usual ones.
+    `redact` takes the node's credentials out of each value that is not in `_USUAL`.
     """
     lines = (line.partition(":") for line in reply.decode("utf-8", "replace").splitlines())
     return {

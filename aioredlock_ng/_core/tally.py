@@ -64,7 +64,8 @@ def tally(replies: Sequence[Reply], quorum: int, quarantine: Callable[[int], str
     granted = sum(map(is_granted, replies))
     failed = n - len(held) - granted - silent
     if len(held) + failed <= n - quorum:
-        # The node timeout ended the round. Otherwise the silent nodes had no need to answer.
+        # Only the node timeout can have ended this round, so silent nodes count as failed. A round
+        # that other answers decided earlier says nothing about silent nodes.
         failed += silent
     # A server that refuses every marker stays in quarantine, however long a caller waits.
     words = (

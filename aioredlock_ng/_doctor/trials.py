@@ -73,7 +73,8 @@ class Trials:
         self.facts["granted"] = is_granted(reply)
         if not self.facts["granted"] and not isinstance(reply, Refusal):
             self.refusals.append(Refused("script acquire", str(acquire_vote("it", reply))))
-        # The key exists at this point: for a missing key the script asks less.
+        # The key must exist here. For a missing key the script calls fewer commands, so a missing
+        # right could stay unnoticed.
         await self._call(MUTEX.inspecting(keys))
         await self._call(MUTEX.watching(keys, (token,)))
         await self._call(MUTEX.extending(keys, (token,), self._ttl))
@@ -116,8 +117,8 @@ class Trials:
             locks = guarded_mutex(fencing=True, vouch=b"")
             await self._call(locks.confirming(keys, slots, token, 1))
         if guard:
-            # The marker says whether the node is in quarantine. This reply says only whether it may
-            # vote.
+            # Only a refusal in this reply counts. The marker, which is read next, shows whether the
+            # node is in quarantine.
             guarded = guarded_mutex(fencing=False, vouch=vouch)
             reply = await self._call(guarded.acquiring(keys, slots, token, ttl, 0))
             self.facts["granted"] = self.facts["granted"] and not isinstance(reply, Refusal)

@@ -164,9 +164,9 @@ class Parts:
         ]
         steps += [self._duplicates.stop, *([self.guard.stop] if self.guard is not None else ())]
         for step in steps:
-            # A closed loop, or in debug mode a loop of another thread, raises when a task is
-            # cancelled; neither loop runs in the child. Without a free file descriptor a socket
-            # cannot be replaced.
+            # The cancellation of a task raises if its loop is closed, or in debug mode if the loop
+            # belongs to another thread. Neither loop runs in the child. The replacement of a
+            # socket raises if no file descriptor is free.
             with suppress(RuntimeError, OSError):
                 step()
 

@@ -105,8 +105,8 @@ class Wheel(Generic[T]):
     def stall(self, since: float, now: float) -> float:
         """Return the longest delay of the timer in seconds.
 
-        A delay counts if it ended after `since` or still lasts. The loop was blocked, or the
-        process stopped, for as long or for up to `MAX_SLEEP` longer.
+        A delay counts if it ended after `since` or still lasts. The event loop was blocked, or the
+        process was stopped, for at least that time and at most `MAX_SLEEP` longer.
         """
         overdue = now - self._due_at if self._timer is not None else 0.0
         return max([overdue, *(late for ended, late in self._stalls if ended > since)])

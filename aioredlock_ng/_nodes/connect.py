@@ -83,8 +83,8 @@ class Wire:
         self.transport: asyncio.Transport = writer.transport
         self.received = bytes(reader._buffer)
         self.resp3 = resp3
-        # A StreamWriter closes its transport when it is collected. A Connection with a writer does,
-        # too.
+        # A StreamWriter closes its transport when it is garbage-collected. So does a Connection
+        # that has a writer.
         self._keep = (writer, reader)
         connection._writer = connection._reader = None
 
@@ -95,7 +95,8 @@ class Connector:
     Attributes:
         address: For people: `host:port`, `host:port/db`, a socket's path, or `service@sentinel`.
         identity: Equal for two nodes that are certainly the same server.
-        by_sentinel: True if a Sentinel names the primary. It may notice a new primary late.
+        by_sentinel: True if a Sentinel names the primary. The Sentinel may notice a new primary
+            late.
 
     Raises:
         ConfigurationError: The argument is no usable node.
@@ -158,8 +159,8 @@ class Connector:
                 except redis_errors.AuthenticationError:
                     raise
                 except redis_errors.ResponseError:
-                    # HELLO is unknown to Redis before 6 and to some proxies. A user may lack the
-                    # right to it.
+                    # HELLO is unknown to Redis before 6 and to some proxies. The user may lack the
+                    # right to HELLO.
                     return await self._connect(2)
         # redis-py may raise anything here, such as AttributeError for a reset connection (its issue
         # 4287).

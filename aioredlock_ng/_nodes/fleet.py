@@ -43,7 +43,8 @@ class Fleet:
 
     def ask_some(self, sink: Sink, indexes: Sequence[int]) -> None:
         """Ask the nodes at `indexes`, which are sorted, as `Node.ask` does."""
-        # A node that is down granted nothing, so a release often goes to exactly the present nodes.
+        # A node that is down granted nothing. So a release often goes to exactly the nodes that
+        # share the outbox.
         if indexes == self._present:
             self.ask_present(sink)
         else:

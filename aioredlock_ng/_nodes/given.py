@@ -164,14 +164,14 @@ def _without_secrets(url: str) -> str:
     """
     scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
     place, _, query = rest.partition("?")
-    # Another product has settings behind a comma, a password among them.
+    # URLs of another product have settings behind a comma, the password among them.
     place, _, settings = place.partition(",")
     shown = "…" if "@" in settings + query else place.rpartition("@")[2]
     return f"{scheme}{separator}{shown}"[:80]
 
 
 def plain(error: Exception, secret: bool = False) -> str:
-    """Return a mistake in our words or redis-py's.
+    """Describe a mistake in our words or in those of redis-py.
 
     With `secret` the name of an option is left out. It may be the part of a password behind a "&".
     """

@@ -60,7 +60,7 @@ class _Answers:
     """The sink of all requests of the handshake. Replies come in the order of the requests."""
 
     def __init__(self, count: int, started: float) -> None:
-        # Each request is sent as bytes, and none of them again.
+        # This command is never sent: each request is sent as bytes, and only once.
         self.command = Request(b"")
         self.started = started
         self.replies: list[Reply] = []
@@ -165,7 +165,8 @@ def _check_replies(replies: Sequence[Reply]) -> None:
             raise ConnectFailed(str(reply))
         if isinstance(reply, Refusal) and str(reply).startswith(("NOAUTH", "WRONGPASS")):
             raise ConnectFailed(f"authentication failed: {reply}", permanent=True)
-        # An accepted server would stay without identity and tracking, and refuse the owed releases.
+        # If such a server were accepted, it would stay without identity and tracking, and would
+        # refuse the owed releases.
         if isinstance(reply, Refusal) and str(reply).startswith(("BUSY ", "LOADING ")):
             raise ConnectFailed(str(reply))
 

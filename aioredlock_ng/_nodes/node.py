@@ -106,7 +106,7 @@ class RedisNode:
         self._settled = asyncio.get_running_loop().create_future()
         name = f"node {self.address}"
         self._task = supervised(self._keep_connected, name, listener.emit, self._broken)
-        # A task that is cancelled before it begins settles nothing itself.
+        # A task that is cancelled before it begins never calls `_settle` itself.
         self._task.add_done_callback(lambda _: self._settle())
         await asyncio.shield(self._settled)
 
@@ -124,8 +124,8 @@ class RedisNode:
                 self._use(None)
                 await channel.drain(within)
             if tasks:
-                # `wait` and not `await`, which would take a cancellation of this call for that of
-                # the task. A task may end later, if a user's own connection class takes its time.
+                # An `await` would confuse the cancellation of a task with that of this call. A task
+                # may end after the limit, if a user's own connection class takes its time.
                 await asyncio.wait(tasks, timeout=until - loop.time())
             if channel is not None:
                 channel.close("closed by this process", goodbye=True)
@@ -177,7 +177,7 @@ class RedisNode:
                 self._settle()
                 connected_at = self._clock()
                 await gone
-                # Otherwise a replica that hides its role would be connected to without a pause.
+                # Otherwise a replica that hides its role would be reconnected without a pause.
                 if self._clock() - connected_at > STEADY:
                     failures = 0
             self._settle()

@@ -60,7 +60,7 @@ class OwedReleases:
     def refused(self, release: Request) -> bool:
         """Keep a refused release, and send it again after a while until its keys have expired.
 
-        Return True if the server has executed releases until now.
+        Return True at the first refusal since the server last deleted a key.
         """
         changed, self.refusing = not self.refusing, True
         channel = self._current()
@@ -72,7 +72,7 @@ class OwedReleases:
     def executed(self) -> bool:
         """Record that the server has deleted a key.
 
-        Return True if it has refused releases until now.
+        Return True if a release was refused before, and none was executed since.
         """
         changed, self.refusing = self.refusing, False
         return changed

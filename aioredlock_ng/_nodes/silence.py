@@ -31,9 +31,9 @@ PROBE_EVERY = 10.0
 class DeadConnectionProbe:
     """A background task that closes a silent connection if it is dead.
 
-    The task connects to the server once more. A server that answers on the other connection is
-    well, so the silent connection is dead. A hung server answers on neither, and the silent
-    connection is kept. The server must still execute the commands queued on it in their order.
+    The task connects to the server once more. A server that answers on the other connection works,
+    so the silent connection is dead. A hung server answers on neither, and the silent connection is
+    kept. The server must still execute the commands queued on it in their order.
 
     Args:
         address: The node's address, for the name of the task.

@@ -11,8 +11,8 @@
 --          reached the ready time. 'run_id:guard:ready:nonce' is founding.
 -- The marker is replaced only if the caller read this same marker at most a second ago. Otherwise a
 -- caller that was paused would decide by an old state.
--- The ready time is a second later than the guard time asks for.
--- The last GET renews the tracking, which SET has ended.
+-- The ready time is now plus the guard time and another second. The last GET renews the tracking,
+-- which SET has ended.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local marker = redis.call('GET', KEYS[1]) or ''

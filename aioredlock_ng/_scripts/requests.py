@@ -110,7 +110,8 @@ class Command(Request):
     def packed(self) -> bytes:
         """Return the call as EVALSHA for the wire.
 
-        The bytes are made at the first use. A command that is sent as one with others needs none.
+        The bytes are made at the first use. A command that is merged with others does not need
+        them.
         """
         packed = self._packed
         if packed is None:

@@ -55,7 +55,7 @@ _REPAIRED = {1: Repaired.DONE, 0: Repaired.OUTRUN, -1: Repaired.UNTRUSTED}
 
 
 def extend(reply: Any, call: Call) -> Whole | KeyStates | None:
-    """Read the number of keys, or a number per key that says if it was renewed."""
+    """Read the number of keys, or for each key a number that shows whether it was renewed."""
     return _per_key(reply, len(call.keys))
 
 

@@ -32,7 +32,7 @@ _COMMANDS = {
 
 
 def build(words: Sequence[str] = ()) -> typer.Typer:
-    """Return the app. No command has run yet.
+    """Return the app with its commands.
 
     Args:
         words: The command line. If its first word without a dash is a command, only that command is

@@ -90,7 +90,9 @@ class Child:
         self._gate = -1
 
     def allow(self, seconds: float) -> None:
-        """Let the group live slightly longer than this time from now without another message.
+        """Let the guardian kill the group slightly later than `seconds` from now.
+
+        Each message replaces the limit of the message before.
 
         Args:
             seconds: The time, or `math.inf` for the life of this process, which is the initial
@@ -206,7 +208,7 @@ def _die_with(parent: int) -> None:
 def _guard(leash: int, group: int) -> NoReturn:
     """Kill the group when the first process is gone or silent for too long.
 
-    This runs in the guardian. Nobody holds the lock any more at that time.
+    This runs in the guardian. The lock is no longer held at that time.
     """
     try:
         # A signal to the first process's group or session must not reach the guardian. A reader of

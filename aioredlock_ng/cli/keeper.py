@@ -194,7 +194,8 @@ class Keeper:
     def _tell_guardian(self) -> None:
         """Send the guardian the time until which the group may live without a further message.
 
-        This process would allow the group the same time.
+        It is the time at which this process itself would send SIGKILL: the margin before the end of
+        the lease, and the grace time after that.
         """
         self._child.allow(self._lease.remaining() - self._job.margin + self._job.grace)
 

@@ -94,7 +94,7 @@ def manager(nodes: list[str] | None, **given: Any) -> Redlock:
 
 
 def manager_and_format(nodes: list[str] | None, **given: Any) -> tuple[Redlock, KeyFormat]:
-    """Return the same manager, and the format of its keys for a command that reads keys itself."""
+    """Return the manager as `manager` does, and its key format for a command that reads keys."""
     urls, options = options_of(nodes, **given)
     return Redlock(urls, **options), KeyFormat(options.get("key_format", "{name}"))
 

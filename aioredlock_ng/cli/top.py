@@ -137,7 +137,7 @@ class _Watch:
 
 
 async def _watch(watch: _Watch, interval: float, *, once: bool, as_json: bool) -> Frame:
-    """Show frame after frame. Only with `once` there is a last frame, which is returned."""
+    """Show frame after frame. With `once`, show a single frame and return it."""
     async with watch.redlock:
         if once or as_json or not sys.stdout.isatty():
             console = Console(width=output_width())

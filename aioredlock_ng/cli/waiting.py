@@ -132,8 +132,8 @@ async def _wait(redlock: Redlock, name: str | bytes, key: bytes, seconds: float 
                     )
                     info = looked
                 except QuorumUnreachable:
-                    # A majority that was never reached, or not for too long, ends the command. A
-                    # majority that was away for a moment is asked again.
+                    # The command fails if a majority was never reached, or not for `_PATIENCE`
+                    # seconds. After a shorter outage the nodes are asked again.
                     if info is None or loop.time() >= min(end, seen + _PATIENCE):
                         raise
                     expected = _UNTRACKED_LOOK

@@ -126,8 +126,8 @@ class Redlock:
         Args:
             name: The resource, 1 to 65,536 bytes.
             more: Further resources to acquire together: all or nothing.
-            options: As for `aioredlock_ng.Redlock.lock`, with another meaning of `on_lost`. It is a
-                function that is called once with a lease that is lost, on a thread of its own.
+            options: As for `aioredlock_ng.Redlock.lock`, except for `on_lost`: a function that is
+                called once for a lost lease, with that lease, on a thread of its own.
 
         Raises:
             ConfigurationError: An argument is invalid.

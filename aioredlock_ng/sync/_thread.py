@@ -80,7 +80,8 @@ class EngineThread:
             except RuntimeError:
                 raise self.closed() from None
             if self.dead:
-                # The thread may have ended between its last look at the pending calls and this one.
+                # The ending thread may have failed all pending calls just before this call was
+                # added.
                 raise self.closed()
             return call.outcome.result()
         except BaseException as error:
@@ -111,7 +112,7 @@ class EngineThread:
         return RedlockClosed(f"this Redlock serves no calls: {self.dead or 'it is closed'}")
 
     def stop(self) -> None:
-        """End the loop and wait for the thread. Nothing may run on the loop any more."""
+        """End the loop and wait for the thread. Call this only when no task is left on the loop."""
         self.dead = self.dead or "it is closed"
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._loop.stop)

@@ -192,7 +192,8 @@ class Acquisition(Call):
         elif not waits:
             self._fail(attempt, trouble, counted)
         elif self._alone:
-            # No quorum could grant when the call began. This has changed, so it joins the line.
+            # No quorum could grant when the call began. This has changed, so the call joins the
+            # line.
             self._alone = False
             self.round = self._second = None
             if self._lines.join(self):

@@ -92,8 +92,8 @@ class Attempts:
         """Do not pass on a grant of the attempt under way, and verify its keys once it is granted.
 
         Args:
-            index: The node whose key may have changed; None: all nodes. A node that has not granted
-                yet has reported an earlier change, which is ignored.
+            index: The node whose key may have changed; None: all nodes. If the node has not granted
+                yet, the change came before the grant and is ignored.
         """
         if (
             index is not None

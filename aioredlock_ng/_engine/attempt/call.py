@@ -41,7 +41,7 @@ class Call(Attempts):
         alone: True if the first attempt does not join a line.
 
     Attributes:
-        unreachable: True until an attempt reached a quorum, and again while the last one did not.
+        unreachable: True before the first attempt, and if the latest attempt reached no quorum.
         future: Resolves to the `Holding`, or to the error.
         keys: The keys of the lock.
         fair: True if the call stands in the queues by itself, and takes no grant that is passed on.

@@ -55,8 +55,8 @@ class Batch:
         started: Instant before the first byte is queued, by the engine's clock.
         on_yes: Called with holdings whose keys a quorum of nodes has, once for each holding.
         on_no: Called within the node timeout for each holding whose keys no quorum can have.
-        on_unsure: Called within the node timeout for each holding about which the answers that are
-            still to come cannot decide.
+        on_unsure: Called within the node timeout for each undecided holding that no outstanding
+            answer can decide any more.
         on_late: Called at the node timeout for each holding that is not decided.
         on_missing: Called with holdings whose keys a node lacks, and the node's index. Late answers
             call it too.

@@ -1,8 +1,9 @@
 """Renewals of leases: sent in batches, judged for each lease, and tried again.
 
-No task runs here. The schedule calls with the holdings that are due, their renewals leave in a few
-commands, and the answers arrive as callbacks. A renewal compares the token of the lease, so that it
-never extends the key of another lease of the same name. A renewal never sets a missing key.
+No task runs here. The schedule calls this module with the holdings that are due. Their renewals
+leave in a few commands, and the answers arrive as callbacks. A renewal compares the token of the
+lease, so that it never extends the key of another lease of the same name. A renewal never sets a
+missing key.
 """
 
 from __future__ import annotations
@@ -74,8 +75,9 @@ class Renewals:
         started = context.clock()
         renewal = Renewal(started, ttl, deadline_of(started, ttl, options.drift(ttl)))
         decided_by = started + options.node_timeout + 2 * RENEW_WIDTH
-        # Watching writes labels too. A label is due at `labelled_until`, or when the ttl grows. A
-        # lease that is extended early leaves the slot in which it would have been watched.
+        # An unwatched lease is watched now, because the renewal takes it out of the slot in which
+        # it would have been watched. Watching also writes the label, which is due at
+        # `labelled_until` or when the ttl grows.
         unread = [
             holding
             for holding in holdings
@@ -89,8 +91,8 @@ class Renewals:
             holding.asked(renewal)
             if ttl > holding.longest_ttl:
                 holding.longest_ttl = ttl
-            # The outcome schedules the holding again. A deadline before the outcome needs its own
-            # entry, or it would pass unnoticed.
+            # The callbacks of the batch schedule the holding again. A deadline that comes before
+            # them needs its own entry, or it would pass unnoticed.
             if holding.deadline < decided_by:
                 self.schedule.put(holding, holding.deadline)
             elif holding.slot is not None or holding.timer is not None:

@@ -44,7 +44,7 @@ class DuplicateNodes:
         """Probe node `index`, which is connected and hides its run id."""
         probe = self._probes.get(index)
         if probe is not None and not probe.done():
-            # The probe under way began on the connection before, so another one must follow.
+            # The probe under way began on the previous connection, so another probe must follow.
             self._again.add(index)
         else:
             name = f"identity of {self._context.fleet.nodes[index].address}"
@@ -95,7 +95,8 @@ class DuplicateNodes:
         for other in others:
             look = look_of(seen[other])
             if isinstance(look, Held) and look.token == token:
-                # Both nodes may be probed. The order makes sure that the same one is refused.
+                # Both nodes may be probed. Both probes must refuse the same node, so the order
+                # decides.
                 first, second = nodes[min(index, other)], nodes[max(index, other)]
                 second.refuse(f"{second.address} and {first.address} are the same server")
                 break

@@ -67,7 +67,7 @@ class Markers:
         )
 
     def refuses(self, index: int) -> bool:
-        """True while a node refuses to show or to keep its marker. The end is not known."""
+        """True while a node refuses to show or to keep its marker, for an unknown time."""
         return bool(self.refusals[index])
 
     def admits(self, index: int) -> bool:
@@ -139,7 +139,8 @@ class Markers:
         if words and before is not None:
             return words
         if reply is None and before is not None and before.trust is Trust.TRUSTED:
-            # A slow node stays trusted. Without it the other nodes could look like a new set.
+            # A slow node stays trusted. Without its reading the other nodes could look like a new
+            # set.
             return ""
         now = self._context.clock()
         if after is not None:
@@ -160,7 +161,7 @@ class Markers:
         return words
 
     def _read_reply(self, reply: Reply, asked_at: float) -> tuple[str, Reading | None]:
-        """Return the fault of an answer, or its reading. Both are empty without an answer."""
+        """Return the fault of an answer, "" without one; and its reading, None without one."""
         if isinstance(reply, (Refusal, Garbled)):
             return str(reply), None
         if not isinstance(reply, MarkerRead):

@@ -127,7 +127,10 @@ class Quarantine:
                 self._context.emit(NodeTrusted(node.address))
 
     def _report_void(self) -> None:
-        """Report once that all nodes lost their memory. A trusted node allows the next report."""
+        """Report that all nodes lost their memory.
+
+        A second report follows only if a node was trusted in between.
+        """
         before, now = self._void, self._context.clock()
         if any(
             reading is not None and reading.trust is Trust.TRUSTED

@@ -58,8 +58,8 @@ class LineIndex:
         if line.occupied:
             return
         if not self._others and len(self._lines) <= _MOST_IDLE:
-            # The line is kept, because a name is often locked again. With a new number a late
-            # message to its last waiter does not reach the next one.
+            # The line is kept, because a name is often locked again. It gets a new number, so that
+            # a late message to its last waiter does not reach the next waiter.
             self._count += 1
             line.number = self._count
             return

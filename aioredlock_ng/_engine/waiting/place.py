@@ -250,8 +250,9 @@ class Place(Entry):
             self.look()
         elif self._look_at <= now:
             if now - self._refused_at >= LOOK_EVERY / 2:
-                # A full or busy server does not report when it recovers, so it counts again.
-                # Without a minimum time each of many frequent looks would cause an attempt.
+                # A full or busy server does not report when it recovers. So a free key on such a
+                # node counts again after some time. Without that time each of many frequent looks
+                # would cause an attempt.
                 for node in self._outlook.nodes:
                     node.votes = True
             self._context.counters.wakeups_fallback += not self._outlook.notified

@@ -83,7 +83,7 @@ class Joint:
         return any(sink.stands() for sink in self.sinks)
 
     def deliver(self, index: int, reply: Reply) -> None:
-        """Pass on to each call the record of its own success, or the mark of all.
+        """Give each call the record of its own success, or the failure that all calls share.
 
         The last call is answered first. So after a hand-over the attempt continues before the
         release.

@@ -80,7 +80,8 @@ class Outbox:
                 channel.ask(sink)
             return
         if sink.command.tracked:
-            # Neither of the two has a form, so merging puts nothing between them.
+            # Neither CACHING nor a tracked command has a form, so merging puts nothing between
+            # them.
             self._sinks.append(Caching(sink.started))
         self._sinks.append(sink)
         if not self._scheduled:

@@ -204,8 +204,8 @@ class Channel(Sender):
             self._on_release_refused(sink.command, words)
         sink.deliver(self._index, refusal)
         if _READONLY.match(words):
-            # A primary was demoted. A new connection asks DNS or the Sentinels for the address of
-            # the new one.
+            # The server was demoted to a replica. A new connection asks DNS or the Sentinels for
+            # the address of the new primary.
             self.close(words)
             return False
         return True

@@ -38,7 +38,7 @@ class Sender(asyncio.BufferedProtocol):
 
     Attributes:
         silent: True while the server does not answer in time.
-        run_id: The bytes sent in place of the outbox's placeholder.
+        run_id: The server's run id, which is sent in place of the outbox's placeholder.
     """
 
     def __init__(
@@ -167,8 +167,9 @@ class Sender(asyncio.BufferedProtocol):
     def _check(self, oldest: Sink) -> None:
         """Declare the server silent if `oldest` still waits, or if the backlog is still too long.
 
-        A reply may be overdue because this process stalled. By now the process has read for a
-        while. A backlog that stays is too long, even if the process is the cause.
+        A reply may be overdue because this process stalled. So this check runs some time later,
+        when the process has had time to read. A backlog that stays is too long, even if the process
+        is the cause.
         """
         self._check_is_due = False
         waiting = self._waiting

@@ -37,7 +37,8 @@ class Keyspace:
 
     Args:
         address: Its name in messages.
-        clock: Returns the seconds by which its keys expire; None means the running loop's clock.
+        clock: Returns the time in seconds that decides when keys expire. None: the running loop's
+            clock.
 
     Attributes:
         counters: Its fence counters.

@@ -199,7 +199,7 @@ class MemoryServer(Keyspace):
     def _own(self, vouch: bytes) -> bytes:
         """Return `vouch` as a connection sends it: a placeholder becomes the run id of this server.
 
-        The run id of an earlier process stays.
+        The run id of an earlier process is not replaced.
         """
         named, _, guard = vouch.partition(b":")
         return vouch if named in self._past else b"%b:%b" % (self.run_id, guard)
@@ -235,7 +235,7 @@ class MemoryServer(Keyspace):
     ) -> Raw | Refusal:
         """Read and track the keys.
 
-        Return their number if all hold their tokens, else a list of states.
+        Return the number of keys if each key holds its token, else a list of states.
         """
         answers = []
         for key, token in zip(keys, tokens, strict=True):
