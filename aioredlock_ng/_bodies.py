@@ -14,7 +14,7 @@ __all__ = ["Bodies", "Body"]
 
 
 class Body:
-    """The task inside one `async with`, and its cancellation in the way of `asyncio.timeout`."""
+    """The task inside one `async with`. A loss cancels it as `asyncio.timeout` cancels a task."""
 
     __slots__ = ("_cancelling", "_told", "lease", "task")
 

@@ -217,7 +217,7 @@ class Lease(Held):
         if holding.still_used is not None and self._is_used():
             return True
         if engine.extender.pass_on(holding):
-            # The new holder runs before the old holder goes on.
+            # The next holder runs before this call returns.
             await asyncio.sleep(0)
             return True
         release = engine.extender.release(holding)

@@ -82,7 +82,7 @@ def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | Non
 
 
 def deletion_of(reply: Reply) -> Look:
-    """Return one node's answer to a forced release, which names a key that it refuses to delete."""
+    """Return a node's answer to a forced release: the result, or the key that it did not delete."""
     if isinstance(reply, ForceReleased):
         return reply
     if isinstance(reply, Refusal):

@@ -89,7 +89,8 @@ def with_second_round(
     """Return the latest answer of each node after a second fence round without a quorum.
 
     A node that granted and then did not answer is as unreachable as a node that never answered.
-    If it counted as granted, "another holds it" would become "no quorum could be asked".
+    If it counted as granted, the error could be "another holds it" instead of "no quorum could be
+    asked".
 
     Args:
         replies: The answers to the acquire.

@@ -102,9 +102,9 @@ def _guard(nodes: Nodes, options: Options) -> Iterator[Finding]:
 
 
 def _all_forgot(nodes: Nodes, options: Options) -> Iterator[Finding]:
-    """Return True if all nodes wait, which means that all forgot.
+    """Yield a finding if all nodes wait, because then all of them lost their memory.
 
-    With `strict` the set may be new.
+    There is none with `strict`, because a new set waits as well.
     """
     told = [facts.trust for facts in nodes]
     if (

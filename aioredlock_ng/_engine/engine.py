@@ -201,7 +201,7 @@ class Engine(Parts):
 
         Args:
             holding: The lease.
-            ttl: Its new life in seconds.
+            ttl: Its new ttl in seconds.
 
         Returns:
             None if a quorum renewed the lease, or if the lease is over; its phase says which.

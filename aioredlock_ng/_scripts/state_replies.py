@@ -60,7 +60,7 @@ def extend(reply: Any, call: Call) -> Whole | KeyStates | None:
 
 
 def watch(reply: Any, call: Call) -> Whole | KeyStates | None:
-    """Read the number of the leases' keys, or a number per key that says if it holds its token."""
+    """Read the number of keys, or for each key a number that shows whether it holds its token."""
     keys = len(call.keys)
     return _per_key(reply, keys // 2 if len(call.args) > keys else keys)
 

@@ -108,7 +108,7 @@ class Keeper:
         """Acquire the lock, run the child, and return the exit status.
 
         Raises:
-            RedlockError: The lock is not available for another reason than another holder.
+            RedlockError: The lock is not available, and the reason is not another holder.
 
         Safety: when this call ends, in any way, the child has ended and the lock is released or
         lost.

@@ -129,7 +129,7 @@ def watched(call: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def outlasting(lease: Lease, work: Work | None = None) -> Iterator[None]:
-    """Let the lease expire, instead of a release, if the body left a thread running.
+    """Let the lease expire instead of releasing it, if the body left a thread running.
 
     Args:
         lease: The lease of the lock around the body.

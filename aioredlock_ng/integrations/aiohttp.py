@@ -33,8 +33,8 @@ __all__ = ["REDLOCK", "LockUnavailable", "check_locks", "lease_of", "locked", "r
 REDLOCK: Final = web.AppKey("redlock", Redlock)
 """Key of the app's manager: `request.config_dict[REDLOCK]`, also in subapps."""
 
-# aiohttp added typed keys for requests later than those for apps. Since then it warns about plain
-# keys.
+# Older versions of aiohttp have typed keys for apps only. Newer versions warn about a plain key for
+# a request.
 _LEASE: Final[Any] = (
     web.RequestKey("lease", Lease) if hasattr(web, "RequestKey") else "aioredlock_ng.lease"
 )

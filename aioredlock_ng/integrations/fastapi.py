@@ -56,7 +56,7 @@ async def get_redlock(connection: HTTPConnection) -> Redlock:
     """Return the app's manager, as a dependency: `Annotated[Redlock, Depends(get_redlock)]`.
 
     Locks use the same dependency, so `app.dependency_overrides[get_redlock]` replaces the manager
-    of both.
+    of endpoints and locks.
 
     Raises:
         ConfigurationError: The app has no manager.

@@ -81,7 +81,7 @@ def lose_at(name: str | bytes, point: Point, *, nth: int = 1) -> Iterator[None]:
         point: "acquired": the holder has the lock, and loses it at its first `await` that waits.
             "checked": the holder calls `lease.check()`, `verify()` or `extend()`, which raises
             `LockLost`. "released": the `async with` of the holder ends, or it calls `release()`.
-            All work is done then, but perhaps not by this holder alone.
+            The holder has done its work by then, but another holder may have worked beside it.
         nth: Number of the point inside this block, counted from 1.
 
     Raises:

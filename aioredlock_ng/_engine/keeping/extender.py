@@ -232,8 +232,8 @@ class Extender:
     def _end(self, holding: Holding, now: float) -> Round:
         self._forget(holding)
         if holding.repairing:
-            # A late answer to the acquire may have replaced the mark of a repair under way. Without
-            # this the release would skip a node to which the repair gives our keys.
+            # A repair under way sets `granted` to None, but a late answer to the acquire may have
+            # replaced that. The release would then skip a node to which the repair gives our keys.
             for index in range(len(holding.granted)):
                 if holding.repairing & (1 << index):
                     holding.granted[index] = None

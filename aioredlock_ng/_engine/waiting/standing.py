@@ -142,8 +142,8 @@ class StandingLines(LineIndex):
             line.place = None
 
     def _doubt(self, line: Line[Holding], index: int | None = None) -> None:
-        # A node that has not granted yet reports the release before the grant. If that counted, a
-        # waiter that tracked the key as head of its queue could not pass its grant on.
+        # A node that has not granted yet reports the release before the grant. If that report
+        # counted, a waiter that tracked the key as head of its queue could not pass its grant on.
         holder = line.holder
         if holder is not None and (index is None or is_granted(holder.granted[index])):
             holder.covered = False

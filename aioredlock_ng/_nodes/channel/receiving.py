@@ -110,7 +110,7 @@ class Channel(Sender):
     def get_buffer(self, sizehint: int) -> memoryview:
         """For the transport: the place for received bytes.
 
-        The TLS of CPython corrupts a bytearray.
+        The place is no bytearray, because CPython's TLS corrupts a bytearray.
         """
         return self._view
 
@@ -173,7 +173,7 @@ class Channel(Sender):
         # The request that loads a script is a joint without sinks. If that is answered with
         # NOSCRIPT, the server never learns the script, and must not be asked without end.
         if joint.sinks and type(reply) is Refusal and str(reply).startswith("NOSCRIPT"):
-            # The calls are sent one by one now. This loads their own scripts, but not the merging
+            # The calls are sent one by one now, which loads their own scripts, but not the merging
             # script. Without this request no later calls could be merged.
             self.ask_raw(joint.script.loading(), Joint((), joint.script, b"", joint.started))
         for sink in joint.sinks[len(replies) :]:

@@ -155,8 +155,8 @@ class Sender(asyncio.BufferedProtocol):
             # A surplus reply took the place of the reply to this request.
             self.close("not the Redis protocol: an answer that nobody asked for")
             return
-        # All nodes get the same bytes, but each may vote only as the process that this connection
-        # was made to.
+        # All nodes get the same bytes, except for the run id. It names the server process to which
+        # this connection was made, and a node may vote only as that process.
         self._transport.write(pieces[0] if len(pieces) == 1 else self.run_id.join(pieces))
         oldest = self._waiting[0]
         overdue = now - oldest.started > self._patience or len(self._waiting) > MAX_PENDING

@@ -45,8 +45,8 @@ __all__ = ["Worker", "main"]
 
 # In real code, a request to another service lies between the read and the write.
 _WORK_SECONDS = 0.001
-# This is the mean pause between two increments of a coroutine. Without it the demo would measure
-# how two CPUs share ten processes.
+# This is the mean pause between two increments of a coroutine. Without it the workers would wait
+# for a CPU, and the demo would not measure the lock.
 _THINK_SECONDS = 0.01
 _RIVAL_PAUSE_SECONDS = 0.04
 _REPORT_SECONDS = 0.1
