@@ -166,8 +166,8 @@ class Candidacy:
         """End the term: the body has ended with this exception, or without any.
 
         Raises:
-            LockLost, LockReleased: The body was told to end, or the lease was lost. The error is
-                kept in `over`.
+            LockLost, LockReleased: The body had to end, or the lease was lost. The error is kept in
+                `over`.
         """
         term = self.term
         assert term is not None

@@ -95,8 +95,8 @@ class Child:
         Each message replaces the limit of the message before.
 
         Args:
-            seconds: The time, or `math.inf` for the life of this process, which is the initial
-                value. A message is dropped if the pipe is full.
+            seconds: The time. With `math.inf`, the initial value, the guardian waits for the death
+                of this process. A message is dropped if the pipe is full.
         """
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             os.write(self._leash, _LIMIT.pack(boottime() + seconds))

@@ -68,8 +68,8 @@ class Policy:
         templates: Names of the locks, which are acquired together.
         options: Arguments of `Redlock.lock`: times, `fail_fast` and `fair`.
         held_status: Status if another request holds the lock: 409 or 423.
-        retry_after: Whole seconds for the Retry-After header. The header has a larger value if no
-            quorum of nodes can grant for a known longer time.
+        retry_after: Whole seconds for the Retry-After header. The header has a larger value if it
+            is known that no quorum of nodes can grant before that time.
 
     Raises:
         ConfigurationError: An argument is invalid.

@@ -10,8 +10,8 @@
 --          -1 if that is not known.
 -- The queue is a sorted set, in which the ticket of a member is its score. It has a key of its own,
 -- which expires.
--- Every call here is protected. An error costs order or time, and must not end a script that has
--- set a key.
+-- Calls about queues use pcall, because an error must not end a script that has set a key. An error
+-- only costs order or time.
 local function ask(...)
   local reply = redis.pcall(...)
   if type(reply) == 'table' and reply.err then return nil end
