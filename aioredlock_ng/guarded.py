@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._core.templates import Placeholder
     from aioredlock_ng.lock import Lock, OnLost
 
-__all__ = ["Guard", "LockOptions", "NameTemplate", "guarded"]
+__all__ = ["Guard", "LockOptions", "NameTemplate", "check_guard", "guarded"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -133,6 +133,23 @@ class NameTemplate:
         return ConfigurationError(f"{self._where}: {what}")
 
 
+def check_guard(lock: Callable[[str], object], template: object) -> None:
+    """Check the arguments of a decorator when it is made, and not at the first call.
+
+    Args:
+        lock: Describes the lock of a name.
+        template: The name's template.
+
+    Raises:
+        ConfigurationError: The template is no str, or an option of the lock is invalid.
+    """
+    if not isinstance(template, str):
+        raise ConfigurationError(
+            f'guard() takes a name first, like @redlock.guard("job:{{job_id}}"); got {template!r}'
+        )
+    lock(template)
+
+
 def guarded(lock: Callable[[str], Lock], template: str) -> Guard:
     """Return the decorator of `Redlock.guard`.
 
@@ -143,11 +160,7 @@ def guarded(lock: Callable[[str], Lock], template: str) -> Guard:
     Raises:
         ConfigurationError: The template or an option is invalid for all arguments.
     """
-    if not isinstance(template, str):
-        raise ConfigurationError(
-            f'guard() takes a name first, like @redlock.guard("job:{{job_id}}"); got {template!r}'
-        )
-    lock(template)  # raises for an invalid option now, not at the first call
+    check_guard(lock, template)
 
     def decorate(
         function: Callable[P, Coroutine[Any, Any, R]], /

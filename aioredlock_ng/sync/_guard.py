@@ -7,7 +7,7 @@ import inspect
 from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
 from aioredlock_ng.errors import ConfigurationError
-from aioredlock_ng.guarded import NameTemplate
+from aioredlock_ng.guarded import NameTemplate, check_guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,12 +38,7 @@ def guarded(lock: Callable[[str], Lock], template: str) -> Guard:
     Raises:
         ConfigurationError: The template or an option is invalid for all arguments.
     """
-    if not isinstance(template, str):
-        raise ConfigurationError(
-            f'guard() takes a name first, like @redlock.guard("job:{{job_id}}"); got {template!r}'
-        )
-    # An invalid option is refused here, and not at the first call.
-    lock(template)
+    check_guard(lock, template)
 
     def decorate(function: Callable[P, R], /) -> Callable[P, R]:
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):

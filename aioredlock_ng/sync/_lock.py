@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 from aioredlock_ng.errors import LockHeld, LockLost, RedlockError
@@ -87,15 +88,8 @@ class Lock:
         undoes the attempt.
         """
         self._refuse_deadlock()
-        thread = self._manager.opened()
-        lock = self._manager.described(self)
-
-        async def acquire() -> Lease:
-            return Lease(await lock.acquire(), thread)
-
-        lease = thread.run(acquire, _give_back)
-        if self._on_lost is not None:
-            _watch(thread, lease, self._on_lost)
+        lease = self._acquired(lambda lock: lock.acquire())
+        assert lease is not None
         return lease
 
     def try_acquire(self) -> Lease | None:
@@ -109,17 +103,7 @@ class Lock:
 
         Safety: as `acquire`.
         """
-        thread = self._manager.opened()
-        lock = self._manager.described(self)
-
-        async def attempt() -> Lease | None:
-            lease = await lock.try_acquire()
-            return None if lease is None else Lease(lease, thread)
-
-        lease = thread.run(attempt, _give_back)
-        if lease is not None and self._on_lost is not None:
-            _watch(thread, lease, self._on_lost)
-        return lease
+        return self._acquired(lambda lock: lock.try_acquire())
 
     def __enter__(self) -> Lease:
         """Acquire the lock.
@@ -173,6 +157,24 @@ class Lock:
         if not isinstance(exc, LockLost):
             exc.add_note(str(error))
 
+    def _acquired(
+        self, ask: Callable[[aioredlock_ng.Lock], Awaitable[aioredlock_ng.Lease | None]]
+    ) -> Lease | None:
+        thread = self._manager.opened()
+        lock = self._manager.described(self)
+
+        async def acquire() -> Lease | None:
+            granted = await ask(lock)
+            if granted is None:
+                return None
+            lease = Lease(granted, thread)
+            if self._on_lost is not None:
+                # An interrupt of the caller between the grant and the watch would lose the lease.
+                _watch(thread, granted, lease, self._on_lost)
+            return lease
+
+        return thread.run(acquire, _give_back)
+
     def _refuse_deadlock(self) -> None:
         if self._blocking_timeout is not None:
             return
@@ -191,7 +193,9 @@ async def _give_back(lease: Lease | None) -> None:
         await lease._lease.release()
 
 
-def _watch(thread: EngineThread, lease: Lease, on_lost: OnLost) -> None:
+def _watch(
+    thread: EngineThread, granted: aioredlock_ng.Lease, lease: Lease, on_lost: OnLost
+) -> None:
     """Call `on_lost` once if the lease is lost or its renewing thread ends unexpectedly."""
     called = threading.Event()
 
@@ -207,8 +211,9 @@ def _watch(thread: EngineThread, lease: Lease, on_lost: OnLost) -> None:
     forget = thread.at_death(notify)
 
     async def watch() -> None:
-        await lease._lease.wait_lost()
+        await granted.wait_lost()
         forget()
         notify()
 
-    thread.start_soon(watch)
+    # The lease has the future that this task waits for, and so keeps the task.
+    _ = asyncio.get_running_loop().create_task(watch())

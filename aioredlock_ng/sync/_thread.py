@@ -91,17 +91,6 @@ class EngineThread:
         finally:
             self._pending.discard(call.outcome)
 
-    def start_soon(self, make: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Start a coroutine on the loop, and do not wait for it.
-
-        Raises:
-            RedlockClosed: The thread has ended.
-        """
-        try:
-            self._loop.call_soon_threadsafe(_Call(self._loop, make, None).begin)
-        except RuntimeError:
-            raise self.closed() from None
-
     def at_death(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call `callback` when the thread ends. Return a function that removes the callback."""
         self._at_death.add(callback)
