@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.engine.test_cancellation import INTERRUPTIONS
+from tests.engine.test_cancellation import INTERRUPTIONS, interrupted
 from tests.support.rig import NODE_TIMEOUT, Rig
 from tests.support.stepping import SteppedLoop
 
@@ -107,25 +107,7 @@ async def _interrupt(loop: SteppedLoop, interruption: str, play: str, held: bool
             loop.call_later(0.003, lambda: releasing.append(asyncio.ensure_future(lease.release())))
         releasing: list[asyncio.Future[bool]] = []
 
-        def hook(step: int) -> None:
-            if step == at and not task.done() and hasattr(how, "task"):
-                how.struck = not how.finished
-                if how.struck:
-                    how.strike()
-                    if 0 in repeats:
-                        how.strike_again()
-            elif step - at in repeats and how.struck and not task.done():
-                how.strike_again()
-
-        task = asyncio.ensure_future(how.run(PLAYS[play](election)))
-        await asyncio.sleep(0)
-        loop.watch(hook)
-        await asyncio.wait([task])
-        loop.watch(None)
-        if how.struck:
-            how.check(task)
-        else:
-            task.result()
+        await interrupted(loop, how, repeats, PLAYS[play](election), at)
         assert not election.leading
         election.check()
         await asyncio.sleep(CLEAN_UP_TIME)

@@ -336,6 +336,31 @@ def test_interrupted_at_any_instant_nothing_is_left_and_the_next_one_gets_it(int
     pytest.fail("the scenario never ends")
 
 
+async def interrupted(loop: SteppedLoop, how: Interruption, repeats: tuple[int, ...], play: Awaitable[None], at: int) -> None:
+    """Run `play` to its end, interrupt it at step `at` and again `repeats` steps later, and check how it ended."""
+
+    def hook(step: int) -> None:
+        if step == at and not task.done() and hasattr(how, "task"):
+            how.struck = not how.finished
+            if how.struck:
+                how.strike()
+                if 0 in repeats:
+                    how.strike_again()
+        elif step - at in repeats and how.struck and not task.done():
+            how.strike_again()
+
+    # Not counted: the step in which the task starts.
+    task = asyncio.ensure_future(how.run(play))
+    await asyncio.sleep(0)
+    loop.watch(hook)
+    await asyncio.wait([task])
+    loop.watch(None)
+    if how.struck:
+        how.check(task)
+    else:
+        task.result()
+
+
 async def _interrupt(loop: SteppedLoop, interruption: str, scenario: str, at: int) -> bool:
     """Play the scenario once; False when it was over before step `at`."""
     prepare, play = SCENARIOS[scenario]
@@ -346,26 +371,7 @@ async def _interrupt(loop: SteppedLoop, interruption: str, scenario: str, at: in
         if prepare is not None:
             await prepare(world)
 
-        def hook(step: int) -> None:
-            if step == at and not task.done() and hasattr(how, "task"):
-                how.struck = not how.finished
-                if how.struck:
-                    how.strike()
-                    if 0 in repeats:
-                        how.strike_again()
-            elif step - at in repeats and how.struck and not task.done():
-                how.strike_again()
-
-        # Not counted: the step in which the task starts.
-        task = asyncio.ensure_future(how.run(play(world)))
-        await asyncio.sleep(0)
-        loop.watch(hook)
-        await asyncio.wait([task])
-        loop.watch(None)
-        if how.struck:
-            how.check(task)
-        else:
-            task.result()
+        await interrupted(loop, how, repeats, play(world), at)
 
         rig.resume()
         await asyncio.sleep(CLEAN_UP_TIME)
