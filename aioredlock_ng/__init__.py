@@ -35,6 +35,7 @@ from aioredlock_ng.records import (
     Stats,
 )
 from aioredlock_ng.redlock import Redlock
+from aioredlock_ng.semaphore import Semaphore
 
 __version__ = "0.1.0"
 
@@ -66,6 +67,7 @@ __all__ = [
     "RedlockError",
     "Refused",
     "RoundTrips",
+    "Semaphore",
     "Severity",
     "Stats",
     "Vote",

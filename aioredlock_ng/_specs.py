@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from aioredlock_ng._core.fencing import slot_of
-from aioredlock_ng._core.keys import MAX_NAMES, KeyFormat, resource_name
+from aioredlock_ng._core.keys import MAX_NAMES, MAX_SLOTS, KeyFormat, resource_name, slot_key
 from aioredlock_ng._core.owners import checked_label
 from aioredlock_ng._core.validity import ttl_ms, watch_after
-from aioredlock_ng._engine.spec import Life, LockSpec
+from aioredlock_ng._engine.spec import Life, LockSpec, Numbered
 from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
 from aioredlock_ng.errors import ConfigurationError
 from aioredlock_ng.options import positive_seconds
@@ -17,10 +18,25 @@ if TYPE_CHECKING:
     from aioredlock_ng._scripts.kinds import LockKind
     from aioredlock_ng.options import Options
 
-__all__ = ["Specs"]
+__all__ = ["SpecOptions", "Specs"]
 
 _MOST_SPECS: Final = 4096
 """Number of names whose settings a manager keeps, about 2 MB."""
+
+
+_MOST_SEMAPHORES: Final = 64
+"""Number of semaphores whose settings a manager keeps, about 20 MB with the greatest limit."""
+
+
+class SpecOptions(TypedDict, total=False):
+    """The options of `Redlock.lock` that the engine needs."""
+
+    ttl: float | None
+    auto_extend: bool
+    max_hold: float | None
+    owner: str | None
+    fail_fast: bool
+    fair: bool
 
 
 class Specs:
@@ -43,6 +59,7 @@ class Specs:
         self.kind = _kind_of(options, run_id)
         self.usual: dict[str, LockSpec] = {}
         self._life = self._life_of(options.ttl)
+        self._semaphores: dict[tuple[str, int], LockSpec] = {}
 
     def usual_spec(self, name: str) -> LockSpec:
         """Return the settings of a lock with the manager's own options, and keep them."""
@@ -104,6 +121,30 @@ class Specs:
             fail_fast,
             fair,
         )
+
+    def semaphore(self, name: str | bytes, limit: int, options: SpecOptions) -> LockSpec:
+        """Check the arguments of `semaphore`, and return the settings that follow from them."""
+        if type(limit) is not int or not 1 <= limit <= MAX_SLOTS:
+            raise ConfigurationError(
+                f"limit must be a whole number from 1 to {MAX_SLOTS:,}, got {limit!r}"
+            )
+        usual = (name, limit) if not options and type(name) is str else None
+        if usual is not None and (spec := self._semaphores.get(usual)) is not None:
+            return spec
+        whole = self.spec((name,), **options)
+        (key,) = whole.keys
+
+        def slot(number: int) -> LockSpec:
+            keys = (slot_key(key, number),)
+            return replace(whole, keys=keys, counters=(slot_of(keys[0]),), number=number)
+
+        keys = tuple(slot_key(key, number) for number in range(1, limit + 1))
+        spec = replace(whole, keys=keys, counters=(), slots=Numbered(key, limit, slot))
+        if usual is not None:
+            if len(self._semaphores) >= _MOST_SEMAPHORES:
+                self._semaphores.clear()
+            self._semaphores[usual] = spec
+        return spec
 
     def _life_of(self, ttl: float) -> Life:
         options = self._options

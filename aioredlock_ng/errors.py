@@ -83,9 +83,12 @@ class LockHeld(LockNotAcquired):
     Attributes:
         owner: The label of the holder, which the message contains as well. None if no label was
             found. A holder writes its label once its lease is a tenth of a second old.
+        retry_after: The shortest remaining life of the holder's keys that a node named, in seconds.
+            The holder may release the lock earlier, or renew it. None if no node named one.
     """
 
     owner: str | None = None
+    retry_after: float | None = None
 
 
 class AcquireTimeout(LockNotAcquired, TimeoutError):
@@ -93,9 +96,11 @@ class AcquireTimeout(LockNotAcquired, TimeoutError):
 
     Attributes:
         owner: The label of the holder, as in `LockHeld`.
+        retry_after: The shortest remaining life of the holder's keys, as in `LockHeld`.
     """
 
     owner: str | None = None
+    retry_after: float | None = None
 
 
 class QuorumUnreachable(LockNotAcquired):

@@ -45,6 +45,16 @@ class Lease(Held):
         return self._holding.token.decode()
 
     @property
+    def slot(self) -> int | Any:
+        """The slot of a semaphore, from 1 to its limit.
+
+        Two leases never have the same slot at the same time. So the slot can name a device, an
+        account or a machine number. The value is None for a lock. A type checker treats
+        `int | Any` as an int.
+        """
+        return self._holding.spec.number
+
+    @property
     def fence(self) -> int | Any:
         """The fencing token, greater than that of every earlier lease of the same resources.
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from aioredlock_ng._arguments import (
     check_surroundings,
@@ -13,21 +12,17 @@ from aioredlock_ng._arguments import (
     checked_nodes,
     checked_sinks,
 )
-from aioredlock_ng._electing import candidate
 from aioredlock_ng._engine.clock import boottime, wall_us
 from aioredlock_ng._engine.loops import running_loop
+from aioredlock_ng._kinds import Kinds
 from aioredlock_ng._nodes.channel.outbox import Outbox
 from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.fleet import Fleet
 from aioredlock_ng._opening import engine_of, nodes_of, refuse_duplicates, refuse_second_opening
-from aioredlock_ng._operations import Operations
 from aioredlock_ng._specs import Specs
 from aioredlock_ng.environment import naming_variables, settings_from
-from aioredlock_ng.errors import ConfigurationError
-from aioredlock_ng.guarded import Guard, LockOptions, guarded
-from aioredlock_ng.lock import Lock, OnLost
 from aioredlock_ng.logs import log_event
-from aioredlock_ng.options import Options, positive_seconds
+from aioredlock_ng.options import Options
 from aioredlock_ng.usage import async_with_only
 
 if TYPE_CHECKING:
@@ -38,7 +33,6 @@ if TYPE_CHECKING:
 
     from aioredlock_ng._engine.engine import Engine
     from aioredlock_ng._nodes.port import Node
-    from aioredlock_ng.election import Election, ElectionOptions
     from aioredlock_ng.events import EventSink
 
 __all__ = ["Redlock"]
@@ -50,7 +44,7 @@ _RIGHT_USE = (
 
 
 @async_with_only(lambda _: _RIGHT_USE)
-class Redlock(Operations):
+class Redlock(Kinds):
     """Locks over N independent Redis nodes.
 
     Use `async with Redlock([...]) as redlock:`, or `await open()` and `await aclose()`, which may
@@ -213,88 +207,3 @@ class Redlock(Operations):
     async def __aexit__(self, *error: object) -> None:
         """Close the manager."""
         await self.aclose()
-
-    def lock(
-        self,
-        name: str | bytes,
-        *more: str | bytes,
-        ttl: float | None = None,
-        blocking_timeout: float | None = None,
-        auto_extend: bool = True,
-        max_hold: float | None = None,
-        on_lost: OnLost = "cancel",
-        owner: str | None = None,
-        fail_fast: bool = False,
-        fair: bool = False,
-    ) -> Lock:
-        """Describe a lock. No I/O happens, and the manager need not be open.
-
-        Args:
-            name: The resource, 1 to 65,536 bytes.
-            more: Further resources to lock together, all or nothing. At most 1,000 in all.
-            ttl: Seconds until the lock expires without renewal, at most `max_ttl`. None: the
-                manager's ttl.
-            blocking_timeout: Seconds that `acquire` waits at most. None: for ever. 0: one attempt,
-                and a second one if simultaneous rivals split the votes (`Lock.try_acquire`).
-            auto_extend: Renew the lease in the background until its release.
-            max_hold: Seconds after which the lease is lost although it could be renewed. None:
-                never.
-            on_lost: "cancel": a loss cancels the task inside `async with` as `asyncio.timeout`
-                does, also within `anyio.CancelScope(shield=True)`. "flag": the task notices the
-                loss at the end, or by `lease.lost`, `lease.check()` and `lease.wait_lost()`.
-            owner: Label of the leases, for example the id of a request or a job: one printable line
-                of at most 200 bytes. None: the manager's label. A manager with `owner=False` writes
-                no label.
-            fail_fast: Make only one attempt, without waiting for `blocking_timeout`, while no
-                quorum of nodes can grant. Has no effect on waiting for other holders.
-            fair: Serve the waiting tasks of all processes strictly in the order of their arrival.
-                Without it, processes are served in order, and each serves several of its own tasks
-                in a row, which is faster.
-
-        Raises:
-            ConfigurationError: An argument is invalid.
-        """
-        if blocking_timeout is not None:
-            blocking_timeout = positive_seconds("blocking_timeout", blocking_timeout, zero=True)
-        if on_lost not in ("cancel", "flag"):
-            raise ConfigurationError(f"on_lost must be 'cancel' or 'flag', got {on_lost!r}")
-        usual = ttl is None and max_hold is None and owner is None
-        usual = usual and auto_extend is True and fail_fast is False and fair is False
-        if not usual or more or type(name) is not str:
-            spec = self._specs.spec(
-                (name, *more), ttl, auto_extend, max_hold, owner, fail_fast=fail_fast, fair=fair
-            )
-        else:
-            spec = self._specs.usual.get(name) or self._specs.usual_spec(name)
-        return Lock(self, spec, blocking_timeout, on_lost)
-
-    def election(self, name: str | bytes, **options: Unpack[ElectionOptions]) -> Election:
-        """Describe a candidate of the election `name`. No I/O happens.
-
-        Args:
-            name: The election, which is the lock of this name: 1 to 65,536 bytes.
-            options: See `aioredlock_ng.election.ElectionOptions`.
-
-        Raises:
-            ConfigurationError: An argument is invalid, or this manager writes no labels.
-        """
-        return candidate(self, self._options, self._specs.keys.key(name), name, **options)
-
-    def guard(self, template: str, **options: Unpack[LockOptions]) -> Guard:
-        """Return a decorator that runs each call inside `async with redlock.lock(name)`.
-
-        docs/workers.md has examples. A call raises the errors of `async with redlock.lock(…)`.
-        After `LockLost` the function was cancelled, or it finished and its result is discarded.
-
-        Args:
-            template: The name, with parameters of the function, their attributes and formats:
-                "report:{user.id}:{day:%F}".
-            options: Options of `lock`.
-
-        Raises:
-            ConfigurationError: At decoration: no coroutine function, an unknown placeholder or an
-                invalid option. At the call: a value without a stable text, or with the separator.
-
-        Safety: as in `Lock`.
-        """
-        return guarded(partial(self.lock, **options), template)

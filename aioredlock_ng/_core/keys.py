@@ -10,12 +10,15 @@ __all__ = [
     "BARE_FORMAT",
     "MAX_NAME",
     "MAX_NAMES",
+    "MAX_SLOTS",
     "OWN_KEYS",
     "KeyFormat",
     "as_text",
     "message_channel",
     "name_bytes",
     "resource_name",
+    "slot_in",
+    "slot_key",
 ]
 
 OWN_KEYS = b"aioredlock_ng:"
@@ -33,6 +36,12 @@ MAX_NAMES = 1_000
 """Names in one lock.
 
 A script can handle some 8,000 keys at once, but blocks its server meanwhile."""
+
+
+MAX_SLOTS = 1_000
+"""Slots of a semaphore. A waiter reads the keys of all slots in one script."""
+
+_SLOT = re.compile(rb"(.*)#([1-9][0-9]{0,17})", re.DOTALL)
 
 
 def message_channel(manager_id: bytes) -> bytes:
@@ -105,6 +114,22 @@ class KeyFormat:
 
     def _between(self, key: bytes) -> bytes:
         return key[len(self._prefix) : len(key) - len(self._suffix)]
+
+
+def slot_key(key: bytes, number: int) -> bytes:
+    """Return the key of a semaphore's slot.
+
+    Args:
+        key: The semaphore's key.
+        number: The number of the slot, from 1.
+    """
+    return b"%b#%d" % (key, number)
+
+
+def slot_in(key: bytes) -> tuple[bytes, int] | None:
+    """Return the semaphore's key and the number of the slot if `key` can be that of a slot."""
+    found = _SLOT.fullmatch(key)
+    return None if found is None else (found[1], int(found[2]))
 
 
 def name_bytes(what: str, name: object) -> bytes:

@@ -5,6 +5,7 @@ This is the one rule of waking: a waiter asks when a quorum of nodes may grant.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ class NodeView:
 
     Attributes:
         free_at: Instant from which the node may grant; infinite while it is not known.
+        slot: The slot of a semaphore that the node may grant then; 0 if it is not known, or for a
+            lock.
         votes: False if the latest attempt showed that the node cannot grant. A free key on this
             node does not count then. Otherwise the waiter would ask again and again.
         entered: True if the node's queue may have an entry of the waiter.
@@ -33,6 +36,7 @@ class NodeView:
     """
 
     free_at: float = inf
+    slot: int = 0
     votes: bool = True
     entered: bool = False
     answered_at: float = -inf
@@ -87,6 +91,16 @@ class Outlook:
     def free(self, now: float) -> int:
         """Return the number of nodes that may grant now."""
         return sum(at <= now for at in self._usable())
+
+    def slot(self, now: float) -> int:
+        """Return the slot of a semaphore that most nodes may grant now; 0 if none is known.
+
+        Waiters with lower tickets may take what is offered to those behind them. So the first
+        waiter gets this slot also from nodes that have offered other slots to it.
+        """
+        slots = Counter(node.slot for node in self.nodes if node.votes and node.free_at <= now)
+        del slots[0]
+        return min(slots, key=lambda slot: (-slots[slot], slot), default=0)
 
     def next_at(self, now: float) -> float:
         """Return the next instant at which one more node may grant; infinite if none is known."""

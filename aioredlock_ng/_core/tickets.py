@@ -20,6 +20,7 @@ __all__ = [
     "LARGEST_TICKET",
     "OFFER",
     "QUEUE_KEYS",
+    "SLOT_QUEUE_KEYS",
     "Message",
     "WakeCause",
     "claim_of",
@@ -33,6 +34,9 @@ __all__ = [
 QUEUE_KEYS: Final = OWN_KEYS + b"queue:"
 """Prefix of the key of a queue. The lock's key follows."""
 
+SLOT_QUEUE_KEYS: Final = OWN_KEYS + b"slots:"
+"""Prefix of the key of a semaphore's queue. The semaphore's key follows."""
+
 OFFER: Final = OWN_KEYS + b"offer:"
 """Prefix of the value of a lock's key that is reserved for a waiter. The claim follows."""
 
@@ -44,16 +48,19 @@ WakeCause = Literal["told", "expiry", "look"]
 """The reason why a waiter asks again. See `events.WaiterWoken` for each."""
 
 
-def member_of(manager: bytes, line: int, grace: float, *, notified: bool) -> bytes:
+def member_of(manager: bytes, line: int, grace: float, limit: int = 0, *, notified: bool) -> bytes:
     """Return the name of a waiter in the queues.
 
     Args:
         manager: 16 hexadecimal digits; messages to the waiter go to the channel of that name.
         line: Number of the waiting line in its process.
         grace: Seconds that an offer to the waiter lives.
+        limit: The limit of the semaphore; 0 for a lock.
         notified: False if no messages reach the process, so that it polls the nodes.
     """
-    return b"%b%b:%d:%d" % (b"" if notified else b"-", manager, line, max(1, round(grace * 1000)))
+    limited = b"%d#" % limit if limit else b""
+    asking = b"" if notified else b"-"
+    return b"%b%b:%d:%b%d" % (asking, manager, line, limited, max(1, round(grace * 1000)))
 
 
 def claim_of(ticket: int, member: bytes) -> bytes:

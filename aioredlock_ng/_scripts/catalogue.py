@@ -27,6 +27,7 @@ __all__ = [
     "REPAIR",
     "SCRIPTS",
     "STAND",
+    "STAND_SLOTS",
     "WATCH",
     "needed",
 ]
@@ -45,11 +46,12 @@ REPAIR: Final = Script("repair", state_replies.repair)
 FORCE_RELEASE: Final = Script("force_release", state_replies.force_release)
 MARKER: Final = Script("marker", state_replies.marker)
 STAND: Final = Script("stand", state_replies.stand)
+STAND_SLOTS: Final = Script("stand_slots", state_replies.stand_slots)
 LEAVE: Final = Script("leave", state_replies.leave)
 
 SCRIPTS: Final = (
     *(ACQUIRE, ACQUIRE_GUARDED, ACQUIRE_EACH, EXTEND, WATCH, RELEASE, RELEASE_EACH, HAND_OVER_EACH),
-    *(INSPECT, CONFIRM, REPAIR, FORCE_RELEASE, MARKER, STAND, LEAVE),
+    *(INSPECT, CONFIRM, REPAIR, FORCE_RELEASE, MARKER, STAND, STAND_SLOTS, LEAVE),
 )
 """The scripts that a new connection loads."""
 

@@ -16,7 +16,11 @@
 local shared, expected = tonumber(ARGV[1]), ARGV[2]
 local n, width = #KEYS - shared, shared > 0 and 5 or 3
 local answers, handed, queues, offered = {}, 0, {}, nil
-for i = 1, n do queues[i] = 'aioredlock_ng:queue:' .. KEYS[i] end
+-- part: slots
+for i = 1, n do
+  queues[#queues + 1] = 'aioredlock_ng:queue:' .. KEYS[i]
+  queues[#queues + 1] = slots_of(KEYS[i])
+end
 if n > 0 and redis.pcall('EXISTS', unpack(queues)) ~= 0 then
   -- part: queue
   offered = offer

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from aioredlock_ng._scripts.catalogue import LEAVE, MARKER, STAND
+from aioredlock_ng._scripts.catalogue import LEAVE, MARKER, STAND, STAND_SLOTS
 from aioredlock_ng._scripts.kinds import MARKER_KEY
 from aioredlock_ng._scripts.requests import Command
 
-__all__ = ["leaving", "reading_marker", "replacing_marker", "standing"]
+__all__ = ["leaving", "reading_marker", "replacing_marker", "standing", "standing_for_slot"]
 
 
 def standing(
@@ -23,6 +23,20 @@ def standing(
         tracked: Ask the node to notify this connection once when one of the keys changes.
     """
     return Command(STAND, keys, (claim, life_ms, kept_ms), tracked=tracked)
+
+
+def standing_for_slot(
+    keys: tuple[bytes, ...], claim: bytes, life_ms: int, *, tracked: bool = False
+) -> Command:
+    """Return the command that puts a waiter in the queue of a semaphore.
+
+    Args:
+        keys: The keys of all slots that the waiter takes.
+        claim: The waiter's ticket and member; see parts/queue.lua.
+        life_ms: Milliseconds that the queue lives from now on.
+        tracked: Ask the node to notify this connection once when one of the keys changes.
+    """
+    return Command(STAND_SLOTS, keys, (claim, life_ms), tracked=tracked)
 
 
 def leaving(keys: tuple[bytes, ...], member: bytes) -> Command:

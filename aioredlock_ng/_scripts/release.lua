@@ -5,9 +5,12 @@
 -- Returns  how many of the lock's keys were freed. A key with a queue is offered to the first
 --          waiter; any other key is deleted.
 -- MGET instead of GET: see extend.lua. A key of another type does not hold the token.
-if #KEYS == 1 and redis.pcall('GET', KEYS[1]) == ARGV[1]
-  and redis.pcall('EXISTS', 'aioredlock_ng:queue:' .. KEYS[1]) == 0 then
-  return redis.call('DEL', KEYS[1])
+-- part: slots
+if #KEYS == 1 and redis.pcall('GET', KEYS[1]) == ARGV[1] then
+  local queue = 'aioredlock_ng:queue:' .. KEYS[1]
+  if redis.pcall('EXISTS', queue, (slots_of(KEYS[1])) or queue) == 0 then
+    return redis.call('DEL', KEYS[1])
+  end
 end
 -- part: queue
 local freed, n = 0, tonumber(ARGV[2] or #KEYS)

@@ -42,6 +42,7 @@ __all__ = [
     "marker",
     "repair",
     "stand",
+    "stand_slots",
     "unknown_commands",
     "watch",
 ]
@@ -95,6 +96,12 @@ def force_release(reply: Any, call: Call) -> ForceReleased | None:
 
 def stand(reply: Any, call: Call) -> Standing | None:
     """Read the milliseconds until the node may grant, the place of a key, and a rank."""
+    standing = stand_slots(reply, call)
+    return None if standing is None else Standing(standing.left, standing.rank)
+
+
+def stand_slots(reply: Any, call: Call) -> Standing | None:
+    """Read the milliseconds until the node may grant, the number of a slot, and a rank."""
     if type(reply) is not list or len(reply) != 3:
         return None
     left, place, rank = reply
@@ -104,7 +111,7 @@ def stand(reply: Any, call: Call) -> Standing | None:
         and replies.is_int(rank, -1)
     ):
         return None
-    return Standing(seconds_until(left), rank)
+    return Standing(seconds_until(left), rank, place)
 
 
 def leave(reply: Any, _call: Call) -> Left | None:

@@ -34,7 +34,7 @@ FENCE = re.compile(r"(?P<indent> *)```(?P<language>\w*)")
 SHORT = 60
 COLON = "\ue000"
 SYNC = "aioredlock_ng.sync"
-SHARED = {"Redlock", "Lock", "Lease"}
+SHARED = dict.fromkeys(("Redlock", "Lock", "Lease"), "aioredlock_ng") | {"LockOptions": "aioredlock_ng.guarded"}
 INTERNAL = re.compile(r"^Internal: ", re.MULTILINE)
 RAISES = re.compile(r"(?P<indent> +)(?P<errors>\w+(?:, \w+)+): (?P<when>.+)")
 
@@ -182,7 +182,7 @@ def _name_unknown(app: Sphinx, env: BuildEnvironment, node: pending_xref, conten
 
 
 class Unambiguous(SphinxPostTransform):
-    """Link a bare `Redlock`, `Lock` or `Lease` to the class of the package that the text is about.
+    """Link a bare name such as `Redlock` to the class of the package that the text is about.
 
     `aioredlock_ng.sync` has classes of the same names. Sphinx would report each such name as ambiguous.
     """
@@ -195,7 +195,7 @@ class Unambiguous(SphinxPostTransform):
             word = node["reftarget"].rpartition(".")[2]
             if node.get("refdomain") == "py" and node["reftarget"] == word and word in SHARED:
                 in_sync = str(node.get("py:module") or "").startswith(SYNC)
-                node["reftarget"] = f"{SYNC if in_sync else 'aioredlock_ng'}.{word}"
+                node["reftarget"] = f"{SYNC if in_sync else SHARED[word]}.{word}"
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

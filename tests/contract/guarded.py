@@ -75,6 +75,7 @@ def arguments(script: str) -> tuple[tuple[bytes, ...], tuple[Any, ...]]:
         "watch": ((b"a",), (b"one",)),
         "force_release": ((b"a",), (1, 0, b"one")),
         "stand": ((b"a",), (b"1:member", 1000, 1000)),
+        "stand_slots": ((b"a#1", b"a#2"), (b"1:member", 1000)),
         "leave": ((b"a",), (b"member",)),
     }
     return both.get(script, ((b"a",), ()))

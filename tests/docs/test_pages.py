@@ -22,7 +22,18 @@ pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = ("index", "choosing", "deployment", "guarantees", "options", "one-redis", "lock-order", "sync", "troubleshooting")
+PAGES = (
+    "index",
+    "choosing",
+    "deployment",
+    "guarantees",
+    "options",
+    "one-redis",
+    "lock-order",
+    "semaphore",
+    "sync",
+    "troubleshooting",
+)
 BLOCKS = [block for page in PAGES for block in blocks(DOCS / f"{page}.md")]
 
 

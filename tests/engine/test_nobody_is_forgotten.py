@@ -41,9 +41,9 @@ def assert_nobody_is_forgotten(process: Process) -> None:
         if line.contender is not None:
             assert line.contender.asking or (line.place is not None and (line.place.waiting or line.place._timer is not None))
         else:
-            assert not line.queue or line.holder is not None, line.keys
+            assert not line.queue or line.holders, line.keys
         assert line.place is None or lines._standing[line.place.member] is line
-        assert line.contender is not None or line.holder is not None or line.queue or line.place is None, line.keys
+        assert line.contender is not None or line.holders or line.queue or line.place is None, line.keys
     assert all(line.place is not None for line in lines._standing.values())
 
 

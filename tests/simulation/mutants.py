@@ -28,7 +28,8 @@ from aioredlock_ng._nodes.channel import Channel
 from aioredlock_ng._nodes.memory import queues
 from aioredlock_ng._nodes.memory import server as memory_server
 from aioredlock_ng._nodes.memory.queues import Queues
-from aioredlock_ng._nodes.memory.server import MemoryServer, _bytes
+from aioredlock_ng._nodes.memory.server import MemoryServer
+from aioredlock_ng._nodes.memory.standing import as_bytes
 from aioredlock_ng._nodes.node import RedisNode
 from aioredlock_ng._scripts import Command, replies
 from aioredlock_ng.options import Options
@@ -97,7 +98,7 @@ def _set_again(self: MemoryServer, command: Command, by: Any) -> Any:
     ttl, *tokens = command.args
     for key, token in zip(command.keys, tokens, strict=True):
         if self.get(key) in (None, token):
-            self.set(key, _bytes(token), int(ttl) / 1000, by)
+            self.set(key, as_bytes(token), int(ttl) / 1000, by)
     return self._whose(command.keys, tokens, by)
 
 

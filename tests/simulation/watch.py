@@ -235,7 +235,7 @@ class Watch:
             if mine is None or mine.place is not line.place:
                 mine = _Standing(line.place, now)
             standing[name] = mine
-            if line.keys[0] in tracked.keys and line.holder is None and holding.token != mine.token and began > mine.since:
+            if line.keys[0] in tracked.keys and not line.holders and holding.token != mine.token and began > mine.since:
                 mine.times, mine.token = mine.times + 1, holding.token
                 rivals = sum(line.keys[0] in other.keys for _, _, other in lines)
                 mine.waiters = max(mine.waiters, rivals)
@@ -549,7 +549,7 @@ class Watch:
                 continue
             for line in engine.lines._all():
                 keys = line.keys
-                if line.contender is None or line.holder is not None:
+                if line.contender is None or line.holders:
                     continue
                 since = self._well_since(process)
                 if now - since < self._settled:

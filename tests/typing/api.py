@@ -32,6 +32,7 @@ from aioredlock_ng import (
     RedlockError,
     Refused,
     RoundTrips,
+    Semaphore,
     Severity,
     Stats,
     Vote,
@@ -104,6 +105,18 @@ async def locks(redlock: Redlock) -> None:
     await redlock  # type: ignore[misc]
     with redlock:  # type: ignore[attr-defined]
         pass
+
+
+async def semaphores(redlock: Redlock) -> None:
+    semaphore = redlock.semaphore("gpu", 4, ttl=30, blocking_timeout=2, auto_extend=False, on_lost="flag", fair=True)
+    assert_type(semaphore, Semaphore)
+    assert_type((semaphore.resource, semaphore.limit, semaphore.ttl), tuple[str, int, float])
+    async with semaphore as lease:
+        assert_type(lease, Lease)
+        assert_type(lease.slot, int | Any)
+    assert_type(await semaphore.acquire(), Lease)
+    assert_type(await semaphore.try_acquire(), Lease | None)
+    redlock.semaphore("gpu")  # type: ignore[call-arg]
 
 
 async def leases(lease: Lease) -> None:

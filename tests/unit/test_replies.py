@@ -61,7 +61,7 @@ from aioredlock_ng._nodes.channel.joint import Joint, joined
 from aioredlock_ng._scripts import Command, Form, Script, catalogue
 from aioredlock_ng._scripts.catalogue import SCRIPTS
 from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
-from aioredlock_ng._scripts.node_requests import leaving, reading_marker, standing
+from aioredlock_ng._scripts.node_requests import leaving, reading_marker, standing, standing_for_slot
 from aioredlock_ng._scripts.replies import garbled
 from tests.support.liar import encoded
 
@@ -115,6 +115,7 @@ COMMANDS: dict[str, list[Command]] = {
     "force_release": [GUARDED.force_releasing(ONE, (b"1",), 32, (b"t",))],
     "marker": [reading_marker(b"f" * 40 + b":1000")],
     "stand": [standing(keys, b"7:0123456789abcdef:1:100", 12_000, 2000) for keys in (ONE, TWO)],
+    "stand_slots": [standing_for_slot(keys, b"7:0123456789abcdef:1:2#100", 12_000) for keys in (ONE, TWO)],
     "leave": [leaving(keys, b"0123456789abcdef:1:100") for keys in (ONE, TWO)],
 }
 
@@ -126,6 +127,7 @@ RECORDS: dict[str, set[type]] = {
     "confirm": {Granted, Unacknowledged},
     "leave": {Left},
     "stand": {Standing},
+    "stand_slots": {Standing},
     "release": {Released},
     "release_each": {ReleasedEach},
     "extend": {Whole, KeyStates},
@@ -248,6 +250,9 @@ VOUCH = b"f" * 40 + b":1000"
         ("stand", 0, [0, 1, 2**63], None),
         ("stand", 0, [0, 1, False], None),
         ("stand", 0, [0, 1], None),
+        ("stand_slots", 1, [1500, 2, 3], Standing(1.5, 3, 2)),
+        ("stand_slots", 1, [0, 3, 0], None),
+        ("stand_slots", 1, [0, 0, 0], None),
         ("leave", 0, 1, LEFT),
         ("leave", 0, 0, None),
         ("leave", 0, True, None),

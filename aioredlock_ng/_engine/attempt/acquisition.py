@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.backoff import second_try_delay
 from aioredlock_ng._core.fencing import first_of
+from aioredlock_ng._core.slots import free_slots, soonest
 from aioredlock_ng._core.tally import tally
 from aioredlock_ng._core.validity import deadline_of
 from aioredlock_ng._engine.attempt.call import Call
@@ -20,6 +21,7 @@ from aioredlock_ng._engine.attempt.refusal import (
     held_by_another,
     not_acquired,
 )
+from aioredlock_ng._engine.attempt.round import Round
 from aioredlock_ng._engine.keeping.holding import Holding
 from aioredlock_ng.errors import AcquireTimeout, LockHeld, QuorumUnreachable
 
@@ -27,9 +29,12 @@ if TYPE_CHECKING:
     from aioredlock_ng._core.tally import Tally
     from aioredlock_ng._core.tickets import WakeCause
     from aioredlock_ng._core.votes import Reply
-    from aioredlock_ng._engine.attempt.round import Round
 
 __all__ = ["Acquisition"]
+
+MOST_TRIES = 5
+"""Slots of a semaphore that a call without waiting asks for. Each is free when the nodes are asked,
+but other clients may be quicker."""
 
 
 class Acquisition(Call):
@@ -59,12 +64,13 @@ class Acquisition(Call):
             return
         self._ask(self.called_at)
 
-    def attempt(self, claim: bytes = b"", cause: WakeCause | None = None) -> None:
+    def attempt(self, claim: bytes = b"", cause: WakeCause | None = None, number: int = 0) -> None:
         """Ask all nodes.
 
         Args:
             claim: The claim of a waiter in the queues; empty outside of them.
             cause: The event that woke the waiter; None for an attempt without a wait.
+            number: The slot of a semaphore that the nodes may grant; 0 if it is not known.
         """
         if self.future.cancelled():
             # The caller was cancelled in this tick, and has not called `give_up` yet.
@@ -75,9 +81,11 @@ class Acquisition(Call):
                 # A listener of events has closed the manager. The acquisition has ended, and must
                 # not begin an attempt.
                 return
-        self._ask(self.context.clock(), claim)
+        self._ask(self.context.clock(), claim, number)
 
-    def _ask(self, now: float, claim: bytes = b"") -> None:
+    def _ask(self, now: float, claim: bytes = b"", number: int = 0) -> None:
+        if self.spec.slots is not None:
+            self.target = self._lines.choose(self, self.spec.slots, number)
         followed = self._lines.is_followed(self)
         attempt = self._begin(now, claim, followed=followed)
         attempt.ask()
@@ -85,8 +93,14 @@ class Acquisition(Call):
             # The same write also asks the nodes to report changes of the keys. A grant whose keys
             # may be gone must not be passed on.
             self._covers = True
-            command = self.spec.kind.watching(self.keys, (attempt.token,) * len(self.keys))
+            keys = self.target.keys
+            command = self.spec.kind.watching(keys, (attempt.token,) * len(keys))
             self.context.fleet.ask(Errand(command, now))
+
+    def _undo(self, attempt: Round, replies: list[Reply]) -> None:
+        if self.target.number is not None:
+            self._lines.unused(self, self.target.number)
+        super()._undo(attempt, replies)
 
     def give_up(self, error: BaseException | None) -> None:
         """End the acquisition, in any state.
@@ -121,7 +135,7 @@ class Acquisition(Call):
             future.set_exception(error)
 
     def _decided(self, attempt: Round, second: Round | None = None) -> None:
-        context, spec = self.context, self.spec
+        context, spec = self.context, self.target
         if self.future.cancelled():
             # The caller was cancelled earlier in this tick, and has not called `give_up` yet.
             self._undo(attempt, attempt.replies)
@@ -222,8 +236,30 @@ class Acquisition(Call):
                 context.clock() - attempt.started, context.options.node_timeout, context.draw()
             )
             self._limit = context.loop.call_later(delay, self._try_again)
+        elif self.spec.slots is not None and self.attempts < MOST_TRIES:
+            self._look_for_free_slot()
         else:
-            self.give_up(held_by_another(LockHeld, "held by another", self, others, self._look))
+            self.give_up(held_by_another(LockHeld, self._held_by, self, others, self._look))
+
+    def _look_for_free_slot(self) -> None:
+        """Ask the nodes which slots of the semaphore are free, and try one of them."""
+        context = self.context
+        # No answer counts as a yes. So the look is over once a quorum of nodes has answered.
+        enough = len(context.fleet.nodes) + 1 - context.quorum
+        command = self.spec.kind.inspecting(self.keys)
+        Round(context, command, None, enough, context.clock(), self._looked).ask()
+
+    def _looked(self, look: Round) -> None:
+        if self.future.done():
+            return
+        free = free_slots(look.replies, self.context.quorum)
+        number = self._lines.pick(self, free)
+        if number:
+            self._ask(self.context.clock(), b"", number)
+            self.context.fleet.hurry()
+        else:
+            left = soonest(look.replies)
+            self.give_up(held_by_another(LockHeld, self._held_by, self, (), retry_after=left))
 
     def _try_again(self) -> None:
         """Make the second attempt.
@@ -233,7 +269,9 @@ class Acquisition(Call):
         """
         self._limit = None
         # A cancelled caller has not called `give_up` yet.
-        if not self.future.cancelled():
+        if self.spec.slots is not None:
+            self._look_for_free_slot()
+        elif not self.future.cancelled():
             self._ask(self.context.clock())
             self.context.fleet.hurry()
 
@@ -251,6 +289,10 @@ class Acquisition(Call):
             self.give_up(not_acquired(QuorumUnreachable, why, self))
         else:
             holders = self._lines.holders(self.keys)
-            where = " in this process" if holders else ""
-            why = f"still held by another{where} after {self._blocking_timeout:g} s"
-            self.give_up(held_by_another(AcquireTimeout, why, self, holders, self._look))
+            where = " in this process" if holders and self.spec.slots is None else ""
+            why = f"still {self._held_by}{where} after {self._blocking_timeout:g} s"
+            place = None if self.line is None else self.line.place
+            left = None if place is None else place.free_in
+            self.give_up(
+                held_by_another(AcquireTimeout, why, self, holders, self._look, retry_after=left)
+            )

@@ -29,7 +29,8 @@ class Attempts:
 
     Attributes:
         context: The surroundings of the engine.
-        spec: The lock that is wanted.
+        spec: The lock or the semaphore that is wanted.
+        target: The lock that the latest attempt asks for: `spec`, or a slot of the semaphore.
         called_at: Instant of the call, by the engine's clock.
         attempts: Number of attempts so far.
         round: The latest attempt; None before the first one and after the end.
@@ -49,6 +50,7 @@ class Attempts:
         "context",
         "round",
         "spec",
+        "target",
     )
 
     _covers: bool
@@ -63,6 +65,7 @@ class Attempts:
     context: Context
     round: Round | None
     spec: LockSpec
+    target: LockSpec
 
     def _decided(self, attempt: Round, second: Round | None = None) -> None:
         """Act on the decision of an attempt, or of its second round.
@@ -117,7 +120,7 @@ class Attempts:
                 the counter that the fence replaces. The fences above that counter are for those
                 tasks.
         """
-        context, spec = self.context, self.spec
+        context, spec = self.context, self.target
         if self.round is not None:
             self.before = self.round
             self._hear_no_more()
@@ -127,12 +130,12 @@ class Attempts:
         self._covers = self._doubted = False
         kind = spec.kind
         if kind.fencing:
-            self._fence = context.fences.propose(context.wall_us(), spec.slots)
+            self._fence = context.fences.propose(context.wall_us(), spec.counters)
             self._proposed_us = self._fence - context.fences.offset
         token = context.new_token()
         command = kind.acquiring(
             spec.keys,
-            spec.slots,
+            spec.counters,
             token,
             spec.life.ttl_word,
             self._fence,
@@ -150,15 +153,15 @@ class Attempts:
         request arrives after the acquire. A node confirms the fence only if its key holds the token
         of the attempt. So a node that hangs now can still be part of the quorum.
         """
-        context, spec = self.context, self.spec
+        context, spec = self.context, self.target
         context.counters.second_rounds += 1
         highest = max(map(counter_of, filter(is_granted, attempt.replies)))
         wall_us = context.wall_us()
         if attempt.decider is not None:
             counter = counter_of(attempt.replies[attempt.decider])
             context.fences.overtaken(counter, attempt.decider, self._proposed_us, wall_us)
-        self._fence = context.fences.propose(wall_us, spec.slots, highest)
-        command = spec.kind.confirming(spec.keys, spec.slots, attempt.token, self._fence)
+        self._fence = context.fences.propose(wall_us, spec.counters, highest)
+        command = spec.kind.confirming(spec.keys, spec.counters, attempt.token, self._fence)
         self._second = Round(context, command, GRANTED, context.quorum, now, self._fenced)
         self._second.ask_some(
             [
@@ -205,7 +208,7 @@ class Attempts:
         """Send a release to the nodes that granted the attempt or have not answered yet."""
         if any(map(may_have_set, replies)):
             life = self.spec.life
-            self._releases.send(self.spec, attempt.token, replies, life.ttl, self.context.clock())
+            self._releases.send(self.target, attempt.token, replies, life.ttl, self.context.clock())
 
     def _hear_no_more(self) -> None:
         if self.round is not None:

@@ -43,7 +43,8 @@ class Call(Attempts):
     Attributes:
         unreachable: True before the first attempt, and if the latest attempt reached no quorum.
         future: Resolves to the `Holding`, or to the error.
-        keys: The keys of the lock.
+        keys: The keys of the lock, or of all slots of the semaphore.
+        line_key: The name of the line.
         fair: True if the call stands in the queues by itself, and takes no grant that is passed on.
         line: The line in which the call waits, from `Lines.join` on.
     """
@@ -59,6 +60,7 @@ class Call(Attempts):
         "future",
         "keys",
         "line",
+        "line_key",
         "unreachable",
     )
 
@@ -77,7 +79,7 @@ class Call(Attempts):
         self._lines = lines
         self._releases = releases
         self._extender = extender
-        self.spec = spec
+        self.spec = self.target = spec
         self._blocking_timeout = blocking_timeout
         self._alone = alone
         self.called_at = context.clock()
@@ -90,6 +92,7 @@ class Call(Attempts):
         self._look: Look | None = None
         self.unreachable = True
         self.keys = spec.keys
+        self.line_key = spec.line
         self.fair = spec.fair
         self.line: Line[Holding] | None = None
         self.future: asyncio.Future[Holding] = context.loop.create_future()
@@ -97,7 +100,11 @@ class Call(Attempts):
     def successor(self, holding: Holding, now: float) -> Holding | None:
         """Return the lease that follows `holding` in its grant; None if the nodes must be asked."""
         # A caller that was cancelled in this tick has not called `give_up` yet. It takes no lease.
-        return None if self.future.cancelled() else holding.passed_on(self.spec, now)
+        if self.future.cancelled():
+            return None
+        slots, number = self.spec.slots, holding.spec.number
+        wanted = self.spec if slots is None or number is None else slots[number]
+        return holding.passed_on(wanted, now)
 
     def take(self, holding: Holding) -> None:
         """End the wait: the caller gets this lease."""
@@ -107,9 +114,10 @@ class Call(Attempts):
         self.future.set_result(holding)
 
     def refuse_deadlock(self, holders: Sequence[Holding]) -> None:
-        """Raise if the calling task itself holds one of these leases and would wait for ever.
+        """Raise if the calling task itself holds the lock and would wait for ever.
 
-        A call with a time limit ends by itself, so it is not refused.
+        For a semaphore it must hold all slots. A call with a time limit ends by itself, so it is
+        not refused.
 
         Raises:
             LockHeld: The task holds the lock through an enclosing `async with`.
@@ -117,10 +125,17 @@ class Call(Attempts):
         task = asyncio.current_task()
         if self._blocking_timeout is not None or task is None:
             return
-        now = self.context.clock()
-        if any(holding.task is task and holding.remaining(now) > 0.0 for holding in holders):
+        now, slots = self.context.clock(), self.spec.slots
+        own = [held for held in holders if held.task is task and held.remaining(now) > 0.0]
+        if len(own) >= (1 if slots is None else slots.limit):
             why = "this very task holds it in an enclosing `async with` and would wait for ever"
             raise held_by_another(LockHeld, why, self, holders)
+
+    @property
+    def _held_by(self) -> str:
+        """Say who has the lock, for messages."""
+        slots = self.spec.slots
+        return "held by another" if slots is None else f"held by others, in all {slots.limit} slots"
 
     def _woken(self, cause: WakeCause) -> None:
         counters = self.context.counters

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from aioredlock_ng._core.votes import Outcome, Unsent, acquire_vote, blocking_key
+from aioredlock_ng._core.votes import Outcome, Unsent, acquire_vote, blocking_key, is_held
 from aioredlock_ng._engine.trust.quarantine import flush_advice
 from aioredlock_ng.errors import QuorumUnreachable
 
@@ -55,6 +55,8 @@ def held_by_another(
     asked: Attempts,
     holders: Sequence[Holding],
     look: Look | None = None,
+    *,
+    retry_after: float | None = None,
 ) -> LockNotAcquired:
     """Return the error for a lock that another task or process holds, with its label if known.
 
@@ -64,8 +66,11 @@ def held_by_another(
         asked: The acquisition.
         holders: Leases of this process that stand in the way.
         look: The request for the label of the holder, if there was one.
+        retry_after: Seconds until the first holder's keys expire. None: as the nodes said when they
+            refused the latest attempt.
     """
     error, labels = not_acquired(kind, why, asked), asked.context.labels
+    error.retry_after = _expires_in(asked) if retry_after is None else retry_after
     seen = None if look is None else look.label
     owner = labels.text(holders[0]) if holders and labels is not None else seen
     if owner is not None:
@@ -79,7 +84,7 @@ def ask_for_label(asked: Attempts) -> Look | None:
     if labels is None:
         return None
     attempt = asked.round or asked.before
-    keys = asked.spec.keys
+    keys = asked.target.keys
     # Several keys can be wanted. The label belongs to the key that most nodes refused.
     key = keys[0] if attempt is None else blocking_key(attempt.replies, keys)
     return labels.looks.ask(asked.context, asked.spec.kind, key)
@@ -94,6 +99,16 @@ async def name_holder(error: LockHeld, asked: Attempts) -> None:
         label = await look.ended()
         if label is not None:
             _name_owner(error, label)
+
+
+def _expires_in(asked: Attempts) -> float | None:
+    """Return the shortest remaining life that the nodes named; None if they named none."""
+    attempt = _most_telling(asked.round, asked.before)
+    replies = () if attempt is None else attempt.replies
+    lives = [reply.left for reply in replies if is_held(reply) and reply.left is not None]
+    if attempt is None or not lives:
+        return None
+    return max(0.0, min(lives) - (asked.context.clock() - attempt.started))
 
 
 def _most_telling(latest: Round | None, before: Round | None) -> Round | None:

@@ -85,7 +85,8 @@ class Extender:
         Returns:
             False if the nodes must be asked. Nothing has changed then; the caller uses `release`.
         """
-        if holding.line is None or not holding.line.queue:
+        line = holding.line
+        if line is None or (not line.queue and line.contender is None):
             return False
         now = self._context.clock()
         successor = self._lines.successor(holding, now)

@@ -58,6 +58,7 @@ class Holding(LeaseState):
         covered: True if the nodes were asked to report changes of the keys, and none has reported
             one. If False, a deleted key could stay unnoticed, so the grant is not passed on.
         line: The waiting line that the lease belongs to.
+        run_until: Instant at which the run of the grant ends. From then on the nodes are asked.
         ballot: The round or batch that granted or renewed the lease last.
         granted: The latest answer of each node to the acquire or to a repair. `GRANTED`: the node
             has our keys and our fence. None: the node may have our keys.
@@ -94,6 +95,7 @@ class Holding(LeaseState):
         "lost_at",
         "on_lost",
         "repairing",
+        "run_until",
         "since",
         "slot",
         "spec",
@@ -136,6 +138,7 @@ class Holding(LeaseState):
         self.stored = stored
         self.covered = covered
         self.line: Line[Holding] | None = None
+        self.run_until = 0.0
         self.task: asyncio.Task[Any] | None = None
         self.asking: asyncio.Task[Any] | None = None
         self.on_lost: Callable[[], None] | None = None

@@ -87,7 +87,7 @@ class Repairs:
         # lease's fence may be the grant's own. A counter above the grant's fence may be that of a
         # forced release.
         command = spec.kind.repairing_of(
-            spec.keys, spec.slots, holding.token, ttl_ms(holding.ttl), holding.stored
+            spec.keys, spec.counters, holding.token, ttl_ms(holding.ttl), holding.stored
         )
         context.fleet.nodes[index].ask(_Repair(context, holding, command), index)
 

@@ -6,8 +6,10 @@ confirms the entry, and leave removes it.
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
+from aioredlock_ng._core.keys import slot_in
 from aioredlock_ng._core.outlook import Outlook
 from aioredlock_ng._core.tickets import LARGEST_TICKET, claim_of
 from aioredlock_ng._core.votes import is_granted, is_held
@@ -39,6 +41,7 @@ class Entry:
         keys: The keys that the line wants.
         member: The name of the line in the queues.
         left: Called with a node's index and its answer to the command to leave.
+        any_key: True if the line wants any one of the keys, the slots of a semaphore.
 
     Attributes:
         keys: The keys that the line wants.
@@ -47,6 +50,7 @@ class Entry:
     """
 
     __slots__ = (
+        "_any_key",
         "_context",
         "_left",
         "_outlook",
@@ -63,8 +67,11 @@ class Entry:
         keys: tuple[bytes, ...],
         member: bytes,
         left: Callable[[int, Reply], None],
+        *,
+        any_key: bool = False,
     ) -> None:
         self._context = context
+        self._any_key = any_key
         self._left = left
         self._outlook = Outlook(len(context.fleet.nodes), context.quorum)
         self._ticket = 0
@@ -77,9 +84,16 @@ class Entry:
     def queued(self) -> tuple[tuple[bytes, ...], int, int | None]:
         """The keys, the ticket, and the number of waiters before this one.
 
-        The number is None until a node has answered.
+        For a semaphore the only key is its own. The number is None until a node has answered.
         """
-        return self.keys, self._ticket, self._outlook.rank
+        slot = slot_in(self.keys[0]) if self._any_key else None
+        return self.keys if slot is None else (slot[0],), self._ticket, self._outlook.rank
+
+    @property
+    def free_in(self) -> float | None:
+        """Seconds until the first node may grant; None if no node has said."""
+        at = min(node.free_at for node in self._outlook.nodes)
+        return None if at == inf else max(0.0, at - self._context.clock())
 
     @property
     def claim(self) -> bytes:
@@ -158,12 +172,14 @@ class Entry:
             node = self._outlook.nodes[index]
             node.entered |= context.fleet.nodes[index].ready
             node.tracked |= tracked
-        # The reservation is counted from the refused attempt, and never prolonged. Otherwise nested
-        # locks could block each other for ever.
-        kept = max(0, round((self._refused_at + KEPT_FOR - now) * 1000))
-        command = node_requests.standing(
-            self.keys, self.claim, round(QUEUE_LIFE * 1000), kept, tracked=tracked
-        )
+        life = round(QUEUE_LIFE * 1000)
+        if self._any_key:
+            command = node_requests.standing_for_slot(self.keys, self.claim, life, tracked=tracked)
+        else:
+            # The reservation is counted from the refused attempt, and never prolonged. Otherwise
+            # nested locks could block each other for ever.
+            kept = max(0, round((self._refused_at + KEPT_FOR - now) * 1000))
+            command = node_requests.standing(self.keys, self.claim, life, kept, tracked=tracked)
         context.fleet.ask_some(Errand(command, now, answered, awaited), indexes)
 
     def _leaving(self) -> Errand:

@@ -1,7 +1,7 @@
-"""One waiting line: the tasks of a process that want the same keys, in order of arrival.
+"""One waiting line: the tasks of a process that want the same lock, in order of arrival.
 
-One task of a line contends: it asks the nodes, or stands in their queues for the whole line. The
-other tasks wait behind it.
+A line is for the keys of a lock, or for a semaphore with its limit. One task of a line contends: it
+asks the nodes, or stands in their queues for the whole line. The other tasks wait behind it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aioredlock_ng._core.tickets import WakeCause
+    from aioredlock_ng._engine.spec import LineKey, LockSpec, Numbered
     from aioredlock_ng._engine.waiting.place import Place
 
 __all__ = ["Contender", "Line"]
@@ -25,13 +26,17 @@ class Contender(Protocol[_H]):
     """One acquisition that waits.
 
     Attributes:
-        keys: The keys that it wants.
+        keys: The keys that it wants: all of them, or any one slot of a semaphore.
+        line_key: The name of its line.
+        spec: The lock or the semaphore.
         fair: True if it shares no line, and stands in the queues by itself.
         line: The line in which it waits; set by `Lines.join`.
         unreachable: True while its latest attempt reached no quorum.
     """
 
     keys: tuple[bytes, ...]
+    line_key: LineKey
+    spec: LockSpec
     fair: bool
     line: Line[_H] | None
     unreachable: bool
@@ -40,12 +45,13 @@ class Contender(Protocol[_H]):
     def asking(self) -> bool:
         """True while an attempt is under way."""
 
-    def attempt(self, claim: bytes = b"", cause: WakeCause | None = None) -> None:
+    def attempt(self, claim: bytes = b"", cause: WakeCause | None = None, number: int = 0) -> None:
         """Ask all nodes.
 
         Args:
             claim: The claim of the line in the queues; empty without a ticket.
             cause: The reason why a waiter asks again; None for an attempt that did not wait.
+            number: The slot of a semaphore that the nodes may grant; 0 if it is not known.
         """
 
     def successor(self, holding: _H, now: float) -> _H | None:
@@ -83,32 +89,57 @@ class Line(Generic[_H]):
     """The tasks of one process that want the same keys.
 
     Attributes:
-        keys: The keys.
+        key: The name of the line in its process.
+        keys: The keys: all of them are wanted, or any one slot of a semaphore.
+        slots: The slots of the semaphore; None for a lock.
         number: A unique number, which is part of the line's name in the queues.
         contender: The task that asks the nodes or stands in their queues.
         queue: The tasks behind the contender, in order of arrival.
-        holder: The lease of the keys that this process has.
+        holders: The leases of the keys that this process has: one of a lock, and one for each slot
+            of a semaphore.
         place: The place of the line in the queues; None if it has none.
-        run_until: Instant at which the run ends. From then on the nodes are asked.
+        taken: The slots that this process holds or asks for.
+        recent: The slots that this process has released, the latest last.
     """
 
-    __slots__ = ("contender", "holder", "keys", "number", "place", "queue", "run_until")
+    __slots__ = (
+        "contender",
+        "holders",
+        "key",
+        "keys",
+        "number",
+        "place",
+        "queue",
+        "recent",
+        "slots",
+        "taken",
+    )
 
-    def __init__(self, keys: tuple[bytes, ...], number: int) -> None:
+    def __init__(
+        self, key: LineKey, keys: tuple[bytes, ...], number: int, slots: Numbered | None = None
+    ) -> None:
+        self.key = key
         self.keys = keys
+        self.slots = slots
         self.number = number
         self.contender: Contender[_H] | None = None
         self.queue: OrderedDict[Contender[_H], None] | None = None
-        self.holder: _H | None = None
+        self.holders: dict[_H, None] = {}
         self.place: Place | None = None
-        self.run_until = 0.0
+        self.taken: set[int] = set()
+        self.recent: dict[int, None] = {}
 
     @property
     def occupied(self) -> bool:
         """True while a task waits or holds the keys, or the line has a place in the queues."""
         return (
             self.contender is not None
-            or self.holder is not None
+            or bool(self.holders)
             or bool(self.queue)
             or self.place is not None
         )
+
+    @property
+    def full(self) -> bool:
+        """True if this process holds the lock, or all slots of the semaphore."""
+        return len(self.holders) >= (1 if self.slots is None else self.slots.limit)

@@ -10,21 +10,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from aioredlock_ng._engine.keeping.holding import Holding
+    from aioredlock_ng._engine.spec import LineKey
     from aioredlock_ng._engine.waiting.line import Contender
 
 __all__ = ["LineIndex"]
 
 _MOST_IDLE = 4096
-"""The number of lines above which a line without tasks is dropped. So many lines take about
-1 MB."""
+"""The number of lines, and of the keys of sets and semaphores, above which a line without tasks is
+dropped. So many lines take about 1 MB."""
 
 
 class LineIndex:
     """All waiting lines of one manager, by their keys."""
 
     def __init__(self) -> None:
-        self._lines: dict[tuple[bytes, ...], Line[Holding]] = {}
-        # The lines of several keys and of `fair` waiters, by each of their keys.
+        self._lines: dict[LineKey, Line[Holding]] = {}
+        # The lines of several keys, of semaphores and of `fair` waiters, by each of their keys.
         self._others: dict[bytes, dict[Line[Holding], None]] = {}
         # All numbers have as many digits. Queues compare members with equal tickets as text, and
         # would serve line 10 before line 2.
@@ -32,8 +33,16 @@ class LineIndex:
 
     def holders(self, keys: tuple[bytes, ...]) -> list[Holding]:
         """Return the leases that this process has of any of the keys."""
-        lines = dict.fromkeys(line for key in keys for line in self._wanting(key))
-        return [line.holder for line in lines if line.holder is not None]
+        lines, wanted = (
+            dict.fromkeys(line for key in keys for line in self._wanting(key)),
+            set(keys),
+        )
+        return [
+            holding
+            for line in lines
+            for holding in line.holders
+            if not wanted.isdisjoint(holding.spec.keys)
+        ]
 
     def contenders(self) -> list[Contender[Holding]]:
         """Return all tasks that contend or wait."""
@@ -44,27 +53,31 @@ class LineIndex:
             if task is not None
         ]
 
-    def _new_line(self, keys: tuple[bytes, ...], *, alone: bool) -> Line[Holding]:
+    def _new_line(self, contender: Contender[Holding], *, alone: bool) -> Line[Holding]:
         self._count += 1
-        line: Line[Holding] = Line(keys, self._count)
+        keys, key = contender.keys, contender.line_key
+        line: Line[Holding] = Line(key, keys, self._count, contender.spec.slots)
         if not alone:
-            self._lines[keys] = line
+            self._lines[key] = line
         if alone or len(keys) > 1:
-            for key in keys:
-                self._others.setdefault(key, {})[line] = None
+            for each in keys:
+                self._others.setdefault(each, {})[line] = None
         return line
 
     def _forget_idle(self, line: Line[Holding]) -> None:
         if line.occupied:
             return
-        if not self._others and len(self._lines) <= _MOST_IDLE:
+        # Lines of sets of names and of `fair` waiters are not kept.
+        often = line.slots is not None or len(line.keys) == 1
+        often = often and self._lines.get(line.key) is line
+        if often and len(self._lines) + len(self._others) <= _MOST_IDLE:
             # The line is kept, because a name is often locked again. It gets a new number, so that
             # a late message to its last waiter does not reach the next waiter.
             self._count += 1
             line.number = self._count
             return
-        if self._lines.get(line.keys) is line:
-            del self._lines[line.keys]
+        if self._lines.get(line.key) is line:
+            del self._lines[line.key]
         for key in line.keys if self._others else ():
             if (others := self._others.get(key)) is not None:
                 others.pop(line, None)

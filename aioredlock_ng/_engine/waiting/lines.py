@@ -10,13 +10,17 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from aioredlock_ng._core.slots import free_slot
 from aioredlock_ng._engine.waiting.standing import StandingLines
 from aioredlock_ng.events import LockHandedOn
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aioredlock_ng._engine.attempt.round import Round
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.keeping.holding import Holding
+    from aioredlock_ng._engine.spec import LockSpec, Numbered
     from aioredlock_ng._engine.waiting.line import Contender, Line
 
 __all__ = ["RUN", "RUN_TRIPS", "Lines"]
@@ -54,13 +58,14 @@ class Lines(StandingLines):
         Raises:
             LockHeld: The task would wait for itself. See `Contender.refuse_deadlock`.
         """
-        line = None if contender.fair else self._lines.get(contender.keys)
+        line = None if contender.fair else self._lines.get(contender.line_key)
         if line is None:
-            line = self._new_line(contender.keys, alone=contender.fair)
-        if line.holder is not None or self._others:
+            line = self._new_line(contender, alone=contender.fair)
+        full = line.full
+        if full or (self._others and not self._others.keys().isdisjoint(contender.keys)):
             contender.refuse_deadlock(self.holders(contender.keys))
         contender.line = line
-        if line.contender is None and line.holder is None and not line.queue:
+        if line.contender is None and not full and not line.queue:
             # A task that gave up in this tick has left its place. With its ticket the new task
             # would overtake older waiters of other processes.
             if line.place is not None:
@@ -83,20 +88,19 @@ class Lines(StandingLines):
             now: Instant by the engine's clock.
             attempt: The round that was granted.
         """
-        line = (
-            contender.line
-            or self._lines.get(contender.keys)
-            or self._new_line(contender.keys, alone=False)
-        )
+        line = self._line_of(contender)
         holding.line = line
-        line.holder = holding
-        line.run_until = now + max(RUN, RUN_TRIPS * (now - holding.started))
+        line.holders[holding] = None
+        holding.run_until = now + max(RUN, RUN_TRIPS * (now - holding.started))
         if line.contender is contender:
             line.contender = None
             if line.place is not None:
                 self._standing.pop(line.place.member, None)
                 line.place.served(attempt)
                 line.place = None
+            if line.queue and not line.full:
+                # Another slot of the semaphore may be free.
+                self._next(line).attempt()
 
     def refused(self, contender: Contender[Holding], attempt: Round) -> None:
         """Put the line of a contender into the queues, after a quorum refused its attempt."""
@@ -139,25 +143,26 @@ class Lines(StandingLines):
     def successor(self, holding: Holding, now: float) -> Holding | None:
         """Return the next lease of a grant whose lease ends; None if the nodes must be asked."""
         line = holding.line
-        if (
-            line is None
-            or line.holder is not holding
-            or line.contender is not None
-            or not line.queue
-        ):
+        if line is None or not holding.covered or now >= holding.run_until:
             return None
-        if not holding.covered or now >= line.run_until:
-            return None
-        return next(iter(line.queue)).successor(holding, now)
+        heir = self._heir(line) if holding in line.holders else None
+        return None if heir is None else heir.successor(holding, now)
 
     def pass_on(self, holding: Holding, successor: Holding) -> None:
         """Give the next task in line its lease of the same grant. See `successor`."""
         line = holding.line
         assert line is not None
-        assert line.queue
-        contender, _ = line.queue.popitem(last=False)
+        contender = self._heir(line)
+        assert contender is not None
+        if contender is line.contender:
+            line.contender = None
+            self._context.loop.call_soon(self._inherit, line, False, False)
+        elif line.queue:
+            line.queue.pop(contender)
         successor.line = line
-        line.holder = successor
+        successor.run_until = holding.run_until
+        del line.holders[holding]
+        line.holders[successor] = None
         contender.line = None
         self._context.counters.handoffs += 1
         self._context.counters.passed_on += 1
@@ -173,14 +178,14 @@ class Lines(StandingLines):
     def freed(self, holding: Holding) -> None:
         """Let the next task in line ask, right behind the release of a lease that is over."""
         line = holding.line
-        if line is None or line.holder is not holding:
+        if line is None or holding not in line.holders:
             return
-        line.holder = None
+        del line.holders[holding]
+        self._unused(line, holding.spec.number)
         # A place without a contender waits for `_inherit`, which lets the next task ask. A second
         # attempt must not run beside the attempt of that task.
         if line.contender is None and line.place is None and line.queue:
-            contender, _ = line.queue.popitem(last=False)
-            line.contender = contender
+            contender = self._next(line)
             # The task has waited for a lease of this process, and not for the nodes.
             contender.unreachable = False
             self._context.counters.handoffs += 1
@@ -198,16 +203,16 @@ class Lines(StandingLines):
         place = line.place
         # Behind a lease of this process the line stands in no queue, because no task would use an
         # offer.
-        if line.queue and line.holder is None:
-            line.contender, _ = line.queue.popitem(last=False)
+        if line.queue and not line.full:
             # The task has made no attempt yet. The latest attempt of its line shows whether a
             # quorum can be reached.
-            line.contender.unreachable = unreachable
+            contender = self._next(line)
+            contender.unreachable = unreachable
             if place is None or not place.claim:
                 if place is not None:
                     # Without this the end of the back-off would start a second attempt.
                     place.stop()
-                line.contender.attempt()
+                contender.attempt()
             elif asking or not place.waiting:
                 # Nodes that granted the previous attempt removed the line from their queues. A look
                 # puts it back.
@@ -215,3 +220,62 @@ class Lines(StandingLines):
             return
         self._leave_place(line)
         self._forget_idle(line)
+
+    def choose(self, contender: Contender[Holding], slots: Numbered, number: int) -> LockSpec:
+        """Return the slot of a semaphore that an attempt asks for.
+
+        The slot that this process released last is most probably still free.
+
+        Args:
+            contender: The acquisition, in a line or not.
+            slots: The slots of the semaphore.
+            number: The slot that the nodes may grant; 0 if it is not known.
+        """
+        line = self._line_of(contender)
+        if not number:
+            number = free_slot(line.taken, list(line.recent), slots.limit, self._context.draw())
+        line.taken.add(number)
+        return slots[number]
+
+    def pick(self, contender: Contender[Holding], free: Sequence[int]) -> int:
+        """Return a slot that no other task of this process has or asks for; 0 if there is none.
+
+        The choice is random, so that clients that look at the same time ask for different slots.
+        """
+        taken = self._line_of(contender).taken
+        left = [number for number in free if number not in taken]
+        return left[int(self._context.draw() * len(left))] if left else 0
+
+    def unused(self, contender: Contender[Holding], number: int) -> None:
+        """Record that an attempt for a slot of a semaphore has failed."""
+        self._line_of(contender).taken.discard(number)
+
+    def _unused(self, line: Line[Holding], number: int | None) -> None:
+        if number is not None:
+            line.taken.discard(number)
+            line.recent.pop(number, None)
+            line.recent[number] = None
+
+    def _line_of(self, contender: Contender[Holding]) -> Line[Holding]:
+        return (
+            contender.line
+            or self._lines.get(contender.line_key)
+            or self._new_line(contender, alone=False)
+        )
+
+    def _heir(self, line: Line[Holding]) -> Contender[Holding] | None:
+        """Return the task that gets the next grant which is passed on.
+
+        It is the contender, unless its attempt is under way. Only the line of a semaphore has a
+        lease and a contender at the same time for long.
+        """
+        contender = line.contender
+        if contender is not None and not contender.asking:
+            return contender
+        return next(iter(line.queue)) if line.queue else None
+
+    def _next(self, line: Line[Holding]) -> Contender[Holding]:
+        """Make the first task in line its contender, and return it."""
+        assert line.queue
+        line.contender, _ = line.queue.popitem(last=False)
+        return line.contender

@@ -53,8 +53,9 @@ class Place(Entry):
         context: The engine's surroundings.
         keys: The keys that the line wants.
         member: The name of the line in the queues.
-        ask: Called with the claim and the cause to make the line ask the nodes.
-        left: Called with a node's index and its answer to the command to leave.
+        ask: Called with the claim, the cause and a slot (see `Outlook.slot`) to make the line ask.
+        left: As in `Entry`.
+        any_key: As in `Entry`.
 
     Attributes:
         waiting: True while the place decides when the line asks. False during an attempt.
@@ -77,10 +78,12 @@ class Place(Entry):
         context: Context,
         keys: tuple[bytes, ...],
         member: bytes,
-        ask: Callable[[bytes, WakeCause], None],
+        ask: Callable[[bytes, WakeCause, int], None],
         left: Callable[[int, Reply], None],
+        *,
+        any_key: bool = False,
     ) -> None:
-        super().__init__(context, keys, member, left)
+        super().__init__(context, keys, member, left, any_key=any_key)
         self._ask = ask
         self._failures = self._generation = self._free = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -139,11 +142,12 @@ class Place(Entry):
         self.stop()
         super().served(attempt)
 
-    def notified(self, index: int, left: float | None) -> None:
+    def notified(self, index: int, key: bytes, left: float | None) -> None:
         """Take a message of a node.
 
         Args:
             index: The node.
+            key: The key that the message is about.
             left: Seconds until the node may grant; None: the line is the head now, and must look.
         """
         if not self.waiting:
@@ -152,7 +156,7 @@ class Place(Entry):
         self._outlook.nodes[index].rank = 0
         if left is None:
             self._look_soon()
-        self._learn(index, left)
+        self._learn(index, left, self.keys.index(key) + 1 if self._any_key else 0)
 
     def changed(self, index: int) -> None:
         """Look at node `index` again, because the tracked key changed there.
@@ -160,8 +164,7 @@ class Place(Entry):
         The key was renewed, or another client released it without a message.
         """
         node = self._outlook.nodes[index]
-        # A node may still track the key for an earlier lease of this process. Its report does not
-        # concern the queue.
+        # A report for an earlier lease of this process does not concern the queue.
         if not self.waiting or not node.tracked:
             return
         # A node that is known to be free needs no further look.
@@ -207,13 +210,14 @@ class Place(Entry):
             self._set_look()
         if self._outlook.untracked and node.to_track and served_by.tracking:
             self._look_soon()
-        self._learn(index, reply.left)
+        self._learn(index, reply.left, reply.slot)
 
-    def _learn(self, index: int, left: float | None) -> None:
+    def _learn(self, index: int, left: float | None, slot: int) -> None:
         at = (
             inf if left is None else self._context.clock() + left + (EXPIRY_MARGIN if left else 0.0)
         )
-        self._outlook.nodes[index].free_at = at
+        node = self._outlook.nodes[index]
+        node.free_at, node.slot = at, slot
         self._plan()
 
     def _plan(self) -> None:
@@ -227,8 +231,7 @@ class Place(Entry):
             return
         free = self._outlook.free(now)
         if free > self._free:
-            # Too few nodes are free, but others may be free without a message: a key expired, or
-            # another waiter left.
+            # Too few are free, but others may be free without a message: a key has expired.
             self._look_soon()
         self._free = free
         self._stop_timer()
@@ -262,17 +265,14 @@ class Place(Entry):
 
     def _wake(self, cause: WakeCause) -> None:
         self.stop()
-        self._ask(self.claim, cause)
+        self._ask(self.claim, cause, self._outlook.slot(self._context.clock()))
 
     @property
     def _enough(self) -> tuple[bool, bool]:
         return self._outlook.answered, self._outlook.notified
 
     def _set_look(self) -> None:
-        """Set the instant of the next look.
-
-        It comes early if no quorum has answered, or if too few nodes will send messages.
-        """
+        """Set the next look. It comes early without answers or messages of a quorum."""
         context = self._context
         if self._outlook.answered:
             every = LOOK_EVERY if self._outlook.notified else POLL_EVERY

@@ -55,7 +55,7 @@ class StandingLines(LineIndex):
             return
         line = self._standing.get(message.member)
         if line is not None and line.place is not None and message.key in line.keys:
-            line.place.notified(index, message.left)
+            line.place.notified(index, message.key, message.left)
         else:
             # The waiter is gone, or has the lock. Its entry would block waiters of other processes.
             errand = leaving((message.key,), message.member, self._context.clock())
@@ -83,14 +83,14 @@ class StandingLines(LineIndex):
             return
         for key in keys:
             for line in self._wanting(key):
-                self._doubt(line, index)
+                self._doubt(line, index, key)
                 if line.place is not None:
                     line.place.changed(index)
 
     def doubt(self, key: bytes) -> None:
         """Stop passing on grants of a key that this process is about to delete by force."""
         for line in self._wanting(key):
-            self._doubt(line)
+            self._doubt(line, None, key)
 
     def close(self) -> None:
         """Leave all queues, before the connections close."""
@@ -118,15 +118,21 @@ class StandingLines(LineIndex):
                 self._manager,
                 line.number,
                 _grace(context, notified=notified),
+                0 if line.slots is None else line.slots.limit,
                 notified=notified,
             )
 
-            def ask(claim: bytes, cause: WakeCause) -> None:
+            def ask(claim: bytes, cause: WakeCause, number: int) -> None:
                 if line.contender is not None:
-                    line.contender.attempt(claim, cause)
+                    line.contender.attempt(claim, cause, number)
 
             line.place = Place(
-                context, line.keys, member, ask, partial(self._left, line.keys, member)
+                context,
+                line.keys,
+                member,
+                ask,
+                partial(self._left, line.keys, member),
+                any_key=line.slots is not None,
             )
             self._standing[member] = line
         return line.place
@@ -141,12 +147,16 @@ class StandingLines(LineIndex):
             line.place.leave()
             line.place = None
 
-    def _doubt(self, line: Line[Holding], index: int | None = None) -> None:
+    def _doubt(
+        self, line: Line[Holding], index: int | None = None, key: bytes | None = None
+    ) -> None:
         # A node that has not granted yet reports the release before the grant. If that report
         # counted, a waiter that tracked the key as head of its queue could not pass its grant on.
-        holder = line.holder
-        if holder is not None and (index is None or is_granted(holder.granted[index])):
-            holder.covered = False
+        for holder in line.holders:
+            if key is not None and key not in holder.spec.keys:
+                continue
+            if index is None or is_granted(holder.granted[index]):
+                holder.covered = False
         if line.contender is not None and line.contender.asking:
             line.contender.doubt(index)
 

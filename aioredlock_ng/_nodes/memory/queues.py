@@ -8,16 +8,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Protocol
 
-from aioredlock_ng._core.keys import OWN_KEYS
-from aioredlock_ng._core.tickets import LARGEST_TICKET, OFFER
+from aioredlock_ng._core.keys import MAX_SLOTS, OWN_KEYS, slot_in, slot_key
+from aioredlock_ng._core.tickets import LARGEST_TICKET, OFFER, SLOT_QUEUE_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Keys", "Queues", "admits", "grace_of", "is_offer_to"]
+__all__ = ["Keys", "Queues", "admits", "grace_of", "is_offer_to", "queue_for"]
 
 _CLAIM = re.compile(rb"(\d+):(.+)", re.DOTALL)
 _NOTIFIED = re.compile(rb"([0-9a-f]+):")
+_LIMITED = re.compile(rb".*:(\d+)#\d+", re.DOTALL)
 
 
 class Keys(Protocol):
@@ -39,6 +40,8 @@ class Keys(Protocol):
 class Queues:
     """The queues of all keys of a server.
 
+    The name of a queue is the key that it is for, or that of the script for a semaphore.
+
     Args:
         clock: The clock of the server, in seconds.
     """
@@ -51,32 +54,32 @@ class Queues:
         """Delete all queues."""
         self._queues.clear()
 
-    def members(self, key: bytes) -> list[tuple[int, bytes]]:
+    def members(self, queue: bytes) -> list[tuple[int, bytes]]:
         """Return the tickets and members of a queue, the head first."""
-        queue, until = self._queues.get(key, ({}, 0.0))
+        members, until = self._queues.get(queue, ({}, 0.0))
         if until <= self._clock():
-            self._queues.pop(key, None)
+            self._queues.pop(queue, None)
             return []
-        return sorted((ticket, member) for member, ticket in queue.items())
+        return sorted((ticket, member) for member, ticket in members.items())
 
     def left(self, key: bytes) -> int:
         """Return the milliseconds until a queue expires; -2 without a queue."""
         return round((self._queues[key][1] - self._clock()) * 1000) if self.members(key) else -2
 
-    def add(self, key: bytes, claim: bytes, life: float) -> None:
+    def add(self, queue: bytes, claim: bytes, life: float) -> None:
         """Add the member of a claim to a queue, and set the seconds until the queue expires."""
         ticket, member = _parts(claim)
-        queue = {member: ticket for ticket, member in self.members(key)}
-        queue[member] = ticket
-        self._queues[key] = queue, self._clock() + life
+        members = {member: ticket for ticket, member in self.members(queue)}
+        members[member] = ticket
+        self._queues[queue] = members, self._clock() + life
 
-    def remove(self, key: bytes, member: bytes) -> bool:
+    def remove(self, queue: bytes, member: bytes) -> bool:
         """Remove a member from a queue. Return False if the member was not in it."""
-        queue, until = self._queues.get(key, ({}, 0.0))
-        if queue.pop(member, None) is None or until <= self._clock():
+        members, until = self._queues.get(queue, ({}, 0.0))
+        if members.pop(member, None) is None or until <= self._clock():
             return False
-        if not queue:
-            del self._queues[key]
+        if not members:
+            del self._queues[queue]
         return True
 
     def highest(self, key: bytes, value: bytes | None) -> int:
@@ -89,7 +92,8 @@ class Queues:
         kept = 0
         if value is not None and value.startswith(OFFER):
             kept, _ = _parts(value.removeprefix(OFFER))
-        return min(max([kept, *(ticket for ticket, _ in self.members(key))]), LARGEST_TICKET)
+        tickets = (ticket for queue in _queues_of(key) for ticket, _ in self.members(queue))
+        return min(max([kept, *tickets]), LARGEST_TICKET)
 
     def waiting(self, key: bytes, value: bytes) -> int:
         """Return the number of waiters of a key. An offer counts as one.
@@ -98,66 +102,98 @@ class Queues:
             key: The lock's key.
             value: The value of the key.
         """
-        members = {member for _, member in self.members(key)}
+        members = {member for queue in _queues_of(key) for _, member in self.members(queue)}
         if value.startswith(OFFER):
             members.add(_parts(value.removeprefix(OFFER))[1])
         return len(members)
 
-    def rank(self, key: bytes, member: bytes) -> int:
+    def rank(self, queue: bytes, member: bytes) -> int:
         """Return the number of members before this one; -1 if it is not in the queue."""
-        return next((rank for rank, (_, who) in enumerate(self.members(key)) if who == member), -1)
+        members = enumerate(self.members(queue))
+        return next((rank for rank, (_, who) in members if who == member), -1)
 
-    def first(self, key: bytes) -> bytes | None:
-        """Return the member at the head of a queue; None if the queue is empty."""
-        members = self.members(key)
-        return members[0][1] if members else None
-
-    def notify_first(self, keys: Keys, key: bytes, milliseconds: int) -> None:
-        """Send the head of a queue a message. Remove members whose process is gone."""
-        while (head := self.first(key)) is not None:
-            if _notify(keys, head, milliseconds, key):
+    def notify_first(self, keys: Keys, queue: bytes) -> None:
+        """Tell the head of a queue that it is the head. Remove members whose process is gone."""
+        while members := self.members(queue):
+            head = members[0][1]
+            base = queue.removeprefix(SLOT_QUEUE_KEYS)
+            key = queue if base == queue else slot_key(base, 1)
+            if _notify(keys, head, -1, key):
                 return
-            self.remove(key, head)
+            self.remove(queue, head)
 
     def offer(self, keys: Keys, key: bytes) -> bool:
-        """Offer a key to the head of its queue, and take that member out of the queue.
+        """Offer a key to the first waiter for it, and take that member out of its queue.
 
         Returns:
             False if nobody waits. The key has not changed then.
         """
-        while members := self.members(key):
-            ticket, member = members[0]
+        return any(self._offer_to(keys, queue, key) for queue in _queues_of(key))
+
+    def _offer_to(self, keys: Keys, queue: bytes, key: bytes) -> bool:
+        slot = None if queue == key else slot_in(key)
+        for ticket, member in self.members(queue):
+            if not _takes(member, slot):
+                continue
             if _notify(keys, member, 0, key):
                 grace = grace_of(member)
-                self.remove(key, member)
+                behind = [who for _, who in self.members(queue)]
+                behind = behind[behind.index(member) + 1 :]
+                self.remove(queue, member)
                 keys.keep(key, b"%b%d:%b" % (OFFER, ticket, member), grace / 1000)
-                if len(members) > 1:
-                    _notify(keys, members[1][1], grace, key)
+                if behind and _takes(behind[0], slot):
+                    _notify(keys, behind[0], grace, key)
                 return True
-            self.remove(key, member)
+            self.remove(queue, member)
         return False
 
-    def step_out(self, keys: Keys, key: bytes, member: bytes) -> None:
+    def step_out(self, keys: Keys, queue: bytes, member: bytes) -> None:
         """Remove a member from a queue. Notify the next member if the head was removed."""
-        first = self.first(key)
-        if self.remove(key, member) and first == member:
-            self.notify_first(keys, key, -1)
+        first = self.members(queue)[:1]
+        if self.remove(queue, member) and first[0][1] == member:
+            self.notify_first(keys, queue)
 
     def leave(self, keys: Keys, key: bytes, member: bytes) -> None:
         """Remove a member that no longer wants the key. An offer to it goes to the next one."""
+        queue = queue_for(member, key)
         if is_offer_to(keys.get(key) or b"", member):
-            self.remove(key, member)
-            if not self.offer(keys, key):
-                keys.remove(key)
+            self.remove(queue, member)
+            self.give_back(keys, key)
         else:
-            self.step_out(keys, key, member)
+            self.step_out(keys, queue, member)
+
+    def give_back(self, keys: Keys, key: bytes) -> None:
+        """Offer a key to the next waiter, or delete the key."""
+        if not self.offer(keys, key):
+            keys.remove(key)
 
     def served(self, keys: Keys, key: bytes, claim: bytes) -> None:
-        """Remove the member of a claim, which has the key now, and notify the next member."""
+        """Remove the member of a claim, which has the key now, and notify the next member.
+
+        Offers of other slots of a semaphore to the member go to the next members.
+        """
         _, member = _parts(claim)
-        if member:
-            self.remove(key, member)
-            self.notify_first(keys, key, -1)
+        if not member:
+            return
+        queue = queue_for(member, key)
+        self.remove(queue, member)
+        for number in range(1, _limit_of(member) + 1):
+            slot = slot_key(queue.removeprefix(SLOT_QUEUE_KEYS), number)
+            if is_offer_to(keys.get(slot) or b"", member):
+                self.give_back(keys, slot)
+        self.notify_first(keys, queue)
+
+
+def queue_for(member: bytes, key: bytes) -> bytes:
+    """Return the queue in which a member waits for a key."""
+    slot = slot_in(key)
+    return SLOT_QUEUE_KEYS + slot[0] if slot is not None and _limit_of(member) else key
+
+
+def _limit_of(member: bytes) -> int:
+    """Return the limit of a member that waits for a semaphore; 0 for any other member."""
+    found = _LIMITED.fullmatch(member)
+    return min(int(found[1]), MAX_SLOTS) if found else 0
 
 
 def is_offer_to(value: bytes, member: bytes) -> bool:
@@ -175,8 +211,18 @@ def admits(value: bytes, claim: bytes) -> bool:
 
 def grace_of(member: bytes) -> int:
     """Return the milliseconds until an offer to a member expires."""
-    grace = member.rpartition(b":")[2]
+    grace = member.rpartition(b":")[2].rpartition(b"#")[2]
     return max(1, int(grace)) if grace.isdigit() else 1
+
+
+def _queues_of(key: bytes) -> list[bytes]:
+    slot = slot_in(key)
+    return [key] if slot is None else [key, SLOT_QUEUE_KEYS + slot[0]]
+
+
+def _takes(member: bytes, slot: tuple[bytes, int] | None) -> bool:
+    """Return False if a member has too low a limit for this slot."""
+    return slot is None or not _limit_of(member) or slot[1] <= _limit_of(member)
 
 
 def _parts(claim: bytes) -> tuple[int, bytes]:

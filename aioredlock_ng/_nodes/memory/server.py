@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng._core.fencing import LATEST_US
 from aioredlock_ng._core.marker import Trust, read_marker
-from aioredlock_ng._core.tickets import OFFER
 from aioredlock_ng._core.votes import Refusal
-from aioredlock_ng._nodes.memory.keyspace import Keyspace, Writing
-from aioredlock_ng._nodes.memory.queues import admits, grace_of, is_offer_to
+from aioredlock_ng._nodes.memory.keyspace import Writing
+from aioredlock_ng._nodes.memory.queues import admits
+from aioredlock_ng._nodes.memory.standing import StandingServer, as_bytes
 from aioredlock_ng._scripts.kinds import MARKER_KEY
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["MemoryServer"]
 
 
-class MemoryServer(Keyspace):
+class MemoryServer(StandingServer):
     """One server that lives in this process. Several connections may share it.
 
     A method `_name` does what the script of that name does, and returns what the script returns.
@@ -40,7 +40,6 @@ class MemoryServer(Keyspace):
     def __init__(self, address: str = "memory", clock: Callable[[], float] | None = None) -> None:
         super().__init__(address, clock)
         self.refuses: str | None = None
-        self._tracks = False
 
     def execute(self, command: Command, by: Connection) -> Raw | Refusal:
         """Run a script, and return its reply as the wire would carry it."""
@@ -51,7 +50,7 @@ class MemoryServer(Keyspace):
         return reply
 
     def _acquire(self, command: Command, by: Connection) -> Raw | Refusal:
-        token, ttl, *claim = map(_bytes, command.args)
+        token, ttl, *claim = map(as_bytes, command.args)
         refusal = self._take(command.keys, claim[0] if claim else b"")
         if refusal is not None:
             return refusal
@@ -60,7 +59,7 @@ class MemoryServer(Keyspace):
 
     def _acquire_guarded(self, command: Command, by: Connection) -> Raw | Refusal:
         keys = command.keys[:-2]
-        token, ttl, vouch, fence, claim, tell, *slots = map(_bytes, command.args)
+        token, ttl, vouch, fence, claim, tell, *slots = map(as_bytes, command.args)
         refusal = self._take(keys, claim)
         if refusal is not None:
             return refusal
@@ -97,49 +96,8 @@ class MemoryServer(Keyspace):
         for key in keys:
             self.queues.served(Writing(self, by), key, claim)
 
-    def _stand(self, command: Command, by: Connection) -> Raw | Refusal:
-        (claim, life, kept), keys, own = map(_bytes, command.args), command.keys, Writing(self, by)
-        member = claim.partition(b":")[2]
-        values = [self.get(key) for key in keys]
-        place = next(
-            (
-                at
-                for at, value in enumerate(values)
-                if value is not None and not admits(value, claim)
-            ),
-            len(keys) - 1,
-        )
-        key, queues = keys[place], self.queues
-        if command.tracked:
-            self._track(key, by)
-        queues.add(key, claim, int(life) / 1000)
-        for before, value in zip(keys[:place], values, strict=False):
-            is_kept = value == OFFER + claim and self.pttl(before) > grace_of(member)
-            if not is_kept and int(kept) > 0:
-                own.keep(before, OFFER + claim, int(kept) / 1000)
-            queues.step_out(own, before, member)
-        for behind in keys[place + 1 :]:
-            queues.leave(own, behind, member)
-        if self.get(key) is None:
-            queues.offer(own, key)
-        value = self.get(key)
-        if is_offer_to(value or b"", member):
-            return [0, place + 1, 0]
-        rank = queues.rank(key, member)
-        if value is None or admits(value, claim):
-            return [0, place + 1, rank]
-        left = self.pttl(key)
-        if left < 0 or (rank > 1 and not value.startswith(OFFER)):
-            return [-1, place + 1, rank]
-        return [left + max(rank, 0) * grace_of(member), place + 1, rank]
-
-    def _leave(self, command: Command, by: Connection) -> Raw | Refusal:
-        for key in command.keys:
-            self.queues.leave(Writing(self, by), key, _bytes(command.args[0]))
-        return 1
-
     def _confirm(self, command: Command, by: Connection) -> Raw | Refusal:
-        token, fence, *slots = map(_bytes, command.args)
+        token, fence, *slots = map(as_bytes, command.args)
         if any(self.get(key) != token for key in command.keys[:-1]):
             return [0, 0]
         return self._store(int(fence), slots, granted=0)
@@ -157,7 +115,7 @@ class MemoryServer(Keyspace):
 
     def _repair(self, command: Command, by: Connection) -> Raw | Refusal:
         keys = command.keys[:-2]
-        token, ttl, vouch, fence, *slots = map(_bytes, command.args)
+        token, ttl, vouch, fence, *slots = map(as_bytes, command.args)
         holders = [self.get(key) for key in keys]
         if any(holder not in (None, token) for holder in holders):
             return 0
@@ -178,7 +136,7 @@ class MemoryServer(Keyspace):
         return 1
 
     def _marker(self, command: Command, by: Connection) -> Raw | Refusal:
-        become, expected, read_ms, vouch, nonce = map(_bytes, command.args)
+        become, expected, read_ms, vouch, nonce = map(as_bytes, command.args)
         vouch = self._own(vouch)
         now, marker = self._now_ms(), self.get(MARKER_KEY) or b""
         self._track(MARKER_KEY, by)
@@ -211,15 +169,11 @@ class MemoryServer(Keyspace):
     def _now_ms(self) -> int:
         return int((self._clock() + self.skew) * 1000)
 
-    def _track(self, key: bytes, by: Connection) -> None:
-        if self._tracks:
-            self.track(key, by)
-
     def _extend(self, command: Command, by: Connection) -> Raw | Refusal:
         ttl, *tokens = command.args
         for key, token in zip(command.keys, tokens, strict=True):
             if self.get(key) == token:
-                self.set(key, _bytes(token), int(ttl) / 1000, by)
+                self.set(key, as_bytes(token), int(ttl) / 1000, by)
         return self._whose(command.keys, tokens, by)
 
     def _watch(self, command: Command, by: Connection) -> Raw | Refusal:
@@ -227,7 +181,7 @@ class MemoryServer(Keyspace):
         tokens, labels = command.args[:n], command.args[n:]
         for at, key in enumerate(command.keys[n:]):
             if self.get(command.keys[at]) == tokens[at]:
-                self.set(key, _bytes(labels[2 * at + 1]), int(labels[2 * at]) / 1000, by)
+                self.set(key, as_bytes(labels[2 * at + 1]), int(labels[2 * at]) / 1000, by)
         return self._whose(command.keys[:n], tokens, by)
 
     def _whose(
@@ -249,7 +203,7 @@ class MemoryServer(Keyspace):
         n = int(command.args[1]) if len(command.args) > 1 else len(command.keys)
         ours = [key for key in command.keys[:n] if self.get(key) == token]
         for key, label_key in zip(command.keys[:n], command.keys[n:], strict=False):
-            if key in ours or (self.get(label_key) or b"").startswith(_bytes(token)[:16] + b" "):
+            if key in ours or (self.get(label_key) or b"").startswith(as_bytes(token)[:16] + b" "):
                 self.delete(label_key, by)
         for key in ours:
             if not self.queues.offer(Writing(self, by), key):
@@ -270,7 +224,7 @@ class MemoryServer(Keyspace):
 
     def _force_release(self, command: Command, by: Connection) -> Raw | Refusal:
         keys, last = command.keys, int(command.args[0]) + 2
-        any_key, tokens = command.args[1], set(map(_bytes, command.args[2:last]))
+        any_key, tokens = command.args[1], set(map(as_bytes, command.args[2:last]))
         fenced = len(command.args) > last
         if fenced:
             keys = keys[:-1]
@@ -278,7 +232,7 @@ class MemoryServer(Keyspace):
         if not int(any_key) and any(self.pttl(key) == -1 for key in doomed):
             return Refusal("NOTALOCK string -1")
         if fenced:
-            fence, *slots = map(_bytes, command.args[last:])
+            fence, *slots = map(as_bytes, command.args[last:])
             counters = {slot: self.counters.get(slot, 0) for slot in slots}
             highest = max(
                 [
@@ -293,7 +247,3 @@ class MemoryServer(Keyspace):
             if not self.queues.offer(Writing(self, by), key):
                 self.delete(key, by)
         return len(doomed)
-
-
-def _bytes(value: bytes | int) -> bytes:
-    return value if isinstance(value, bytes) else str(value).encode()

@@ -1,0 +1,61 @@
+"""The choice of a slot of a semaphore. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.replies import Free, Held, Looked
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from aioredlock_ng._core.replies import KeyLook
+    from aioredlock_ng._core.votes import Reply
+
+__all__ = ["free_slot", "free_slots", "soonest"]
+
+
+def free_slot(taken: Collection[int], recent: Sequence[int], limit: int, draw: float) -> int:
+    """Return the slot that is most probably free.
+
+    Args:
+        taken: The slots that this process holds or asks for.
+        recent: The slots that this process has released, the latest last.
+        limit: The number of slots.
+        draw: A random number, uniform in [0, 1).
+    """
+    for number in reversed(recent):
+        if number not in taken:
+            return number
+    first = int(draw * limit)
+    numbers = ((first + offset) % limit + 1 for offset in range(limit))
+    return next((number for number in numbers if number not in taken), first + 1)
+
+
+def free_slots(replies: Sequence[Reply], quorum: int) -> list[int]:
+    """Return the slots that are free on a quorum of nodes.
+
+    Args:
+        replies: The answer of each node to an inspection of all slots.
+        quorum: The number of nodes that must grant.
+    """
+    looks = _looks(replies)
+    return [
+        number
+        for number, slot in enumerate(zip(*looks, strict=True), 1)
+        if sum(type(look) is Free and look.offered is None for look in slot) >= quorum
+    ]
+
+
+def soonest(replies: Sequence[Reply]) -> float | None:
+    """Return the shortest remaining life that the nodes named, in seconds; None if they named none.
+
+    Args:
+        replies: The answer of each node to an inspection.
+    """
+    lives = [look.remaining for keys in _looks(replies) for look in keys if type(look) is Held]
+    return min(lives, default=None)
+
+
+def _looks(replies: Sequence[Reply]) -> list[tuple[KeyLook, ...]]:
+    return [reply.keys for reply in replies if type(reply) is Looked]

@@ -1,0 +1,111 @@
+"""The scripts of a lock server in memory by which waiters stand in queues and leave them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._core.tickets import OFFER
+from aioredlock_ng._nodes.memory.keyspace import Keyspace, Writing
+from aioredlock_ng._nodes.memory.queues import admits, grace_of, is_offer_to, queue_for
+
+if TYPE_CHECKING:
+    from aioredlock_ng._core.votes import Raw, Refusal
+    from aioredlock_ng._nodes.memory.keyspace import Connection
+    from aioredlock_ng._scripts import Command
+
+__all__ = ["StandingServer", "as_bytes"]
+
+
+class StandingServer(Keyspace):
+    """The queues of a lock server.
+
+    A method `_name` does what the script of that name does, and returns what the script returns.
+    """
+
+    _tracks = False
+
+    def _stand(self, command: Command, by: Connection) -> Raw | Refusal:
+        (claim, life, kept), keys, own = (
+            map(as_bytes, command.args),
+            command.keys,
+            Writing(self, by),
+        )
+        member = claim.partition(b":")[2]
+        values = [self.get(key) for key in keys]
+        place = next(
+            (
+                at
+                for at, value in enumerate(values)
+                if value is not None and not admits(value, claim)
+            ),
+            len(keys) - 1,
+        )
+        key, queues = keys[place], self.queues
+        if command.tracked:
+            self._track(key, by)
+        queues.add(key, claim, int(life) / 1000)
+        for before, value in zip(keys[:place], values, strict=False):
+            is_kept = value == OFFER + claim and self.pttl(before) > grace_of(member)
+            if not is_kept and int(kept) > 0:
+                own.keep(before, OFFER + claim, int(kept) / 1000)
+            queues.step_out(own, before, member)
+        for behind in keys[place + 1 :]:
+            queues.leave(own, behind, member)
+        if self.get(key) is None:
+            queues.offer(own, key)
+        value = self.get(key)
+        if is_offer_to(value or b"", member):
+            return [0, place + 1, 0]
+        rank = queues.rank(key, member)
+        if value is None or admits(value, claim):
+            return [0, place + 1, rank]
+        left = self.pttl(key)
+        if left < 0 or (rank > 1 and not value.startswith(OFFER)):
+            return [-1, place + 1, rank]
+        return [left + max(rank, 0) * grace_of(member), place + 1, rank]
+
+    def _stand_slots(self, command: Command, by: Connection) -> Raw | Refusal:
+        (claim, life), keys, own = map(as_bytes, command.args), command.keys, Writing(self, by)
+        member = claim.partition(b":")[2]
+        for key in keys:
+            self._track(key, by)
+        queues, queue = self.queues, queue_for(member, keys[0])
+        offered = [is_offer_to(self.get(key) or b"", member) for key in keys]
+        if True in offered:
+            return [0, offered.index(True) + 1, 0]
+        queues.add(queue, claim, int(life) / 1000)
+        free = admitting = 0
+        for slot, key in enumerate(keys, 1):
+            if self.get(key) is None:
+                queues.offer(own, key)
+            value = self.get(key)
+            if value is None:
+                free = free or slot
+            elif is_offer_to(value, member):
+                return [0, slot, 0]
+            elif admits(value, claim):
+                admitting = admitting or slot
+        rank = queues.rank(queue, member)
+        if free or admitting:
+            return [0, free or admitting, rank]
+        left, slot = min(
+            ((self.pttl(key), slot) for slot, key in enumerate(keys, 1) if self.pttl(key) >= 0),
+            default=(-1, 1),
+        )
+        if rank > 1 or left < 0:
+            return [-1, 1, rank]
+        return [left + max(rank, 0) * grace_of(member), slot, rank]
+
+    def _leave(self, command: Command, by: Connection) -> Raw | Refusal:
+        for key in command.keys:
+            self.queues.leave(Writing(self, by), key, as_bytes(command.args[0]))
+        return 1
+
+    def _track(self, key: bytes, by: Connection) -> None:
+        if self._tracks:
+            self.track(key, by)
+
+
+def as_bytes(value: bytes | int) -> bytes:
+    """Return a word of a command as the wire would carry it."""
+    return value if isinstance(value, bytes) else str(value).encode()

@@ -1,0 +1,7 @@
+-- Returns the queue that a slot shares with the other slots of its semaphore, and the number of the
+-- slot. Returns nil for any other key. `find` is quick, and few keys have a '#'.
+local function slots_of(key)
+  if not string.find(key, '#', 1, true) then return nil end
+  local name, number = string.match(key, '^(.*)#([1-9]%d*)$')
+  if name then return 'aioredlock_ng:slots:' .. name, tonumber(number) end
+end

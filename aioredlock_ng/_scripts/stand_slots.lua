@@ -1,0 +1,50 @@
+-- Puts a waiter in the queue of a semaphore, and returns when this node may grant a slot. Offers
+-- free slots to the first in the queue, so a lost message or an expired offer does not leave a free
+-- slot unused.
+-- KEYS     the keys of all slots that the waiter takes
+-- ARGV[1]  claim, see parts/queue.lua
+-- ARGV[2]  milliseconds that the queue lives from now on
+-- Returns  {left, place, rank}. Left: milliseconds until this node may grant; 0 now, -1 not known.
+--          Place: the slot that this node may grant then. Rank: how many waiters are before this
+--          one; -1 if it could not be put in the queue.
+-- One MGET instead of a GET per key: see extend.lua.
+-- part: queue
+local claim = ARGV[1]
+local ticket, member = string.match(claim, '^(%d+):(.+)$')
+local queue = slots_of(KEYS[1])
+local values = redis.call('MGET', unpack(KEYS))
+for slot, value in ipairs(values) do
+  if value and is_offer_to(value, member) then return {0, slot, 0} end
+end
+
+-- See stand.lua.
+if ask('ZRANK', queue, member) ~= nil then
+  ask('ZADD', queue, ticket, member)
+  ask('PEXPIRE', queue, ARGV[2])
+end
+
+local free, admitting = nil, nil
+for slot, key in ipairs(KEYS) do
+  -- MGET shows no key of another type. That slot is taken.
+  local value = values[slot] or redis.pcall('GET', key)
+  if not value and offer(key) then value = redis.call('GET', key) end
+  values[slot] = value
+  if not value then
+    free = free or slot
+  elseif type(value) == 'string' and is_offer_to(value, member) then
+    return {0, slot, 0}
+  elseif type(value) == 'string' and admits(value, claim) then
+    admitting = admitting or slot
+  end
+end
+
+local rank = ask('ZRANK', queue, member) or -1
+if free or admitting then return {0, free or admitting, rank} end
+if rank > 1 then return {-1, 1, rank} end
+local soonest, place = -1, 1
+for slot, key in ipairs(KEYS) do
+  local left = redis.call('PTTL', key)
+  if left >= 0 and (soonest < 0 or left < soonest) then soonest, place = left, slot end
+end
+if soonest < 0 then return {-1, 1, rank} end
+return {soonest + math.max(rank, 0) * grace_of(member), place, rank}

@@ -1,0 +1,167 @@
+"""Semaphores in the queues: every server answers as the in-memory node does, remaining times aside."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioredlock_ng._core.replies import FREE, GRANTED, LEFT, Free, Looked, Refused, Standing, released
+from aioredlock_ng._core.tickets import claim_of, member_of
+from aioredlock_ng._scripts.kinds import MUTEX
+from aioredlock_ng._scripts.node_requests import standing_for_slot
+from tests.contract.test_sets_in_queues import Both, both
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["both"]
+
+GRACE = 20.0
+
+
+def member(manager: str, limit: int) -> bytes:
+    """A waiter that asks by itself. Of one that receives messages, the process must be connected."""
+    return member_of(manager.encode() * 16, 1, GRACE, limit, notified=False)
+
+
+ONE, TWO, THREE = member("a", 3), member("b", 3), member("c", 3)
+LOW = member("e", 1)
+PLAIN = member_of(b"f" * 16, 1, GRACE, notified=False)
+
+
+def slots(limit: int = 3) -> tuple[bytes, ...]:
+    return tuple(b"gpu#%d" % number for number in range(1, limit + 1))
+
+
+async def stand(both: Both, ticket: int, who: bytes, limit: int = 3) -> Any:
+    return await both.ask(standing_for_slot(slots(limit), claim_of(ticket, who), 20_000))
+
+
+async def fill(both: Both, limit: int = 3) -> None:
+    for number, key in enumerate(slots(limit), 1):
+        assert await both.acquire(b"t%d" % number, key) is GRANTED
+
+
+async def offered(both: Both, limit: int = 3) -> list[bool]:
+    """Return for each slot whether it is offered to a waiter."""
+    looked = await both.ask(MUTEX.inspecting(slots(limit)))
+    return [type(look) is Free and look.offered is not None for look in looked.keys]
+
+
+async def test_a_released_slot_is_offered_to_the_first_waiter_whichever_slot_it_is(both: Both) -> None:
+    await fill(both)
+    assert await stand(both, 1, ONE) == Standing(1.0, 0)
+    assert await stand(both, 2, TWO) == Standing(1.0, 1)
+    assert await stand(both, 3, THREE) == Standing(None, 2, 1)
+    assert await both.release(b"t2", b"gpu#2") == released(1)
+    assert await offered(both) == [False, True, False]
+    assert await both.acquire(b"x", b"gpu#2", claim=claim_of(2, TWO)) == Refused(1.0, 1, 2 + 1)
+    assert await both.acquire(b"x", b"gpu#2", claim=claim_of(1, ONE)) is GRANTED
+    assert await stand(both, 2, TWO) == Standing(1.0, 0)
+
+
+async def test_slots_that_are_free_are_offered_to_as_many_waiters_as_there_are(both: Both) -> None:
+    await fill(both)
+    assert await stand(both, 1, ONE) == Standing(1.0, 0)
+    assert await stand(both, 2, TWO) == Standing(1.0, 1)
+    assert await both.release(b"t1", b"gpu#1") == released(1)
+    assert await both.release(b"t3", b"gpu#3") == released(1)
+    assert await offered(both) == [True, False, True]
+    assert await stand(both, 2, TWO) == Standing(0.0, 0, 3)
+    assert await stand(both, 1, ONE) == Standing(0.0, 0, 1)
+
+
+async def test_who_gets_one_slot_leaves_what_else_was_offered_to_it_to_the_next(both: Both) -> None:
+    """Nodes may offer different slots to one waiter. It takes one of them everywhere."""
+    await fill(both)
+    assert await stand(both, 1, ONE) == Standing(1.0, 0)
+    assert await both.release(b"t1", b"gpu#1") == released(1)
+    assert await stand(both, 2, TWO) == Standing(1.0, 0)
+    assert await both.release(b"t2", b"gpu#2") == released(1)
+    # The first may take what is offered to the second, because its ticket is lower.
+    assert await both.acquire(b"x", b"gpu#2", claim=claim_of(1, ONE)) is GRANTED
+    assert await offered(both) == [False, False, False], "nobody stood in the queue"
+    assert await stand(both, 2, TWO) == Standing(0.0, 0, 1)
+    assert await offered(both) == [True, False, False]
+
+
+async def test_a_waiter_with_a_lower_limit_is_passed_over_for_higher_slots_alone(both: Both) -> None:
+    await fill(both)
+    assert await stand(both, 1, LOW, limit=1) == Standing(1.0, 0)
+    assert await stand(both, 2, TWO) == Standing(1.0, 1)
+    assert await both.release(b"t3", b"gpu#3") == released(1)
+    assert await both.acquire(b"x", b"gpu#3", claim=claim_of(2, TWO)) is GRANTED
+    assert await stand(both, 3, THREE) == Standing(1.0, 1)
+    assert await both.release(b"t1", b"gpu#1") == released(1)
+    assert await both.acquire(b"x", b"gpu#1", claim=claim_of(3, THREE)) == Refused(1.0, 1, 3)
+    assert await both.acquire(b"x", b"gpu#1", claim=claim_of(1, LOW)) is GRANTED
+
+
+async def test_who_waits_for_the_key_of_a_slot_as_a_lock_comes_first_and_gets_no_other_slot(both: Both) -> None:
+    await fill(both)
+    assert await stand(both, 1, ONE) == Standing(1.0, 0)
+    assert await both.stand(claim_of(9, PLAIN), b"gpu#2") == Standing(1.0, 0)
+    assert await both.release(b"t1", b"gpu#1") == released(1)
+    assert await both.acquire(b"x", b"gpu#1", claim=claim_of(1, ONE)) is GRANTED
+    assert await stand(both, 2, TWO) == Standing(1.0, 0)
+    assert await both.release(b"t2", b"gpu#2") == released(1)
+    assert await both.stand(claim_of(9, PLAIN), b"gpu#2") == Standing(0.0, 0)
+    assert await both.leave(PLAIN, b"gpu#2") is LEFT
+    assert await stand(both, 2, TWO) == Standing(0.0, 0, 2)
+
+
+async def test_who_leaves_passes_each_slot_on_that_is_offered_to_it(both: Both) -> None:
+    await fill(both)
+    assert await stand(both, 1, ONE) == Standing(1.0, 0)
+    assert await both.release(b"t1", b"gpu#1") == released(1)
+    assert await stand(both, 2, TWO) == Standing(1.0, 0)
+    assert await both.leave(ONE, *slots()) is LEFT
+    assert await stand(both, 2, TWO) == Standing(0.0, 0, 1)
+    assert await both.leave(TWO, *slots()) is LEFT
+    assert await both.ask(MUTEX.inspecting((b"gpu#1",))) == Looked((FREE,))
+
+
+async def test_how_many_wait_is_told_for_each_slot(both: Both) -> None:
+    await fill(both)
+    assert await stand(both, 1, ONE) == Standing(1.0, 0)
+    assert await stand(both, 2, TWO) == Standing(1.0, 1)
+    assert await both.stand(claim_of(9, PLAIN), b"gpu#2") == Standing(1.0, 0)
+    looked = await both.ask(MUTEX.inspecting(slots(), queues=True))
+    assert [look.waiting for look in looked.keys] == [2, 3, 2]
+    assert await both.release(b"t1", b"gpu#1") == released(1)
+    looked = await both.ask(MUTEX.inspecting(slots(), queues=True))
+    assert [look.waiting for look in looked.keys] == [2, 2, 1]
+
+
+def steps(rng: random.Random, count: int) -> Iterator[tuple[Any, ...]]:
+    """Random steps of three waiters, a low one and a plain one, on three slots."""
+    members = (ONE, TWO, THREE, LOW, PLAIN)
+    for number in range(count):
+        who = rng.choice(members)
+        key = rng.choice(slots())
+        kind = rng.choice(("acquire", "claim", "claim", "release", "release", "stand", "stand", "leave"))
+        yield kind, who, key, members.index(who) + 1, b"t%d" % number
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_random_steps_have_the_same_effect_on_a_server_and_in_memory(both: Both, seed: int) -> None:
+    holders: dict[bytes, bytes] = {}
+    for kind, who, key, ticket, token in steps(random.Random(seed), 120):
+        limit = 1 if who is LOW else 3
+        keys = (key,) if who is PLAIN else slots(limit)
+        claim = claim_of(ticket, who)
+        match kind:
+            case "acquire" | "claim":
+                if key in keys and await both.acquire(token, key, claim=claim if kind == "claim" else b"") is GRANTED:
+                    holders[key] = token
+            case "release":
+                assert await both.release(holders.pop(key, b"nobody"), key) in (released(0), released(1))
+            case "stand" if who is PLAIN:
+                await both.stand(claim, key)
+            case "stand":
+                await stand(both, ticket, who, limit)
+            case "leave":
+                await both.leave(who, *keys)
+        await both.ask(MUTEX.inspecting(slots(), queues=True))
