@@ -17,7 +17,7 @@ __all__ = [
 
 
 class KeyState(Enum):
-    """The holder of a key. For a key of another type a watch answers missing, a renewal foreign."""
+    """The holder of a key. A renewal and a watch report a key of another type as missing."""
 
     OURS = auto()
     MISSING = auto()
