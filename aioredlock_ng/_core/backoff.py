@@ -26,8 +26,8 @@ def second_try_delay(took: float, node_timeout: float, draw: float) -> float:
 def unreachable_delay(tries: int, draw: float) -> float:
     """Return the seconds before the next attempt after no quorum could be asked.
 
-    The delay doubles from 20 ms to 1 s. The draw, uniform in [0, 1), scales it to between a half
-    and the whole.
+    The delay doubles from 20 ms to 1 s. The draw, uniform in [0, 1), then shortens it by half at
+    most.
     """
     return min(1.0, 0.02 * 2.0 ** min(tries, 16)) * (0.5 + draw / 2)
 
@@ -35,7 +35,7 @@ def unreachable_delay(tries: int, draw: float) -> float:
 def reconnect_delay(tries: int, draw: float) -> float:
     """Return the seconds before the next reconnect, after `tries` failures in a row.
 
-    The delay doubles from 50 ms to 5 s. The draw, uniform in [0, 1), scales it to between a half
-    and the whole.
+    The delay doubles from 50 ms to 5 s. The draw, uniform in [0, 1), then shortens it by half at
+    most.
     """
     return min(5.0, 0.05 * 2.0 ** min(tries, 16)) * (0.5 + draw / 2)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["BLOCK", "LATEST_US", "SLOTS", "STEP", "FenceClock", "first_of", "following", "slot_of"]
 
 LATEST_US = 8 * 10**15
-"""The largest fence that a clock proposes, in microseconds since 1970; it lies in 2223.
+"""The largest fence that a clock proposes, in microseconds since 1970. Clocks reach it in 2223.
 
 Lua has doubles, which cannot distinguish neighbouring integers above 2**53. A node whose counter is
 higher than this does not count: see `replies.BrokenCounter`."""
@@ -37,11 +37,11 @@ Two resources in one slot cost a second round. Safety does not suffer."""
 STEP = 16
 """Number of fences that a proposal reserves, in microseconds.
 
-Two clients cannot acquire one name within so few microseconds. So the reserved fences are never
+Two clients need more microseconds than that to acquire one name. So the reserved fences are never
 ahead of the next client's clock."""
 
 BLOCK = 1024 * STEP
-"""The most fences below a proposal that a grant owns. Hardly any run has as many leases.
+"""Largest number of fences below its proposal that a grant owns. Hardly any run has more leases.
 
 Without a bound a node that forgot its counter would allow fences that earlier leases have had."""
 

@@ -131,7 +131,7 @@ def all_forgot(
 
 
 def new_set_words(missing: Sequence[tuple[str, str]], left: float) -> str:
-    """Return why a founding node does not vote yet, for messages.
+    """Return the text of messages that says why a founding node does not vote yet.
 
     Args:
         missing: Address of each node that does not answer, with the reason.
@@ -207,8 +207,8 @@ def _step(
         case Trust.FOUNDING if is_new:
             return Step(Trust.TRUSTED, longest)
         case Trust.FOUNDING if reading.left(now) > 0.0:
-            # Its guard time may be too short for this manager. But another process may be promoting
-            # it.
+            # The marker's guard time may be too short for this manager. The marker still stays,
+            # because another process may be promoting the node.
             return None
         case _:
             # No process writes a ready time that far ahead. The node's clock was set back, or the

@@ -58,7 +58,7 @@ def look_of(reply: Reply, place: int = 0) -> Look:
 
 
 def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | None]:
-    """Return the label of the holder of one key by the answers to the inspect script so far.
+    """Return the label of one key's holder, judged by the answers to the inspect script so far.
 
     A token belongs to the holder only if a quorum has it.
 

@@ -30,7 +30,7 @@ BARE_FORMAT = "{name}"
 MAX_NAME = 65_536
 """Bytes in a name. Redis allows 512 MB, but a name of 10 MB costs 40 ms per node and command.
 
-So long a name is surely a mistake."""
+A name of that length is surely a mistake."""
 
 MAX_NAMES = 1_000
 """Names in one lock.

@@ -120,7 +120,7 @@ class Outlook:
     def untracked(self) -> int:
         """The number of nodes that still have to track the key.
 
-        Once a quorum tracks the key, it cannot become free on a quorum without a report.
+        Once a quorum tracks the key, the key cannot become free on a quorum without a report.
         """
         return max(0, self._quorum - sum(node.tracked for node in self.nodes))
 

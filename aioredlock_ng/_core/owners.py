@@ -30,7 +30,7 @@ _OWNER_KEYS = OWN_KEYS + b"owner:"
 
 
 def owner_key(key: bytes) -> bytes:
-    """Return the key of the label of a lock's key."""
+    """Return the key under which the label of this lock's key is stored."""
     return _OWNER_KEYS + key
 
 

@@ -19,11 +19,11 @@ HIDDEN: Final = "***"
 """The replacement of a secret."""
 
 _SEED = 8
-"""Characters by which the beginning of a secret is recognised. Servers cut the long arguments that
-they quote."""
+"""Length in characters of the beginning by which a secret is recognised. Servers cut the long
+arguments that they quote."""
 
 _WORD = 4
-"""Characters below which a secret is replaced only as a separate word.
+"""Length in characters. A shorter secret is replaced only as a separate word.
 
 The letter "a" would otherwise disappear from every word."""
 
@@ -33,14 +33,15 @@ _ALONE = r"(?<!\w)|(?<=\\[abfnrtv])|(?<=\\x[0-9a-fA-F]{2})|(?<=%[0-9a-fA-F]{2})"
 An escape before it is no part of the word. Proxies quote the bytes "\\r\\nsecret\\r\\n"."""
 
 _REMEMBERED = 8
-"""Secrets learned at run time that are kept. Tokens of a credential provider change by the hour."""
+"""Largest number of secrets that are learned at run time and kept. Tokens of a credential provider
+change by the hour."""
 
 
 class Redaction:
     """Replace some secrets in a text: in plain, percent-encoded, escaped and shortened form.
 
-    A secret of letters is replaced only as a separate word. The words that distinguish refusals
-    stay. A password "script" must not change NOSCRIPT.
+    A secret of letters is replaced only as a separate word. Words that distinguish refusals then
+    stay in the text. A password "script" must not change NOSCRIPT.
 
     Args:
         secrets: Passwords. Empty secrets, and objects that are neither text nor bytes, are ignored.

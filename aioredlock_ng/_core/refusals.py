@@ -45,7 +45,7 @@ _PLACE = re.compile(
 """The words around a script's refusal in Redis 6.2, and in later versions and Valkey."""
 
 _QUOTED = ", with args beginning with"
-"""The words of servers before the arguments of a command that they do not know."""
+"""The words with which servers introduce the arguments of an unknown command."""
 
 _TOKEN = re.compile(r"\b([0-9a-f]{6})[0-9a-f]{26}\b")
 """A token of this library, or a word that looks like a token."""
@@ -82,9 +82,9 @@ def missing_right(words: str) -> str | None:
     """Return the ACL right that is missing according to the words of a refusal.
 
     Returns:
-        The command's name as in `ACL SETUSER … +name`, or `KEYS`, or `CHANNELS`. "" for a missing
-        right without a name, as for a command inside a script before Redis 7.2. None if the refusal
-        has another reason.
+        The command's name as in `ACL SETUSER … +name`, or `KEYS`, or `CHANNELS`. "" if the server
+        does not name the missing right. Before Redis 7.2 it names none for a command inside a
+        script. None if the refusal has another reason.
     """
     if named := _NAMED.search(words):
         return _WHOLE.get(named[1], named[1])

@@ -64,8 +64,9 @@ def tally(replies: Sequence[Reply], quorum: int, quarantine: Callable[[int], str
     granted = sum(map(is_granted, replies))
     failed = n - len(held) - granted - silent
     if len(held) + failed <= n - quorum:
-        # Only the node timeout can have ended this round, so silent nodes count as failed. A round
-        # that other answers decided earlier says nothing about silent nodes.
+        # Too few nodes refused to end this round, so the node timeout ended it. Silent nodes then
+        # count as failed. Refusals can end a round earlier. A node that is silent then may only be
+        # late.
         failed += silent
     # A server that refuses every marker stays in quarantine, however long a caller waits.
     words = (

@@ -65,7 +65,7 @@ At a third, two more tries fit before the deadline."""
 RENEW_JITTER = 0.05
 """Largest share of its delay by which a renewal may come early.
 
-Without it, leases that were taken together would be renewed together for ever."""
+If no renewal came early, leases that were taken together would be renewed together for ever."""
 
 GATHER_SHARE = 0.01
 """Granularity of the renewal times, as a share of the ttl.
@@ -82,13 +82,13 @@ SILENT_SHARE = 0.1
 The answers to the first try still count when they come."""
 
 STALL_SHARE = 0.1
-"""Share of the ttl. A stall of the event loop for so long is reported with a lost lease."""
+"""Share of the ttl. A stall of the event loop for that time is reported with a lost lease."""
 
 WATCH_AFTER = 0.1
 """Seconds after which a lease is watched.
 
-Most locks are released sooner, and do without the extra read. That read also detects a lease whose
-keys were deleted before."""
+Watching costs one read. Most locks are released sooner, and need no such read. The read also
+detects a lease whose keys were deleted before."""
 
 WATCH_SHARE = 0.25
 """Share of the ttl after which a short lease is watched. That is before its first renewal."""

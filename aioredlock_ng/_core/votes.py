@@ -7,7 +7,7 @@ A reply is the record of a script's result (see `replies`), or one of these mark
 * `Dropped`: the connection was lost after the request was queued. It may have been executed.
 * `Garbled`: a `Dropped` whose answer came, but does not fit the script.
 
-`None` means no answer yet. The scripts never return nil, so the two cannot be confused.
+`None` means no answer yet. The scripts never return nil, so no reply of a node is `None`.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Vote:
 
 
 BEYOND_CLOCKS: Final = (
-    "a fence counter of it is beyond any clock, so it cannot confirm fences:"
+    "one of its fence counters is beyond any clock, so it cannot confirm fences:"
     " delete its key aioredlock_ng:fences once it has refused for max_ttl and a second"
 )
 """The detail of a vote whose counter is above any clock. `NodeDegraded` has the same words."""
@@ -212,7 +212,7 @@ def blocking_key(replies: Sequence[Reply], keys: tuple[bytes, ...]) -> bytes:
 
 
 def may_have_set(reply: Reply) -> bool:
-    """True unless the node certainly set nothing for the attempt. If True, it needs a release."""
+    """True if the node may have set a key for the attempt, so that a release must follow."""
     return not isinstance(reply, (Refusal, Unsent, Refused, Quarantined))
 
 

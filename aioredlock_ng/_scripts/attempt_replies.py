@@ -102,8 +102,8 @@ def release_each(reply: Any, call: Call) -> ReleasedEach | None:
 
 def release(reply: Any, call: Call) -> Released | None:
     """Decode the number of the lock's keys that were freed."""
-    # Every release has a key, so 0 and 1 always fit. For these the keys of a form need not be
-    # counted, which takes time.
+    # A release has at least one key, so it may free 0 or 1 of them. For a reply of 0 or 1 the keys
+    # need not be counted. A call with a form would first have to make the list of its keys.
     if type(reply) is int and 0 <= reply <= 1:
         return released(reply)
     most = int(call.args[1]) if len(call.args) > 1 else len(call.keys)

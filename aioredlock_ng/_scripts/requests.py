@@ -81,7 +81,7 @@ class Command(Request):
             reads its keys again at the end. Redis 6.2 and 7.0 track all KEYS at each read.
         owed_until: For a release, the instant until which the release is sent again if the server
             refuses it. The keys that the server knew have expired by then. A release that could not
-            be delivered is owed to the node without an end.
+            be delivered stays owed to the node after that instant, too.
     """
 
     __slots__ = ("_args", "_keys", "blanks", "form", "owed_until", "script", "tracked")
