@@ -80,7 +80,7 @@ class Engine(Parts):
             RedlockClosed: The manager is closed or was opened before a fork, or the call comes from
                 another event loop or from none.
         """
-        # Each acquire and release runs this, so the usual case has one test. A fork sets `_closed`.
+        # One condition decides the usual case, for speed. A forked child has set `_closed`, too.
         try:
             if not self._closed and asyncio.get_running_loop() is self._loop:
                 return

@@ -233,9 +233,9 @@ class Connector:
 async def _cancellable(connecting: Awaitable[None]) -> None:
     """Await a call that may swallow a cancellation, and raise the cancellation afterwards.
 
-    A task that is not cancelled would reconnect for ever. On Python 3.11 redis-py uses `wait_for`
-    around a command to a Sentinel. It swallows a cancellation that comes when the command has just
-    been sent. A user's own connection class may do anything.
+    A task whose cancellation is swallowed would reconnect for ever. On Python 3.11 redis-py calls
+    `wait_for` around a command to a Sentinel. `wait_for` swallows a cancellation that comes when
+    the command has just been sent. A user's own connection class may swallow any cancellation.
     """
     task = asyncio.current_task()
     assert task is not None

@@ -42,7 +42,7 @@ def pool_of(node: object) -> tuple[Any, str]:
             # or a host.
             if "@" in (parts.path if parts.scheme == "unix" else "") + parts.query + parts.fragment:
                 raise ValueError(
-                    "it has an '@' behind a '/', '?' or '#'; percent-encode those that part nothing"
+                    "it has an '@' behind a '/', '?' or '#'; percent-encode these in a password"
                 )
             if "," in parts.netloc.rpartition("@")[2]:
                 raise ValueError(

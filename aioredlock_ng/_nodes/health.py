@@ -60,8 +60,8 @@ class Health:
         Args:
             reason: The cause.
             refused: True if the server must not vote, so that a retry does not help.
-            reported: True to emit one event until the node is up again. A node that its manager
-                closes is not worth an event.
+            reported: True to emit an event. No second event is emitted before the node is up again.
+                A node that its manager closes is not worth an event.
         """
         self.state = "refused" if refused else "down"
         self.unsent = Unsent(reason, permanent=refused)

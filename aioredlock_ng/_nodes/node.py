@@ -269,7 +269,7 @@ class RedisNode:
             self._use(self._usable)
 
     def _released(self) -> None:
-        """Record that the server has deleted a key, so that its next refusal causes a warning."""
+        """Record that the server has deleted a key. Its next refusal then causes a new warning."""
         if self._owed.executed():
             self._use(self._usable)
 

@@ -49,8 +49,8 @@ class Releases:
             token: The token of the attempt. A key that holds another token is left alone.
             replies: The answers to the attempt so far. Nodes that certainly set nothing are not
                 asked.
-            ttl: The longest life of the keys in seconds. For so long the release is kept for a node
-                that cannot be reached.
+            ttl: The longest life of the keys in seconds. The release is kept for that time if a
+                node cannot be reached.
             now: The present instant, by the engine's clock.
             label_keys: Keys of the labels beside the keys, if there may be any.
 

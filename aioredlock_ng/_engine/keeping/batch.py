@@ -23,7 +23,7 @@ __all__ = ["BATCH", "Batch", "parts"]
 
 BATCH = 256
 """Keys per command at most, unless one lease has more. A server needs about half a millisecond for
-so many."""
+that many keys."""
 
 
 def parts(holdings: Sequence[Holding]) -> Iterator[Sequence[Holding]]:

@@ -40,7 +40,8 @@ _UNRENEWED = "its deadline passed before a quorum renewed it"
 _MAX_HOLD = "held longer than max_hold"
 _EXPIRED = "its deadline passed, and it was not to be renewed (auto_extend=False)"
 _CAUSES = {CLOSED: "closed", _UNRENEWED: "unrenewed", _MAX_HOLD: "max_hold", _EXPIRED: "expired"}
-"""`LeaseLost.cause` for each reason, up to a ";". Any other reason means that the keys are gone."""
+"""`LeaseLost.cause` for each reason. A remark after a ";" is no part of the reason. Any other
+reason means that the keys are gone."""
 
 
 class Extender:

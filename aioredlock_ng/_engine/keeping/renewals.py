@@ -151,7 +151,7 @@ class Renewals:
             report(LeasesRenewed(len(confirmed), context.clock() - renewal.started))
 
     def _answered(self, reply: Reply, index: int) -> None:
-        """Report a node whose user may not renew, once until the node renews a key again.
+        """Report a node whose user may not renew, but only once before it renews a key again.
 
         An answer that all keys are missing proves nothing: the script writes nothing then.
         """

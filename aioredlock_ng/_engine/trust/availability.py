@@ -65,8 +65,9 @@ class Availability:
             return
         context, markers = self._context, self._markers
         connected = [index for index, node in enumerate(context.fleet.nodes) if node.ready]
-        # A node with a new connection has not shown its marker yet, and counts for neither result.
-        # Otherwise a restart of all nodes would regain the quorum, and lose it again at once.
+        # After a new connection the marker of a node is not read yet. Until then the node can
+        # neither regain the quorum nor lose it. Otherwise a restart of all nodes would regain the
+        # quorum, and lose it again as soon as the markers are read.
         able = [index for index in connected if markers is None or markers.admits(index)]
         sure = sum(markers is None or markers.has_read(index) for index in able)
         if sure >= context.quorum:

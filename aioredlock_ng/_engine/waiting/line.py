@@ -67,8 +67,8 @@ class Contender(Protocol[_H]):
         """Forbid to pass on the grant of the attempt under way.
 
         Args:
-            index: The node that reported a change. A change before its grant does not count. None:
-                the grant is excluded in any case.
+            index: The node that reported a change; None: the change may concern all nodes. If the
+                node has not granted yet, the change came before the grant and is ignored.
         """
 
     def give_up(self, error: BaseException | None) -> None:

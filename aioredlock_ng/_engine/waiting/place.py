@@ -1,6 +1,7 @@
 """The place of a waiting line: when it looks at its queues, and when it asks the nodes again.
 
-For each node the place has the instant from which the node may grant: now, later, or not known. The
+The place knows for each node when the node may grant: now, at a later instant, or at an unknown
+    one. The
 line asks all nodes when a quorum may grant. A slow timer covers messages that were lost.
 """
 
@@ -36,8 +37,8 @@ POLL_EVERY = 0.1
 release then."""
 
 LOOK_AFTER = 0.02
-"""Seconds from news of a node to the look that follows, while too few nodes are free. By this look
-the head of a queue makes the nodes track the key, because other clients delete it without a
+"""Seconds from news of a node to the look that follows, while too few nodes are free. This look
+makes the nodes track the key if the line is the head. Other clients delete the key without a
 message. The look also shows which other nodes are free. Most locks are released sooner, and then no
 look is sent."""
 

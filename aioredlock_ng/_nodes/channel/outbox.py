@@ -39,7 +39,7 @@ class Outbox:
     """The commands for all live channels of one manager, until the end of the tick.
 
     A command for one channel waits in that channel. Each channel sends both kinds in the order in
-    which they were asked. For that, the commands for all are handed to the channels before a
+    which they were asked. Therefore the commands for all are handed to the channels before a
     channel takes a command of its own.
 
     Args:

@@ -183,7 +183,7 @@ class Channel(Sender):
     def _garbled(self, sink: Sink, words: Garbled) -> Garbled:
         """Report a reply that does not fit, and return its mark.
 
-        Whether the server has executed the command is unknown.
+        It is unknown whether the server has executed the command.
         """
         for own in asking(sink):
             if own.command.owed_until is not None:

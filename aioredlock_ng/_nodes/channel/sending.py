@@ -106,10 +106,10 @@ class Sender(asyncio.BufferedProtocol):
         await asyncio.wait([self._lost], timeout=1.0)
 
     def disown(self) -> None:
-        """In a forked child, put a socket that is at its end in place of the parent's.
+        """In a forked child, replace the parent's socket by a socket whose peer is closed.
 
-        Closing the socket is not enough. The child may continue the event loop, where the socket is
-        registered, and would read the parent's replies.
+        To close the parent's socket is not enough. The child may continue the event loop, where the
+        socket is registered, and would read the parent's replies.
         """
         sock = self._opened.get_extra_info("socket")
         if sock is not None and sock.fileno() >= 0:
@@ -220,7 +220,7 @@ class Sender(asyncio.BufferedProtocol):
         if self._out:
             transport.write(self.run_id.join(self._outbox.pieces(self._out)))
             self._out.clear()
-        # A goodbye behind bytes that a hung server does not take would never be sent.
+        # A hung server takes no bytes. A goodbye behind bytes in the buffer would never be sent.
         if goodbye and not transport.get_write_buffer_size():
             transport.close()
         else:
