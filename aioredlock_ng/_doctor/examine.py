@@ -40,7 +40,8 @@ _MESSAGE = b"doctor"
 """The message published to the doctor's own connection. No manager listens on that channel."""
 
 _SAMPLE = 50
-"""Number of sampled keys, to find other data beside the locks. Any server can bear so few."""
+"""Number of sampled keys, to find other data beside the locks. This is little work for any
+server."""
 
 
 class _Ended(Exception):

@@ -30,7 +30,7 @@ A failed renewal is retried after that time, so a round trip must be well below 
 """
 
 _ROOMY_TTL = 10
-"""Number of node timeouts in a ttl that gives renewals enough time in slow moments."""
+"""A ttl of this number of node timeouts gives renewals enough time in slow moments."""
 
 _LOST: Final = ("foreign", "waiting", "excessive")
 """States of a marker with which a node must wait, regardless of the other nodes."""
@@ -104,7 +104,7 @@ def _guard(nodes: Nodes, options: Options) -> Iterator[Finding]:
 def _all_forgot(nodes: Nodes, options: Options) -> Iterator[Finding]:
     """Yield a finding if all nodes wait, because then all of them lost their memory.
 
-    There is none with `strict`, because a new set waits as well.
+    With `strict` there is no such finding, because a new set waits as well.
     """
     told = [facts.trust for facts in nodes]
     if (

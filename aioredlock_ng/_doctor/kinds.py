@@ -148,7 +148,8 @@ _ALL = (
     Kind(
         "round-trip",
         WARNING,
-        "Rounds go on without it whenever it is later than node_timeout. It then counts as silent.",
+        "A round goes on without an answer that takes longer than node_timeout. The node then"
+        " counts as silent.",
         "Raise node_timeout to several round trips, or move the node nearer.",
     ),
     # The set.

@@ -36,8 +36,8 @@ def build(words: Sequence[str] = ()) -> typer.Typer:
 
     Args:
         words: The command line. If its first word without a dash is a command, only that command is
-            imported and registered, because `run` should not import the code that draws tables.
-            Otherwise all commands are.
+            imported and registered. `run` must not import the code that draws tables, for example.
+            Otherwise all commands are imported.
     """
     app = typer.Typer(
         cls=Group,

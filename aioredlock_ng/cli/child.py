@@ -5,9 +5,9 @@ this process has one thread and no event loop, so the fork needs no `preexec_fn`
 held, the child waits at a pipe. Without the lock it never becomes the command.
 
 A second small process, the guardian, kills the child's whole group when its pipe closes, which
-happens at any death of this process. On Linux the kernel also kills the child itself. The guardian
-kills the group too if this process hangs or is stopped for longer than the time that it allowed the
-group.
+happens at any death of this process. On Linux the kernel also kills the child itself. While this
+process holds the lock, its messages to the guardian limit the life of the group. If this process
+hangs or is stopped, no message extends the limit, and the guardian kills the group.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _occupy_standard_streams() -> None:
 
 
 def _become(command: Sequence[str], gate: int, parent: int, caller: str) -> NoReturn:
-    """Wait in the child for the message to start, and become the command."""
+    """Wait in the child for the start message, and then become the command."""
     status = _CANNOT_EXECUTE
     try:
         os.setpgid(0, 0)

@@ -29,7 +29,8 @@ _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO
 _SEEN = ("server", "up", "on disk", "when full", "round trip (p50, p95, p99)", "clock against ours")
 
 _NARROW = 80
-"""Width of a line below which a column of advice has too few words per line."""
+"""Smallest width of a terminal for tables. In a narrower table a line of advice has too few
+words."""
 
 
 def print_tables(diagnosis: Diagnosis, console: Console) -> None:

@@ -36,8 +36,8 @@ def run(
             "-n",
             "--no-wait",
             help=(
-                "Do not wait for another holder. Hosts of the same instant may all be refused: then"
-                " use -w 1."
+                "Do not wait for another holder. Hosts that ask at the same instant may all be"
+                " refused; -w 1 prevents that."
             ),
         ),
     ] = False,

@@ -171,7 +171,7 @@ class Scan:
 
 
 def _may_be_a_lock(look: Look) -> bool:
-    """Return True if the key is a string that expires. It may also be an offer to a waiter."""
+    """Return True if the key is a string that expires. The key may also be an offer to a waiter."""
     return (isinstance(look, Held) and look.remaining < math.inf) or (
         isinstance(look, Free) and look.offered is not None
     )

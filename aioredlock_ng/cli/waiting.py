@@ -132,8 +132,8 @@ async def _wait(redlock: Redlock, name: str | bytes, key: bytes, seconds: float 
                     )
                     info = looked
                 except QuorumUnreachable:
-                    # The command fails if a majority was never reached, or not for `_PATIENCE`
-                    # seconds. After a shorter outage the nodes are asked again.
+                    # The command fails if a majority never answered, or if none has answered for
+                    # `_PATIENCE` seconds. After a shorter outage the nodes are asked again.
                     if info is None or loop.time() >= min(end, seen + _PATIENCE):
                         raise
                     expected = _UNTRACKED_LOOK

@@ -126,8 +126,8 @@ class Conductor:
         """Add a worker's report to the count."""
         ledger = self._board.phases[report.phase]
         ledger.add(
-            # The counters are read after the report: the updates that it acknowledges are in the
-            # file by then.
+            # The counters are read after the report. By then the updates that the report
+            # acknowledges are in the file.
             gained=self._gained(),
             acknowledged=report.acknowledged,
             in_doubt=report.in_doubt,

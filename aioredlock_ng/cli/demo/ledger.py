@@ -102,7 +102,8 @@ class PhaseLedger:
 
         Args:
             gained: Increase of the counters, read after the report has come.
-            acknowledged: As the attribute, since the worker's last report, like the rest.
+            acknowledged: As the attribute. This and the following arguments count since the
+                worker's last report.
             in_doubt: As the attribute.
             refused: As the attribute.
             leases_lost: As the attribute.
@@ -165,7 +166,7 @@ class Verdict:
 def judge(phases: Iterable[PhaseLedger], losses: Iterable[Loss]) -> Verdict:
     """Judge a run.
 
-    Only phases under the lock count. A phase without updates proves nothing.
+    Only phases with the lock are judged. A phase without updates proves nothing.
 
     Args:
         phases: Every phase that ran.

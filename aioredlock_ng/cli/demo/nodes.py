@@ -80,7 +80,7 @@ class OwnNodes:
 
     @property
     def expendable(self) -> Sequence[int]:
-        """Return as many nodes as leave a quorum: two of five."""
+        """Return the nodes that the set can lose and keep its quorum: two of five."""
         return range((len(self.urls) - 1) // 2)
 
     async def hang(self, index: int, seconds: float) -> None:
@@ -204,7 +204,7 @@ async def force_release(nodes: StagedNodes, key: str) -> tuple[int, float]:
     Raises:
         NodesFailed: Too few nodes answered.
     """
-    # This manager acquires no lock, so no node can forget anything of it.
+    # This manager acquires no lock, so it needs no recovery guard.
     async with Redlock(nodes.urls, node_timeout=_ANSWER_SECONDS, recovery_guard=None) as operator:
         try:
             erased = await operator.force_release(key)
