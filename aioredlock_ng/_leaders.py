@@ -213,7 +213,7 @@ class Watch:
 
 
 async def _comes(changes: asyncio.Event, within: float, engine: Engine) -> bool:
-    """Wait for a change; False if there is none within so many seconds.
+    """Wait for a change; False if there is none within this number of seconds.
 
     Raises:
         RedlockClosed: The manager was closed meanwhile.

@@ -108,8 +108,8 @@ class TaskFailed:
 class AllNodesForgot:
     """All nodes lost their memory within one guard time. Locks granted before are void.
 
-    Only a manager that has seen a trusted node before can notice this. The event is sent once until
-    a node is trusted again. Locks that a majority of servers had saved to disk are kept.
+    Only a manager that has seen a trusted node before can notice this. No second event is sent
+    before a node is trusted again. Locks that a majority of servers had saved to disk are kept.
 
     Attributes:
         nodes: The addresses of all nodes.

@@ -52,7 +52,7 @@ class Operations:
         return f"<{type(self).__name__} {state} {', '.join(node.address for node in self._given)}>"
 
     async def locked(self, name: str | bytes) -> bool:
-        """Return True if a quorum of nodes holds one token for `name` now, from any client.
+        """Return True if any client holds `name` now, so that a quorum of nodes has its token.
 
         The result is also True if a quorum has keys of other types there, because nobody can
         acquire the lock. It is False while the key is reserved for a waiter

@@ -267,8 +267,8 @@ class Lease(Held):
             return
         self._engine.usable()
         if self.remaining() <= 0.0:
-            # The check runs in a later tick: a task that waits inside its own body must be
-            # cancelled like any other task.
+            # The check runs in a later tick. A loss that the current task finds itself does not
+            # cancel its body. A task that waits inside its own body must be cancelled, though.
             self._engine.context.loop.call_soon(self._engine.extender.check, holding)
         waiter: asyncio.Future[None] = self._engine.context.loop.create_future()
         await holding.wait_over(waiter)

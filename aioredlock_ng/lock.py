@@ -40,13 +40,13 @@ class Lock:
     The object is cheap, reusable and safe to use from many tasks at once. Each acquire returns its
     own lease.
 
-    An `async with` may be left in another task than it was entered in, as fixtures and exit stacks
-    do. Its entry must then be the only open entry of the `Lock` object. Otherwise the exit raises
+    One task may enter an `async with` and another may leave it, as in fixtures and exit stacks. Its
+    entry must then be the only open entry of the `Lock` object. Otherwise the exit raises
     `RedlockError` and releases nothing. The lease goes on until its holder releases it or the other
     entries are left.
 
-    A task with entries of its own always leaves its newest entry. In one task the entries of one
-    `Lock` object therefore end in the reverse order of their beginning.
+    A task that leaves an `async with` leaves its own newest entry, if it has any. One task
+    therefore leaves its entries of a `Lock` object in the reverse order of entering them.
     """
 
     __slots__ = ("_blocking_timeout", "_bodies", "_names_holder", "_on_lost", "_source", "_spec")

@@ -68,8 +68,8 @@ class Operator:
     def changes(self, key: bytes, changed: Callable[[], object]) -> AbstractContextManager[None]:
         """Call `changed` when a node reports a change of this key, until the context ends.
 
-        The key must be tracked, as by a tracked command that reads it. A lost connection counts as
-        a change, too.
+        The key must be tracked. A tracked command that reads the key is enough. A lost connection
+        counts as a change, too.
         """
         return self._engine.onlooker(key, changed)
 

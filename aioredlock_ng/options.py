@@ -25,8 +25,8 @@ def positive_seconds(
     """Return a time or another number given by a user. `unit` is its unit in errors.
 
     Raises:
-        ConfigurationError: `value` is no finite positive number, and not zero where `zero` allows
-            it.
+        ConfigurationError: `value` is not a finite number above zero. With `zero`, the number zero
+            is valid, too.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigurationError(f"{name} must be a number{unit}, not {type(value).__name__}")
@@ -133,8 +133,8 @@ class Options:
         """Return a ttl given by a user, checked against `max_ttl` and `node_timeout`.
 
         Raises:
-            ConfigurationError: The ttl is no finite positive number, above `max_ttl`, or too small
-                for `node_timeout`.
+            ConfigurationError: The ttl is no finite positive number, is above `max_ttl`, or is too
+                small for `node_timeout`.
         """
         ttl = positive_seconds("ttl", value)
         if ttl > self.max_ttl:

@@ -213,9 +213,9 @@ def lock_for(
 
     Use it as `Annotated[Lease, Depends(lock_for("order:{order_id}"), scope="function")]`, or in
     `dependencies=[...]`. With `scope="function"` the lock is released when the endpoint returns,
-    before the response is sent. Without it, the lock is held until the response, which may be a
-    stream, and its background tasks are done. An endpoint that yields is such a stream: its body
-    runs while the response is sent. `check_locks` refuses `scope="function"` for it.
+    before the response is sent. Without this scope the lock is held until the response and its
+    background tasks are done. The response may be a stream. An endpoint with `yield` runs while
+    its stream is sent, so `check_locks` refuses `scope="function"` for such an endpoint.
 
     A loss of the lock cancels the endpoint, and the client receives 503. After the start of a
     response no answer is possible: the connection is closed early, and the server logs the error. A
@@ -240,7 +240,7 @@ def lock_for(
             quorum of nodes can grant.
         fair: Serve the waiting requests of all processes strictly in the order of their arrival.
             This is slower, and has no effect with `blocking_timeout=0`.
-        declared: Sources of other values, as the parameters of a dependency declare them:
+        declared: Sources of other values, declared like the parameters of a dependency:
             `order=Order` for the body's model that the endpoint calls `order`,
             `user=Depends(current_user)`, `tenant=Annotated[str, Header()]`.
 
@@ -288,8 +288,8 @@ def check_locks(app: FastAPI, redlock: Redlock | None = None) -> None:
                     )
                 if dependency.scope == "function" and yields(route.endpoint):
                     raise ConfigurationError(
-                        "an endpoint that yields runs while its response is sent, but"
-                        ' scope="function" releases the lock before that: leave the scope out'
+                        "the body of an endpoint with `yield` runs while the response is sent, but"
+                        ' scope="function" releases the lock before that; leave the scope out'
                     )
                 lock.check(route.endpoint, variables, redlock)
             except ConfigurationError as error:

@@ -126,8 +126,8 @@ class Redlock:
         Args:
             name: The resource, 1 to 65,536 bytes.
             more: Further resources to acquire together: all or nothing.
-            options: As for `aioredlock_ng.Redlock.lock`, except for `on_lost`: a function that is
-                called once for a lost lease, with that lease, on a thread of its own.
+            options: As for `aioredlock_ng.Redlock.lock`, except for `on_lost`. It is a function
+                that takes the lost lease. It is called once per lost lease, on a thread of its own.
 
         Raises:
             ConfigurationError: An argument is invalid.
@@ -159,7 +159,7 @@ class Redlock:
         return guarded(lambda name: self.lock(name, **options), template)
 
     def locked(self, name: str | bytes) -> bool:
-        """Return True if a quorum of nodes holds one token for `name` now, from any client.
+        """Return True if any client holds `name` now, so that a quorum of nodes has its token.
 
         Raises:
             QuorumUnreachable: Too few nodes answered to say.

@@ -69,8 +69,8 @@ class EngineThread:
         """
         if threading.get_ident() == self._thread.ident:
             raise RedlockError(
-                "this is the thread that the locks live on, as in a sink of events; it would wait"
-                " for itself; start a thread for calls that wait"
+                "the call comes from the thread of the locks' event loop, for example from a sink,"
+                " and would wait for itself; start a thread for calls that wait"
             )
         call = _Call(self._loop, make, undo)
         self._pending.add(call.outcome)

@@ -206,8 +206,9 @@ class OpenTelemetrySink:
     def _failed(self, event: AcquireFailed) -> None:
         self._failures.add(1, {"error.type": event.error, **self._kind(event)})
         if event.error == "LockHeld" and event.attempts:
-            # The caller asked for an error instead of a wait, so this is no failure. Without any
-            # attempt, the task would have waited for itself, which is a mistake in the program.
+            # The caller asked for an error instead of a wait, so this is no failure. If there was
+            # no attempt, the task would have waited for itself. That is a mistake in the program,
+            # and a failure.
             self._span(event, "held", {}, event.votes)
             return
         status = trace.Status(trace.StatusCode.ERROR, event.reason)

@@ -78,7 +78,7 @@ class PrometheusSink(Collector):
 
     docs/telemetry.md has the table of the metrics. One sink serves every manager of a process. In
     the multiprocess mode of prometheus_client, the counters and histograms of all processes are
-    added, and the held leases of live processes as well. A node then has each state in which a live
+    added, and so are the held leases of live processes. A node then has each state in which a live
     process sees it. The application must call `mark_process_dead`, as for any gauge.
 
     Args:

@@ -43,7 +43,8 @@ async def lose(lease: Lease) -> None:
     """
     if not lease.valid:
         raise ConfigurationError(f"{lease!r} has already ended; lose it while it is held")
-    # The loss runs in another callback: a body that finds its loss itself is not cancelled.
+    # The loss runs in a callback of its own. A body that found the loss itself would not be
+    # cancelled.
     asyncio.get_running_loop().call_soon(lease.lose, _REASON)
     await asyncio.sleep(0)
 

@@ -83,7 +83,7 @@ class MemoryNodes:
         within half a second.
 
         Raises:
-            ConfigurationError: `seconds` is no finite number of zero or more.
+            ConfigurationError: `seconds` is negative or no finite number.
         """
         self._do(partial(self._advance, positive_seconds("seconds", seconds, zero=True)))
 

@@ -236,7 +236,7 @@ def test_a_lock_that_ends_before_a_yielding_endpoint_begins_is_told_at_start(kin
     if scope is None:
         check_locks(app)
     else:
-        with pytest.raises(ConfigurationError, match=r"/export/\{name\}: lock_for.*yields .* leave the scope out"):
+        with pytest.raises(ConfigurationError, match=r"/export/\{name\}: lock_for.*`yield` .* leave the scope out"):
             check_locks(app)
 
 

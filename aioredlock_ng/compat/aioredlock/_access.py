@@ -82,7 +82,7 @@ class Access:
             return await redlock.inspect(name_of(resource))
 
     async def release(self, resource: str | bytes | float, identifier: object) -> bool:
-        """Delete the keys with this identifier, of any process.
+        """Delete the keys with this identifier, whichever process has set them.
 
         Returns:
             False if no node had such a key.
@@ -100,7 +100,7 @@ class Access:
             )
 
     async def prolong(self, resource: str | bytes | float, identifier: object, ttl: float) -> float:
-        """Extend the keys with this identifier, of any process, to at least `ttl` seconds.
+        """Extend the keys with this identifier, whichever process set them, to `ttl` or more.
 
         Returns:
             Seconds for which the lock is certainly held.

@@ -226,7 +226,7 @@ class Aioredlock:
             )
 
     async def is_locked(self, resource_or_lock: str | Lock) -> bool:
-        """Return True if a majority of the nodes has the key, of any client.
+        """Return True if a majority of the nodes has the key, whichever client has set it.
 
         The result is False if no majority answers.
 

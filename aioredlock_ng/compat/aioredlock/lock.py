@@ -32,8 +32,8 @@ class _Manager(Protocol):
 class Lock:
     """A lock of an `Aioredlock`, returned by its `lock` and `get_lock`.
 
-    A lock made by hand from a name and an identifier stands for the lock with that identifier, of
-    any manager.
+    A lock made by hand from a name and an identifier stands for the lock with that identifier,
+    whichever manager has acquired it.
 
     Args:
         lock_manager: The manager of the lock.
