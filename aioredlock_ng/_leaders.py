@@ -165,8 +165,8 @@ class Leaders:
         self._tracked = True
         watching = MUTEX.watching((self._label_key,), (_NOT_A_TOKEN,))
         try:
-            # Both requests leave in one write, the tracked read first. So a change after it is
-            # reported.
+            # Both requests leave in one write, the tracked read first. So the nodes report every
+            # change that follows the read.
             _, info = await asyncio.gather(engine.poll(watching), self._source.inspect(self._name))
         except BaseException:
             self._tracked = False

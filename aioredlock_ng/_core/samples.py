@@ -43,7 +43,7 @@ class TimeSample:
 def clock_reading(first: TimeSample, last: TimeSample) -> ClockReading:
     """Return the offset of a node's clock by the last sample, and its rate between both samples.
 
-    NTP does the same. The errors here are hard bounds.
+    NTP does the same. The errors in the result are hard bounds, and no estimates.
     """
     between = (last.sent + last.received - first.sent - first.received) / 2
     return ClockReading(

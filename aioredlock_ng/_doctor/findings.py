@@ -41,7 +41,8 @@ _WORST_FIRST: Final = {severity: rank for rank, severity in enumerate(Severity)}
 def diagnosis_of(nodes: Nodes, options: Options) -> Diagnosis:
     """Return all findings, the worst first.
 
-    Findings of one severity are in the order of the nodes, followed by those of the set.
+    Within a severity the findings of the nodes come first, in the order of the nodes. The findings
+    of the set follow.
     """
     found = [
         finding

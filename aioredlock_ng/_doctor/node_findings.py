@@ -190,7 +190,8 @@ def _refusals(facts: NodeFacts, options: Options) -> Iterator[Finding]:
             yield KINDS["refused"].found(
                 facts.address, f"{', '.join(steps)}: {words}", remedy=cure_of(words)
             )
-        # A refusal of a script that names no command adds nothing to a refusal that names one.
+        # If one refusal names a command, a refusal of a script without a command's name adds
+        # nothing.
         elif right not in told and (right or not any(rights.values())):
             told.add(right)
             own_keys = right == KEYS and _ON_OWN_KEYS.issuperset(steps)

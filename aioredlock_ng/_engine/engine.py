@@ -77,8 +77,8 @@ class Engine(Parts):
         """Raise unless the manager can be used here.
 
         Raises:
-            RedlockClosed: The manager is closed or was opened before a fork, or the call comes from
-                another event loop or from none.
+            RedlockClosed: The manager is closed or was opened before a fork, or the call does not
+                come from the manager's event loop.
         """
         # One condition decides the usual case, for speed. A forked child has set `_closed`, too.
         try:

@@ -24,14 +24,14 @@ _STALLS = 64
 """Largest number of late firings that are remembered."""
 
 _EPSILON = 1e-9
-"""Tolerance for rounding in seconds. A timer that fires on time must find its slot due."""
+"""Tolerance for rounding in seconds. If a timer fires on time, its slot must count as due."""
 
 
 class Wheel(Generic[T]):
     """A timer for many items.
 
-    Each item is handed over at the start of the slot in which its instant lies. So it may come up
-    to `width` early, but the wheel adds no delay.
+    Each item is handed over at the start of the slot in which its instant lies. So an item may be
+    handed over up to `width` seconds early, but the wheel adds no delay.
 
     Args:
         loop: The event loop of the timer.

@@ -42,7 +42,7 @@ class Fleet:
             self.nodes[index].ask(sink, index)
 
     def ask_some(self, sink: Sink, indexes: Sequence[int]) -> None:
-        """Ask the nodes at `indexes`, which are sorted, as `Node.ask` does."""
+        """Ask the nodes at these sorted indexes, as `Node.ask` does."""
         # A node that is down granted nothing. So a release often goes to exactly the nodes that
         # share the outbox.
         if indexes == self._present:

@@ -1,6 +1,6 @@
 """A request to one node whose reply can be awaited.
 
-The rounds of the engine do not wait like that.
+The rounds of the engine do not use this class, because they count answers without waiting.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["SUSPECT_AFTER", "DeadConnectionProbe"]
 
 SUSPECT_AFTER = 2
-"""Number of node timeouts without a reply until a node is checked. After as many more the node is
-suspect. A hung node costs a round nothing, because the others decide it. The limit only bounds the
-backlog.
+"""Number of node timeouts without a reply until a node is checked. After the same time again
+without a reply the node is suspect. A hung node costs a round nothing, because the others decide
+it. The limit only bounds the backlog.
 """
 
 PROBE_EVERY = 10.0

@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _mend_streams() -> None:
-    """Replace streams that were closed at the start, which are None, and let them print any name.
+    """Replace streams that are None because they were closed, and let all streams print any name.
 
     A lock's name may have characters that the terminal's encoding lacks.
     """

@@ -13,8 +13,8 @@ from .fence import StaleFence, usable_fence
 
 __all__ = ["FenceGuard"]
 
-# Forgotten fences raise a floor. With a single floor, one forgotten fence from a clock that is an
-# hour ahead would refuse all names for an hour.
+# The fence of a forgotten name becomes a floor for a part of all names. With a single floor, one
+# forgotten fence from a clock that is an hour ahead would refuse all names for an hour.
 _FLOORS: Final = 1024
 
 

@@ -37,9 +37,9 @@ class RedisFence:
     comes between. All access to protected data must use this class, including the reads that a
     later write relies on.
 
-    The key of the fence never expires before the data. With `keep`, it expires that long after the
-    data expired or was deleted. A holder that pauses for longer than `keep` can then write a key
-    that no longer exists.
+    The key of the fence never expires before the data. With `keep`, it expires `keep` seconds after
+    the data expired or was deleted. A holder that pauses for longer than `keep` can then write a
+    key that no longer exists.
 
     Args:
         client: The client of the primary server or cluster that has the data. It is used as it is:

@@ -243,7 +243,7 @@ def _textual(annotation: Any) -> bool:
 
 
 def _declarable(annotation: Any) -> bool:
-    """Return True if `lock_for` can declare this type: it has a unique text, or fields with one."""
+    """Return True if `lock_for` can declare this type: one with a unique text, or a model."""
     plain = _plain(annotation)
     return _textual(plain) or (isinstance(plain, type) and issubclass(plain, BaseModel))
 

@@ -84,7 +84,7 @@ class Work:
         """Run the endpoint in its thread.
 
         Raises:
-            LockReleased: The request ended before its thread began, and with it the lock.
+            LockReleased: The request and its lock ended before its thread began.
         """
         with self._mutex:
             # The worker thread may have checked for a cancellation just before the cancellation.

@@ -60,8 +60,8 @@ class Releases:
         context, keys = self._context, spec.keys
         command = spec.kind.releasing(keys, token, now + ttl, label_keys)
         for reply in replies:
-            # Usually every node has granted or has not answered. The release then goes to all
-            # nodes, and `may_have_set` need not be called for each.
+            # Usually each reply is a grant or still missing. The release then goes to all nodes,
+            # and `may_have_set` need not be called for each.
             if reply is not GRANTED and reply is not None:
                 indexes = [i for i, reply in enumerate(replies) if may_have_set(reply)]
                 release = Round(

@@ -33,8 +33,8 @@ class Ballot(Protocol):
 class Counted:
     """The number of nodes that held an ended lease, instead of its `Batch`.
 
-    A batch refers to all leases that were renewed with it, and each of them to its own ballot. An
-    ended lease that kept its batch would keep all of them in memory.
+    A batch refers to all leases that were renewed with it. Each of these leases refers to its own
+    ballot. An ended lease that kept its batch would keep all of them in memory.
     """
 
     __slots__ = ("_nodes",)

@@ -63,7 +63,7 @@ class Joint:
 
     Args:
         sinks: The askers, in order. Empty if the reply is ignored.
-        script: The script that does what their own commands would do.
+        script: The script that has the effect of all their commands.
         packed: The call of that script.
         started: Instant of the first question.
     """
