@@ -24,7 +24,7 @@ LARGEST = 2**63 - 1
 
 
 class Asked(Protocol):
-    """The part of a request that messages about its reply need."""
+    """A request, as far as messages about its reply must name it."""
 
     @property
     def step(self) -> str:
@@ -32,7 +32,7 @@ class Asked(Protocol):
 
 
 class Call(Protocol):
-    """The part of a command that the decoders of its reply need."""
+    """A command, as far as the decoders of its reply use it."""
 
     @property
     def keys(self) -> tuple[bytes, ...]:

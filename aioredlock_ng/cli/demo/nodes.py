@@ -49,7 +49,7 @@ class StagedNodes(Protocol):
 
     @property
     def expendable(self) -> Sequence[int]:
-        """Return the nodes that may be taken away together. A quorum of answering nodes stays."""
+        """Return the nodes that may be taken away together. The other nodes still form a quorum."""
 
     async def hang(self, index: int, seconds: float) -> None:
         """Make a node answer nothing. A fault that ends by itself lasts about the given time."""

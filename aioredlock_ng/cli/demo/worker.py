@@ -86,7 +86,7 @@ class Worker:
         self._clear()
 
     async def obey(self, message: Message) -> None:
-        """Execute a message. Only `End` waits, for the increments in progress."""
+        """Execute a message. For `End` only, wait until the increments in progress have ended."""
         match message:
             case Begin(phase, locked):
                 self._phase, self._draining = phase, False
