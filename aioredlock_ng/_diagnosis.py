@@ -125,7 +125,7 @@ class NodeFacts:
         granted: True if the node granted a lock on the doctor's own key, even in quarantine.
         trust: State of the node's marker for the recovery guard: "trusted", "waiting", "founding",
             "foreign", "excessive" or "none". A foreign marker names another server process. An
-            excessive marker names a guard time above a day and a second.
+            excessive marker names a guard time above 86,401 s.
         ready_in: Seconds until the node may be trusted.
         sampled_keys: Number of sampled keys, without the library's own. None if locks have a
             `key_format` of their own, or if the rights to sample are missing.

@@ -91,7 +91,7 @@ def _guard(nodes: Nodes, options: Options) -> Iterator[Finding]:
                 )
             case "excessive":
                 yield KINDS["guard-time"].found(
-                    facts.address, "its marker names a guard time above a day and a second"
+                    facts.address, "its marker names a guard time above 86,401 s"
                 )
             case "none":
                 yield kind.found(facts.address, "it has no marker: it lost all its data, or is new")

@@ -147,7 +147,7 @@ async def ill(code: str, ward: Ward) -> tuple[Diagnosis, Severity, str]:
         case "guard-time":
             server = ward.start()
             server.command("SET", "aioredlock_ng:marker", f"{server.info()['run_id']}:86401001")
-            return await examine([server.url]), WARNING, "a guard time above a day"
+            return await examine([server.url]), WARNING, "a guard time above 86,401 s"
         case "unmarked":
             return await examine([ward.start().url]), INFO, "it has no marker"
         case "other-keys":
