@@ -103,10 +103,10 @@ def bars(rows: Sequence[dict[str, Any]]) -> list[Bar]:
         if ours is None:
             continue
         pollers = [row for row in mine if row["polls"] and row["sales_per_second"]]
-        found += _against(sale, ours, "the best that polls", pollers)
+        found += _against(sale, ours, "the best polling lock", pollers)
         # One node is a fifth of the work and no majority: those that promise as much are judged beside.
         found += _against(
-            sale, ours, "the best that polls five nodes", [row for row in pollers if row["nodes"] == ours["nodes"]]
+            sale, ours, "the best polling lock on five nodes", [row for row in pollers if row["nodes"] == ours["nodes"]]
         )
         found.append(at_most(f"{sale}: oversold, ours on five nodes", ours["oversold"], 0))
         found.append(at_most(f"{sale}: timeouts, ours on five nodes", ours["timeouts"], 0))
@@ -120,11 +120,11 @@ def ceilings(rows: Sequence[dict[str, Any]]) -> list[str]:
     for sale in dict.fromkeys(row["sale"] for row in rows):
         mine = [row for row in rows if row["sale"] == sale and row["sales_per_second"]]
         pollers = [row for row in mine if row["polls"]]
-        for contestant, how in ((ALL[0], "without any lock"), (ONE_BY_ONE, "one by one, by a lock that costs nothing,")):
+        for contestant, how in ((ALL[0], "without any lock"), (ONE_BY_ONE, "one by one, with a lock that costs nothing,")):
             free = next((row for row in mine if row["contestant"] == contestant.name), None)
             if free is not None and pollers:
                 ratio = free["sales_per_second"] / _best(pollers)["sales_per_second"]
-                found.append(f"{sale}: {how} the shop sells {ratio:.1f} times what the best that polls does")
+                found.append(f"{sale}: {how} the shop sells {ratio:.1f} times as much as with the best polling lock")
     return found
 
 

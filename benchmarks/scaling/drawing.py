@@ -87,7 +87,7 @@ def _mix(hot: list[dict[str, Any]], resources: list[dict[str, Any]]) -> Figure:
     right.plot([row["resources"] for row in resources], [row["rate"] for row in resources], color=_COLOURS[0], marker="o")
     left.set(title="acquisitions/s", xlabel="% of acquisitions that hit one name", ylim=(0, None))
     middle.set(title="acquire p50, ms", xlabel="% of acquisitions that hit one name", yscale="log")
-    right.set(title="acquisitions/s", xlabel="names, all as likely", xscale="log", ylim=(0, None))
+    right.set(title="acquisitions/s", xlabel="names, equally likely", xscale="log", ylim=(0, None))
     for axes in (left, middle, right):
         axes.grid(alpha=0.3)
     left.legend(frameon=False)

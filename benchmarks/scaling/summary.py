@@ -21,16 +21,15 @@ def summary(document: dict[str, Any]) -> Iterator[str]:
     yield (
         f"**A set of nodes does {_round(calculated['acquisitions']['single'])} to "
         f"{_round(calculated['acquisitions']['pipelined'])} acquisitions a second at {share:.0%} of one core of each server**, "
-        f"however many nodes it has: every node sees every acquisition, which costs it {pair:.0f} µs with its release. "
-        "More nodes bear more failures; they carry no more load."
+        f"with any number of nodes. Every node serves every acquisition, which costs it {pair:.0f} µs with its release. "
+        "More nodes tolerate more failures, and do not raise the rate."
     )
     client = measured["client"]
     few, many = min(client, key=int), max(client, key=int)
     yield (
-        f"**What nodes cost is messages**: {2 * int(few)} commands per acquire and release with {few}, {2 * int(many)} "
-        f"with {many}. The asking process took {min(client.values()):.0f} to {max(client.values()):.0f} µs of CPU for it, "
-        "which grows less than the "
-        "commands do, for what goes to a node in one tick is one write."
+        f"**More nodes cost messages**: {2 * int(few)} commands per acquire and release with {few} nodes, {2 * int(many)} "
+        f"with {many}. The asking process took {min(client.values()):.0f} to {max(client.values()):.0f} µs of CPU for them. "
+        "That grows less than the number of commands, because the requests of one tick to a node leave in one write."
     )
     rows = document["simulated"]["latency"]
     networks = list(dict.fromkeys(row["network"] for row in rows))
@@ -41,28 +40,28 @@ def summary(document: dict[str, Any]) -> Iterator[str]:
         span = f"{least:g}" if least == most else f"{least:g} to {most:g}"
         spans.append(f"{span} ms {_WHERE.get(network, network)}")
     yield (
-        f"**Latency is the distance to the median node**, and hardly depends on how many there are: {', '.join(spans)} "
-        f"(p50 with {few} to {many} nodes, all well). One slow or dead node of five or more hardly shows."
+        f"**Latency is the distance to the median node**, and hardly depends on the number of nodes: {', '.join(spans)} "
+        f"(p50 with {few} to {many} nodes, all well). With five nodes or more, one slow or dead node hardly changes it."
     )
     found = document["simulated"]["contention"]
     last = found[-1]
     rates = [row["rate"] for row in found if row["processes"] > 1]
     yield (
-        f"**One lock that many processes fight for does {_round(min(rates))} to {_round(max(rates))} acquisitions a second "
-        "in one zone**, "
-        f"and each wakes all who wait: {last['commands']:.0f} commands and {last['pushes']:.0f} pushes per acquisition with "
-        f"{last['processes']} processes. This breaks first, and sharding does not mend it."
+        f"**One lock that many processes want does {_round(min(rates))} to {_round(max(rates))} acquisitions a second "
+        "in one zone.** "
+        f"Each release wakes all waiting processes: {last['commands']:.0f} commands and {last['pushes']:.0f} pushes per "
+        f"acquisition with {last['processes']} processes. This limit is met first, and sharding does not raise it."
     )
-    leases = ", ".join(f"{_round(count)} at a ttl of {ttl} s" for ttl, count in calculated["leases"].items())
+    leases = ", ".join(f"{_round(count)} locks at a ttl of {ttl} s" for ttl, count in calculated["leases"].items())
     million = next(row for row in calculated["resources"] if row["resources"] == 1_000_000)
     yield (
-        f"**Held locks cost renewals, not memory**: {share:.0%} of a server's core renews {leases}. A million of them take "
+        f"**Held locks cost renewals, not memory**: {share:.0%} of a server's core renews {leases}. A million held locks take "
         f"{million['memory'] / 1e6:,.0f} MB of each node."
     )
     limit = measured["memory"]["maxclients"]
     yield (
-        f"**A client process is one connection per node**: {limit:,.0f} processes are what a server accepts by default "
-        "(`maxclients`), and sharding makes it more connections, not fewer."
+        f"**A client process is one connection per node.** By default a server accepts {limit:,.0f} of them "
+        "(`maxclients`). Sharding makes more connections per process."
     )
 
 

@@ -36,8 +36,8 @@ def sections(document: dict[str, Any]) -> dict[str, str]:
         "load": _load(document["simulated"]["load"]),
         "contention": _contention(document["simulated"]["contention"]),
         "networks": _networks(document["simulated"]["networks"]),
-        "hot": _mixes(document["simulated"]["hot"], "of all acquisitions hit one name", lambda row: f"{row['share']:.0%}"),
-        "resources": _mixes(document["simulated"]["resources"], "names, all as likely", lambda row: f"{row['resources']:,}"),
+        "hot": _mixes(document["simulated"]["hot"], "share of acquisitions on one name", lambda row: f"{row['share']:.0%}"),
+        "resources": _mixes(document["simulated"]["resources"], "names, equally likely", lambda row: f"{row['resources']:,}"),
         "nodes": _nodes(document["calculated"]["nodes"]),
         "clients": _clients(document["calculated"]["clients"]),
         "held": _held(document["calculated"]["resources"]),
@@ -52,8 +52,8 @@ def _machine(document: dict[str, Any]) -> str:
     return (
         f"Measured on {machine['cores']} cores ({machine['cpu']}), {machine['system']}, CPython {machine['python']}; "
         f"{machine['server'].partition(' sha=')[0]}; on {document['started'][:10]} in {document['seconds'] / 60:.0f} minutes, "
-        f"while other work had loaded it by {load:g}. Rounds of measuring the same command differed by up to a factor of "
-        f"{document['measured']['spread']:.1f}; other machines have other figures; how they hang together stays the same."
+        f"with a load average of {load:g} from other work. Rounds of measuring the same command differed by up to a factor of "
+        f"{document['measured']['spread']:.1f}. Other machines have other figures, in about the same proportions."
     )
 
 
@@ -65,7 +65,7 @@ def _commands(measured: dict[str, Any]) -> str:
         ]
         for name, label in _LABELS.items()
     ]
-    rows.append(["telling one connection that a key is gone", "", "", f"{measured['push']:.1f}"])
+    rows.append(["notifying one connection that a key is gone", "", "", f"{measured['push']:.1f}"])
     commands = table(["server CPU, µs", "script alone", "50 commands in a packet", "a packet each"], rows)
     client = measured["client"]
     head = ["the asking process, CPU in µs", *(f"{nodes} nodes" for nodes in client)]
@@ -170,7 +170,7 @@ def _nodes(found: list[dict[str, Any]]) -> str:
         ]
         for row in found
     ]
-    downs = [f"no majority, each down {float(down):g} of the time" for down in found[0]["down"]]
+    downs = [f"no majority (nodes down {100 * float(down):g}% of the time)" for down in found[0]["down"]]
     return table([*head, *downs], rows)
 
 
@@ -186,7 +186,7 @@ def _clients(found: list[dict[str, Any]]) -> str:
         for row in found
     ]
     head = ["client processes", "connections' memory per node", "within maxclients' default"]
-    return table([*head, *(f"core at {rate}/s each (sets)" for rate in rates)], rows)
+    return table([*head, *(f"core used at {rate}/s each (sets)" for rate in rates)], rows)
 
 
 def _held(found: list[dict[str, Any]]) -> str:
@@ -195,7 +195,7 @@ def _held(found: list[dict[str, Any]]) -> str:
         [f"{row['resources']:,}", size(row["memory"]), *(f"{row['busy'][ttl]:.1%} ({row['sets'][ttl]:,})" for ttl in ttls)]
         for row in found
     ]
-    return table(["locks held", "memory per node", *(f"core for renewals at ttl {ttl} s (sets)" for ttl in ttls)], rows)
+    return table(["locks held", "memory per node", *(f"core used by renewals, ttl {ttl} s (sets)" for ttl in ttls)], rows)
 
 
 def _waiting(found: list[dict[str, Any]]) -> str:

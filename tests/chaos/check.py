@@ -98,7 +98,7 @@ def _rows(record: Record, judgement: Judgement, figures: dict[str, Any]) -> Iter
     yield f"lost updates, plain register, unexplained, of {judgement.plain_writes:,} writes", broken("lost update, plain")
     yield "fences that were not greater than every one before", broken("fence")
     yield f"**keys left behind**, at {figures['rests']:,} looks at nodes with all clients at rest", broken("key left behind")
-    yield f"keys with too long a life, at {len(record.looks):,} looks in between", broken("endless key")
+    yield f"keys that live too long, at {len(record.looks):,} looks in between", broken("endless key")
     # Rounded down: a hundred is all of them.
     share = int(1e6 * judgement.got_well / judgement.asked_well) / 1e4 if judgement.asked_well else 0.0
     well = f"{judgement.got_well:,} of {judgement.asked_well:,}"
@@ -109,9 +109,9 @@ def _rows(record: Record, judgement: Judgement, figures: dict[str, Any]) -> Iter
         if p50 is not None and p99 is not None:
             leases = f"p50, p99, longest of {len(values):,} leases {label}"
             figure = f"{p50:.1f} ms, **{p99:.1f} ms**, {max(values) / 1e6:.1f} ms"
-            yield f"from deletion of the keys to the holder being told: {leases}", figure
-    yield "holders whose keys were deleted and who were done before they were told", f"{judgement.ended_first:,}"
-    yield "seconds that client processes stood still though nobody had stopped them", f"{figures['stood_still']:.1f}"
+            yield f"from the deletion of the keys to the notice of the holder: {leases}", figure
+    yield "holders whose keys were deleted and that ended before the notice", f"{judgement.ended_first:,}"
+    yield "seconds that client processes stood still without a stop by the nemesis", f"{figures['stood_still']:.1f}"
     yield "late writes of holders that had stood still (plain register)", f"{judgement.late:,}"
     yield "reads and writes with an old fence that the fenced register refused", f"{judgement.refused:,}"
     yield "single attempts that found another holder", f"{judgement.held_well:,}"
