@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = [
     "INVARIANTS",
@@ -26,11 +26,13 @@ __all__ = [
     "overdue",
     "overrun",
     "overtaken",
+    "too_many",
     "too_soon",
 ]
 
 INVARIANTS = {
     "exclusion": "no two leases of one resource are valid at one true time",
+    "limit": "a semaphore has no more holders than the greatest limit in use",
     "fences": "fences strictly increase",
     "told": "who lost a lease is told by its deadline, or when the process goes on",
     "leftovers": "no key outlives its owner beyond the rules",
@@ -72,6 +74,23 @@ class Exclusion:
                     return f"{key.decode()} is held by {holders[key]} and by {name}"
                 holders[key] = name
         return ""
+
+
+def too_many(holders: Iterable[tuple[str, bytes, bool]], limits: Mapping[bytes, int]) -> str:
+    """A semaphore has more holders than slots.
+
+    Args:
+        holders: Of each lease: its name, the name of its semaphore, and whether its holder takes it to be valid.
+        limits: The greatest limit in use of each semaphore.
+    """
+    within: defaultdict[bytes, list[str]] = defaultdict(list)
+    for lease, semaphore, valid in holders:
+        if valid:
+            within[semaphore].append(lease)
+    for semaphore, leases in within.items():
+        if len(leases) > limits[semaphore]:
+            return f"{semaphore.decode()} has a limit of {limits[semaphore]}, and is held by {', '.join(leases)}"
+    return ""
 
 
 class Fences:

@@ -11,6 +11,7 @@ from unittest.mock import patch
 from aioredlock_ng import lease as lease_module
 from aioredlock_ng._core.fencing import BLOCK, FenceClock
 from aioredlock_ng._core.guard import next_steps
+from aioredlock_ng._core.keys import slot_in, slot_key
 from aioredlock_ng._core.lease_state import LeaseState, Phase, Renewal
 from aioredlock_ng._core.tickets import OFFER
 from aioredlock_ng._core.votes import Refusal, is_granted
@@ -21,7 +22,7 @@ from aioredlock_ng._engine.keeping import extender
 from aioredlock_ng._engine.keeping.holding import Holding
 from aioredlock_ng._engine.keeping.schedule import Schedule
 from aioredlock_ng._engine.trust import guard, markers
-from aioredlock_ng._engine.waiting import entry
+from aioredlock_ng._engine.waiting import entry, lines
 from aioredlock_ng._engine.waiting.lines import Lines
 from aioredlock_ng._engine.waiting.place import Place
 from aioredlock_ng._nodes.channel import Channel
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 __all__ = ["MUTANTS", "Mutant", "mutated"]
+
+COUNTED = 2
+"""Holders that a node counts until it refuses, where it should keep slots apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +179,34 @@ def _released_only(self: extender.Extender, holding: Holding) -> Any:
 
 _notify = queues._notify
 
+_take_keys = MemoryServer._take
+
+
+def _count_slots(self: MemoryServer, keys: Any, claim: bytes) -> Any:
+    """A node grants a slot that is held if another one is free there: a majority counts holders, and keeps no slots apart."""
+    refusal = _take_keys(self, keys, claim)
+    slot = slot_in(keys[0])
+    if refusal is None or slot is None:
+        return refusal
+    taken = sum(self.get(slot_key(slot[0], number)) is not None for number in range(1, 5))
+    return None if taken < COUNTED else refusal
+
+
+def _served_and_keeping(self: Queues, keys: Any, key: bytes, claim: bytes) -> None:
+    """Leave other slots that were offered to the member as they are."""
+    _, _, member = claim.partition(b":")
+    self.remove(queues.queue_for(member, key), member)
+    self.notify_first(keys, queues.queue_for(member, key))
+
+
+_pass_on = Lines.pass_on
+
+
+def _pass_on_and_forget(self: Lines, holding: Any, successor: Any) -> None:
+    """Give the place of a contender that is served to nobody."""
+    with patch.object(self, "_inherit", lambda line, *_: self._leave_place(line)):
+        _pass_on(self, holding, successor)
+
 
 _back_off = Place.back_off
 
@@ -231,6 +263,11 @@ def _mutants() -> Iterator[Mutant]:
     yield one("owed", "releases are not owed across a reconnect", (RedisNode, "_pay", _forgive_releases))
     yield one("shapes", "numbers are read whatever their type and range", (replies, "is_int", lambda *_: True))
     yield one("garbled", "a reply that cannot be read counts as a refusal", (Channel, "_garbled", _refusal))
+    yield one("counting", "nodes count the holders of a semaphore", (MemoryServer, "_take", _count_slots))
+    yield one("beyond", "an attempt asks for a slot beyond the limit", (lines, "free_slot", lambda *_: 5))
+    yield one("hoarding", "a served waiter keeps offers of other slots", (Queues, "served", _served_and_keeping))
+    yield one("unheard", "a slot is offered to no waiter of its semaphore", (queues, "_queues_of", lambda key: [key]))
+    yield one("forgotten", "the line of a served contender is forgotten", (Lines, "pass_on", _pass_on_and_forget))
     yield one("timer", "no timer watches the deadline", (Schedule, "watch_deadline", _nothing))
     yield one("monotonic", "the clock stands still during a suspend", (ProcessLoop, "clock", ProcessLoop.time))
 

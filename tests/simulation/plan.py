@@ -27,6 +27,7 @@ class Action:
         how: "with", "acquire" or "try".
         then: What happens while it is held: "", "extend", "verify", "abandon", "leave" (never released).
         cancel_after: When the task is cancelled: after so many seconds, or (a whole number from 1) callbacks; None.
+        limit: Of the semaphore with the name of the only resource; 0 for a lock.
     """
 
     name: str
@@ -42,6 +43,14 @@ class Action:
     hold: float
     then: str
     cancel_after: float | int | None
+    limit: int = 0
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What it takes all of, or for a semaphore any one of."""
+        if not self.limit:
+            return self.resources
+        return tuple(f"{self.resources[0]}#{number}" for number in range(1, self.limit + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +143,9 @@ _CROWDS = 0.12
 _QUEUES = 0.1
 """Share of the runs in which many processes want one name or overlapping sets, and whoever waits may fail."""
 
+_SEMAPHORES = 0.3
+"""Share of the runs in which names are semaphores, for some clients with another limit, and for a few a lock of one slot."""
+
 _LIARS = 0.1
 """Share of the runs in which a server answers with what no script can return, for a while."""
 
@@ -224,7 +236,7 @@ def plan_of(seed: int) -> Plan:
         actions=(),
         faults=(),
     )
-    actions = _actions(rng, plan)
+    actions = _with_semaphores(seed, plan, _actions(rng, plan))
     length = ttl * rng.choice((4, 6, 10))
     special = {"forgetting": _bursts, "founding": _founding, "witness": _witnessed, "queue": _unfair}
     faults = special[theme](rng, plan) if theme in special else _faults(rng, plan, length)
@@ -235,6 +247,26 @@ def plan_of(seed: int) -> Plan:
     apart = 0.2 * max_ttl if forgetting else rng.choice((0.0, 0.5, 300.0))
     skews = tuple(1.7e9 + rng.uniform(-apart, apart) for _ in range(processes + nodes))
     return replace(plan, actions=actions, faults=faults, skews=skews, beyond_guard=forgetting and guard is None)
+
+
+def _with_semaphores(seed: int, plan: Plan, actions: tuple[Action, ...]) -> tuple[Action, ...]:
+    """Drawn by itself, as lies are. What steady crowds cost is judged as that of locks."""
+    rng = Random(f"semaphores {seed}")
+    if rng.random() >= _SEMAPHORES or (plan.theme == "queue" and _is_steady(seed)):
+        return actions
+    limit = rng.choice((1, 2, 2, 3, 4))
+    others = rng.choice((0.0, 0.0, 0.3))
+    changed = []
+    for action in actions:
+        own = rng.randint(1, 4) if rng.random() < others else limit
+        as_lock = rng.random() < 0.05
+        if len(action.resources) > 1:
+            changed.append(action)
+        elif as_lock:
+            changed.append(replace(action, resources=(f"{action.resources[0]}#{rng.randint(1, limit)}",)))
+        else:
+            changed.append(replace(action, limit=own))
+    return tuple(changed)
 
 
 def _lies(seed: int, plan: Plan, length: float) -> tuple[Fault, ...]:

@@ -17,8 +17,9 @@ from tests.simulation.world import ProcessLoop
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aioredlock_ng import Lease
+    from aioredlock_ng import Lease, Lock
     from aioredlock_ng._engine.engine import Engine
+    from aioredlock_ng.guarded import LockOptions
     from tests.simulation.plan import Action, Plan
     from tests.simulation.server import Server
     from tests.simulation.watch import Watch
@@ -218,13 +219,16 @@ class Process:
             self.loop.within(task.cancel)
 
     async def _act(self, action: Action) -> None:
-        lock = self.redlock.lock(
-            *action.resources,
-            ttl=action.ttl,
-            blocking_timeout=action.blocking_timeout,
-            auto_extend=action.auto_extend,
-            max_hold=action.max_hold,
-        )
+        options: LockOptions = {
+            "ttl": action.ttl,
+            "blocking_timeout": action.blocking_timeout,
+            "auto_extend": action.auto_extend,
+            "max_hold": action.max_hold,
+        }
+        if action.limit:
+            lock: Lock = self.redlock.semaphore(action.resources[0], action.limit, **options)
+        else:
+            lock = self.redlock.lock(*action.resources, **options)
         called = self.watch.calls(self, action)
         lease: Lease | None = None
         try:

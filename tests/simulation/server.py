@@ -41,6 +41,7 @@ _OF_LOCKS = frozenset(
         "release",
         "release_each",
         "stand",
+        "stand_slots",
         "leave",
         "watch",
     }
@@ -261,7 +262,7 @@ class Server:
             self.owners[token] = end.owner
             if end.late:
                 self.late.add(token)
-        if end.late and name == "stand":
+        if end.late and name in ("stand", "stand_slots"):
             self.late.add(bytes(command.args[0]).partition(b":")[2])
         reply = self.memory.execute(command, end)
         self.voted |= self.trusted

@@ -18,6 +18,7 @@ from tests.simulation.invariants import (
     overdue,
     overrun,
     overtaken,
+    too_many,
     too_soon,
 )
 
@@ -30,6 +31,13 @@ def test_two_valid_leases_of_one_resource_are_told() -> None:
     assert Exclusion.judge([("one", A, True), ("two", B, True)]) == "a is held by one and by two"
     assert Exclusion.judge([("one", A, True), ("two", B, False)]) == ""
     assert Exclusion.judge([("one", A, True), ("two", frozenset({b"c"}), True)]) == ""
+
+
+def test_a_holder_beyond_the_limit_is_told() -> None:
+    holders = [("one", b"a", True), ("two", b"a", True), ("three", b"b", True)]
+    assert too_many(holders, {b"a": 2, b"b": 1}) == ""
+    assert too_many([*holders, ("four", b"a", False)], {b"a": 2, b"b": 1}) == ""
+    assert too_many([*holders, ("four", b"a", True)], {b"a": 2, b"b": 1}) == "a has a limit of 2, and is held by one, two, four"
 
 
 def test_a_fence_that_does_not_rise_is_told() -> None:

@@ -45,6 +45,11 @@ CAUGHT: Final = {
     "owed": (1, {"leftovers"}),
     "shapes": (0, {"callbacks"}),
     "garbled": (0, {"leftovers"}),
+    "counting": (0, {"exclusion"}),
+    "beyond": (0, {"limit"}),
+    "hoarding": (80, {"leftovers"}),
+    "unheard": (80, {"order", "waiters"}),
+    "forgotten": (100, {"waiters"}),
     "timer": (2, {"told"}),
     "monotonic": (10, {"exclusion"}),
 }

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from aioredlock_ng import QuorumUnreachable
+from aioredlock_ng._core.keys import slot_in, slot_key
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.quorum import quorum_of
+from aioredlock_ng._core.tickets import SLOT_QUEUE_KEYS
 from aioredlock_ng._engine.keeping.extender import _MAX_HOLD
 from tests.simulation.invariants import (
     Exclusion,
@@ -27,6 +29,7 @@ from tests.simulation.invariants import (
     overdue,
     overrun,
     overtaken,
+    too_many,
     too_soon,
 )
 from tests.simulation.server import manager_in, offered_to
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
     from aioredlock_ng import Lease
     from aioredlock_ng._engine.keeping.holding import Holding
+    from aioredlock_ng._engine.spec import LineKey
     from aioredlock_ng._engine.waiting.place import Place
     from aioredlock_ng.errors import RedlockError
     from tests.simulation.faults import Faults
@@ -102,7 +106,7 @@ class _Standing:
     since: float
     times: int = 0
     waiters: int = 0
-    token: bytes = b""
+    tokens: set[bytes] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -152,8 +156,14 @@ class Watch:
         # A set keeps the keys before the one that it waits for, for two seconds. And whoever does not wait may take some
         # nodes at the very instant at which a waiter takes the others.
         by_themselves = [action for action in plan.actions if len(action.resources) > 1 or action.how == "try"]
-        self._split = {resource.encode() for action in by_themselves for resource in action.resources}
+        self._split = {key.encode() for action in by_themselves for key in action.keys}
         self._net = Stall()
+        self._forgotten: dict[tuple[Process, LineKey], float] = {}
+        self._limits: dict[bytes, int] = {}
+        for action in plan.actions:
+            if action.limit:
+                name = action.resources[0].encode()
+                self._limits[name] = max(action.limit, self._limits.get(name, 0))
         # After a quorum could not be asked a waiter may wait a second until it asks again.
         self._settled = 1.2 + 3 * plan.node_timeout + 2 * self._round_trip
         world.on_trouble = lambda words: self.found("callbacks", words)
@@ -228,16 +238,18 @@ class Watch:
             for member, line in process.engine.lines._standing.items()
         ]
         for process, member, line in lines:
-            if now - self._well_since(process) < self._settled or len(line.keys) > 1:
+            if now - self._well_since(process) < self._settled or (line.slots is None and len(line.keys) > 1):
                 continue
             name = process, member
             mine = self._overtaken.get(name)
             if mine is None or mine.place is not line.place:
                 mine = _Standing(line.place, now)
             standing[name] = mine
-            if line.keys[0] in tracked.keys and not line.holders and holding.token != mine.token and began > mine.since:
-                mine.times, mine.token = mine.times + 1, holding.token
-                rivals = sum(line.keys[0] in other.keys for _, _, other in lines)
+            wanted = not tracked.keys.isdisjoint(line.keys)
+            if wanted and not line.holders and holding.token not in mine.tokens and began > mine.since:
+                mine.times += 1
+                mine.tokens.add(holding.token)
+                rivals = sum(not set(line.keys).isdisjoint(other.keys) for _, _, other in lines)
                 mine.waiters = max(mine.waiters, rivals)
                 self.most_overtaken = max(self.most_overtaken, mine.times - mine.waiters)
                 self.found("order", overtaken(f"{process.name} ({member.decode()})", mine.times, mine.waiters))
@@ -249,8 +261,15 @@ class Watch:
             return
         rivals = [(t.name, t.keys, t.holding.remaining(t.process.loop.clock()) > 0.0) for t in self._tracked]
         self.found("exclusion", Exclusion.judge(rivals))
+        holders = [
+            (name, slot[0], valid)
+            for (name, keys, valid), tracked in zip(rivals, self._tracked, strict=True)
+            if tracked.holding.spec.number is not None and (slot := slot_in(next(iter(keys)))) is not None
+        ]
+        self.found("limit", too_many(holders, self._limits))
         keys = [key for tracked in self._tracked for key in tracked.keys]
-        self.contested = len(keys) != len(set(keys))
+        # Another lease may be valid for as long as it is not known to have ended.
+        self.contested = len(keys) != len(set(keys)) or len(holders) > min(self._limits.values(), default=0)
 
     def calls(self, process: Process, action: Action) -> _Call:
         """An acquisition begins."""
@@ -272,7 +291,7 @@ class Watch:
         # Who has little patience may not live to see the answers from far away.
         patient = action.how == "try" or action.blocking_timeout is None or action.blocking_timeout > self._settled
         # A node on which somebody's release is late says "held" in earnest.
-        patient = patient and not any(name.encode() in self._stuck for name in action.resources)
+        patient = patient and not any(name.encode() in self._stuck for name in action.keys)
         if isinstance(error, QuorumUnreachable) and patient and self._well_since(process) < call.at - 0.1:
             self.found("minority", f"{action.name}: {error}")
 
@@ -488,6 +507,7 @@ class Watch:
                     self._judge_offer(server, key, member, since)
             taken = {*offered, *(key for key, _ in server.locks())}
             for key, members in server.queues():
+                slots = _slots_of(key, members)
                 for member in members:
                     process = self._by_manager[manager_in(member)]
                     name = server.index, key, member
@@ -498,10 +518,10 @@ class Watch:
                         entry.over = min(entry.over, now)
                         self._judge_entry(server, key, member, entry, process)
                 # Beside a free key only the first knows of it: the offer to the one before has ended.
-                told = 2 if key in taken else 1
-                first = [offered[key], *members] if key in offered else members
+                told = 1 + sum(slot in taken for slot in slots)
+                first = [*(offered[slot] for slot in slots if slot in offered), *members]
                 if not any(map(self._can_ask, [member for member in first if not self._is_known_dead(member)][:told])):
-                    self._shaky[key] = now
+                    self._shaky.update(dict.fromkeys(slots, now))
         self._entries, self._offers = entries, offers
 
     def _is_known_dead(self, member: bytes) -> bool:
@@ -541,6 +561,7 @@ class Watch:
         now = self._world.now
         waited_for: dict[tuple[bytes, ...], None] = {}
         excused = set()
+        forgotten: dict[tuple[Process, LineKey], float] = {}
         held = {key for tracked in self._tracked if _counts(tracked) for key in tracked.keys} | self._granted_now
         well = True
         for process in self._processes:
@@ -549,6 +570,8 @@ class Watch:
                 continue
             for line in engine.lines._all():
                 keys = line.keys
+                if line.queue and line.contender is None and not line.full:
+                    forgotten[process, line.key] = self._forgotten.get((process, line.key), now)
                 if line.contender is None or line.holders:
                     continue
                 since = self._well_since(process)
@@ -557,11 +580,18 @@ class Watch:
                 quiet = now - self._settled
                 well = well and all(max(link.calm_since, link.server.well_since) < quiet for link in process.links)
                 waited_for[keys] = None
-                if (
-                    any(key in held for key in keys)
-                    or sum(key in keys for key in self._stuck) > self._plan.nodes - self._quorum
-                ):
+                barred = {key for key in keys if key in held or self._stuck.count(key) > self._plan.nodes - self._quorum}
+                if line.slots is None:
+                    stuck = sum(key in keys for key in self._stuck) > self._plan.nodes - self._quorum
+                    excuses = bool(barred) or stuck
+                else:
+                    excuses = len(barred) == len(keys)
+                if excuses:
                     excused.add(keys)
+        self._forgotten = forgotten
+        for (process, key), since in forgotten.items():
+            if now - since > 2 * LOOK_EVERY:
+                self.found("waiters", f"tasks of {process.name} wait for {key}, and none of them asks or stands in the queues")
         # A key that stays on some nodes is met by a look; so are two in a row that do not take what they are offered.
         shaky = {key for key, at in self._shaky.items() if now - at < self._bound + SAFETY_NET}
         slow = {
@@ -572,6 +602,15 @@ class Watch:
         words = self._stall.judge(now, self._bound, list(waited_for), excused | slow)
         words = words or self._net.judge(now, SAFETY_NET + 12 * self._round_trip, list(waited_for), excused)
         self.found("waiters" if well else "minority", words)
+
+
+def _slots_of(queue: bytes, members: Sequence[bytes]) -> list[bytes]:
+    """The keys that a queue is for."""
+    name = queue.removeprefix(SLOT_QUEUE_KEYS)
+    if name == queue:
+        return [queue]
+    limits = [int(member.rpartition(b":")[2].partition(b"#")[0]) for member in members]
+    return sorted({slot_key(name, number) for number in range(1, max(limits, default=1) + 1)})
 
 
 def _counts(tracked: _Tracked) -> bool:
