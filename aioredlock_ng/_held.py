@@ -88,6 +88,13 @@ class Held:
         """
         return self._holding.reason != ""
 
+    def forgo_min_hold(self) -> None:
+        """Let the release free the keys at once: the caller will never receive the lease.
+
+        Internal: for managers that hand leases to other threads.
+        """
+        self._holding.kept_until = 0.0
+
     def lose(self, reason: str) -> None:
         """Lose the lease with every effect of a real loss.
 

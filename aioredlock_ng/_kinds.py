@@ -37,6 +37,7 @@ class Kinds(Operations):
         owner: str | None = None,
         fail_fast: bool = False,
         fair: bool = False,
+        min_hold: float | None = None,
     ) -> Lock:
         """Describe a lock. No I/O happens, and the manager need not be open.
 
@@ -61,16 +62,19 @@ class Kinds(Operations):
             fair: Serve the waiting tasks of all processes strictly in the order of their arrival.
                 Without it, processes are served in order, and each serves several of its own tasks
                 in a row, which is faster.
+            min_hold: Seconds after the grant for which the lock stays taken at least, even if it is
+                released earlier or its process dies. At most `max_ttl` and `max_hold`.
 
         Raises:
             ConfigurationError: An argument is invalid.
         """
         blocking_timeout = _checked(blocking_timeout, on_lost)
-        usual = ttl is None and max_hold is None and owner is None
+        usual = ttl is None and max_hold is None and owner is None and min_hold is None
         usual = usual and auto_extend is True and fail_fast is False and fair is False
         if not usual or more or type(name) is not str:
+            names = (name, *more)
             spec = self._specs.spec(
-                (name, *more), ttl, auto_extend, max_hold, owner, fail_fast=fail_fast, fair=fair
+                names, ttl, auto_extend, max_hold, min_hold, owner, fail_fast=fail_fast, fair=fair
             )
         else:
             spec = self._specs.usual.get(name) or self._specs.usual_spec(name)

@@ -154,6 +154,9 @@ class Leaders:
             return (known if undecided else None), (
                 _LABEL_LATE[0] if undecided else self._until_next_look(engine, self._ttl)
             )
+        if info.over:
+            # The lock is kept by the `min_hold` of a plain lock with the name of the election.
+            return None, self._until_next_look(engine, info.remaining + _EXPIRY_MARGIN)
         if info.owner is None and (soon := next(late, None)) is not None:
             return known, soon
         leader = UNLABELLED if info.owner is None else info.owner.label

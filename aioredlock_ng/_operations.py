@@ -54,9 +54,9 @@ class Operations:
     async def locked(self, name: str | bytes) -> bool:
         """Return True if any client holds `name` now, so that a quorum of nodes has its token.
 
-        The result is also True if a quorum has keys of other types there, because nobody can
-        acquire the lock. It is False while the key is reserved for a waiter
-        (`inspect(name).offered`).
+        The result is also True if a quorum has keys of other types there, or if `min_hold` keeps
+        the lock after its lease, because nobody can acquire the lock. It is False while the key is
+        reserved for a waiter (`inspect(name).offered`).
 
         Raises:
             QuorumUnreachable: Too few nodes answered.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypedDict
 from aioredlock_ng._core.fencing import slot_of
 from aioredlock_ng._core.keys import MAX_NAMES, MAX_SLOTS, KeyFormat, resource_name, slot_key
 from aioredlock_ng._core.owners import checked_label
-from aioredlock_ng._core.validity import ttl_ms, watch_after
+from aioredlock_ng._core.validity import keys_life, ttl_ms, watch_after
 from aioredlock_ng._engine.spec import Life, LockSpec, Numbered
 from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
 from aioredlock_ng.errors import ConfigurationError
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from aioredlock_ng.options import Options
 
 __all__ = ["SpecOptions", "Specs"]
+
+_GRANT_SLACK: Final = 0.1
+"""Seconds for delays of the event loop, which the keys of a lock with `min_hold` live longer. A
+grant whose two rounds take longer than two node timeouts and this time does not count."""
 
 _MOST_SPECS: Final = 4096
 """Number of names whose settings a manager keeps, about 2 MB."""
@@ -34,6 +38,7 @@ class SpecOptions(TypedDict, total=False):
     ttl: float | None
     auto_extend: bool
     max_hold: float | None
+    min_hold: float | None
     owner: str | None
     fail_fast: bool
     fair: bool
@@ -74,6 +79,7 @@ class Specs:
         ttl: float | None = None,
         auto_extend: bool = True,
         max_hold: float | None = None,
+        min_hold: float | None = None,
         owner: str | None = None,
         *,
         fail_fast: bool = False,
@@ -106,7 +112,13 @@ class Specs:
             raise ConfigurationError(f"fair must be True or False, not {type(fair).__name__}")
         if owner is not None:
             owner = checked_label(owner)
-        life = self._life if ttl is None else self._life_of(self._options.check_ttl(ttl))
+        if min_hold is not None:
+            min_hold = self._options.check_min_hold(min_hold, max_hold)
+        if ttl is None and min_hold is None:
+            life = self._life
+        else:
+            ttl = self._options.ttl if ttl is None else self._options.check_ttl(ttl)
+            life = self._life_of(ttl, min_hold or 0.0)
         resource = resource_name(names)
         return LockSpec(
             self.kind,
@@ -146,15 +158,18 @@ class Specs:
             self._semaphores[usual] = spec
         return spec
 
-    def _life_of(self, ttl: float) -> Life:
+    def _life_of(self, ttl: float, min_hold: float = 0.0) -> Life:
         options = self._options
-        return Life(
-            ttl,
-            b"%d" % ttl_ms(ttl),
-            options.drift(ttl),
-            options.least_validity(ttl),
-            watch_after(ttl),
-        )
+        life, drift, least = ttl, options.drift(ttl), options.least_validity(ttl)
+        if min_hold:
+            # A node that lost its memory votes again `max_ttl` and a second later. The end of
+            # `min_hold` must not come after that.
+            within = min(2 * options.node_timeout + _GRANT_SLACK, options.max_ttl + 1.0 - min_hold)
+            life = keys_life(ttl, min_hold, within, options.drift_factor)
+            # The keys of a grant that came later could expire before `min_hold` is over.
+            latest = life - options.drift(life) - min_hold
+            least = max(least, ttl - drift - latest)
+        return Life(ttl, b"%d" % ttl_ms(life), drift, least, watch_after(ttl), min_hold)
 
 
 def _kind_of(options: Options, run_id: bytes) -> LockKind:

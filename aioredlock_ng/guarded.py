@@ -45,6 +45,7 @@ class LockOptions(TypedDict, total=False):
     owner: str | None
     fail_fast: bool
     fair: bool
+    min_hold: float | None
 
 
 class Guard(Protocol):

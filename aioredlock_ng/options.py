@@ -155,6 +155,26 @@ class Options:
             )
         return ttl
 
+    def check_min_hold(self, value: object, max_hold: float | None) -> float:
+        """Return a `min_hold` given by a user, checked against `max_ttl` and `max_hold`.
+
+        Raises:
+            ConfigurationError: It is no finite positive number, above `max_ttl`, or above
+                `max_hold`.
+        """
+        min_hold = positive_seconds("min_hold", value)
+        if min_hold > self.max_ttl:
+            raise ConfigurationError(
+                f"min_hold={min_hold:g} is above max_ttl={self.max_ttl:g} seconds; lower min_hold"
+                " or raise max_ttl"
+            )
+        if max_hold is not None and min_hold > max_hold:
+            raise ConfigurationError(
+                f"min_hold={min_hold:g} is above max_hold={max_hold:g}; lower min_hold or raise"
+                " max_hold"
+            )
+        return min_hold
+
     @property
     def labelled(self) -> bool:
         """True if labels are written. They need the option and own keys of the library on nodes."""

@@ -36,8 +36,9 @@ class NodeAnswer:
 
     Attributes:
         node: The node's address.
-        token: The value of the key if it is a string. None if there is no key or no answer. The
-            repr leaves the token out, because anybody can release the lock with it.
+        token: The value of the key if it is a string, without the mark of a lease that is over.
+            None if there is no key or no answer. The repr leaves the token out, because anybody can
+            release the lock with it.
         remaining: Seconds until the key expires. None if there is no key, no expiry or no answer.
         detail: The reason for a missing answer, or the note that the key's type is not that of a
             lock.
@@ -47,6 +48,7 @@ class NodeAnswer:
         waiting: Number of clients in this node's queue for the key. None if the node does not say.
         offered: True if the key is reserved for a waiter, for `remaining` seconds at most. Nobody
             holds the lock then.
+        over: True if the lease of the token is over, and `min_hold` keeps the key.
     """
 
     node: str
@@ -56,11 +58,14 @@ class NodeAnswer:
     foreign: str = ""
     waiting: int | None = None
     offered: bool = False
+    over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
     """The label that a holder writes beside its keys once its lease is a tenth of a second old.
+
+    A lease that ends before the end of its `min_hold` writes its label as well.
 
     Attributes:
         label: Host, process and task of the holder, or the text of the option `owner`.
@@ -80,7 +85,8 @@ class LockInfo:
     Attributes:
         resource: The lock's name.
         held: True if a quorum of nodes has the same token, or has keys of other types. No client
-            can acquire the lock then.
+            can acquire the lock then. It stays True after a lease with `min_hold` is over, until
+            the end of `min_hold`.
         token: The token of the quorum, or else the most frequent token. None if no node has a
             token, or if more nodes have keys of other types.
         nodes: Number of nodes with that token, or with a key of another type.
@@ -96,6 +102,8 @@ class LockInfo:
             without a place in the queue are not counted, for example those of other libraries. None
             if no node answers.
         offered: True if nobody holds the lock and a node reserves its key for a waiter.
+        over: True if the lease of the token is over, and `min_hold` keeps the lock. `owner` is the
+            last holder then.
     """
 
     resource: str
@@ -108,6 +116,7 @@ class LockInfo:
     owner: Owner | None = None
     waiting: int | None = None
     offered: bool = False
+    over: bool = False
 
 
 @dataclass(frozen=True, slots=True)

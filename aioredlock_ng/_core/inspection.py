@@ -60,7 +60,8 @@ def look_of(reply: Reply, place: int = 0) -> Look:
 def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | None]:
     """Return the label of one key's holder, judged by the answers to the inspect script so far.
 
-    A token belongs to the holder only if a quorum has it.
+    A token belongs to the holder only if a quorum has it. The label of a lease that is over says
+    that `min_hold` keeps the lock.
 
     Args:
         replies: The reply of each node; None if it has not answered.
@@ -74,11 +75,15 @@ def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | Non
     token, count = Counter(look.token for look in found).most_common(1)[0] if found else (b"", 0)
     if count < quorum:
         return count + sum(reply is None for reply in replies) < quorum, None
-    owners = (read_owner(look.label, as_text(token)) for look in found if look.token == token)
-    return True, next(
+    keys = [look for look in found if look.token == token]
+    owners = (read_owner(look.label, as_text(token)) for look in keys)
+    label = next(
         (printable_label(owner.label) for owner in owners if owner is not None and owner.label),
         None,
     )
+    if label is not None and any(look.over for look in keys):
+        label += " (released, kept by min_hold)"
+    return True, label
 
 
 def deletion_of(reply: Reply) -> Look:
@@ -137,7 +142,18 @@ def lock_info(resource: str, addresses: Sequence[str], looks: Sequence[Look]) ->
     waiting = middle_of([answer.waiting for answer in answers if answer.waiting is not None])
     offered = not held and any(answer.offered for answer in answers)
     return LockInfo(
-        resource, held, token, len(keys), len(looks), remaining, answers, owner, waiting, offered
+        resource,
+        held,
+        token,
+        len(keys),
+        len(looks),
+        remaining,
+        answers,
+        owner,
+        waiting,
+        offered,
+        # A node marks a key only after the end of the lease. The other nodes may have missed it.
+        over=any(isinstance(look, Held) and look.over for look in keys),
     )
 
 
@@ -145,8 +161,8 @@ def _answer(address: str, look: Look) -> NodeAnswer:
     match look:
         case Held(remaining, token, waiting=waiting) if math.isinf(remaining):
             return NodeAnswer(address, as_text(token), None, foreign="string", waiting=waiting)
-        case Held(remaining, token, waiting=waiting):
-            return NodeAnswer(address, as_text(token), remaining, waiting=waiting)
+        case Held(remaining, token, waiting=waiting, over=over):
+            return NodeAnswer(address, as_text(token), remaining, waiting=waiting, over=over)
         case NotALock(kind, remaining):
             left = None if math.isinf(remaining) else remaining
             return NodeAnswer(address, None, left, f"not a lock: {look}", foreign=kind)

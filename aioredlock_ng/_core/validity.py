@@ -14,6 +14,7 @@ __all__ = [
     "covers",
     "deadline_of",
     "drift_of",
+    "keys_life",
     "least_ttl",
     "renew_at",
     "ttl_ms",
@@ -42,6 +43,17 @@ def ttl_ms(ttl: float) -> int:
 def deadline_of(started: float, ttl: float, drift: float) -> float:
     """Return the instant at which a grant ends, counted from before its first byte was written."""
     return started + ttl - drift
+
+
+def keys_life(ttl: float, min_hold: float, granted_within: float, drift_factor: float) -> float:
+    """Return the seconds that the keys of an attempt must live, so that a crash keeps `min_hold`.
+
+    The keys must not expire before `min_hold` is over, if a quorum has granted the attempt at most
+    `granted_within` seconds after its beginning.
+    """
+    if not min_hold:
+        return ttl
+    return max(ttl, (granted_within + min_hold + DRIFT_FLOOR) / (1 - drift_factor))
 
 
 def least_ttl(node_timeout: float, drift_factor: float, min_validity: float | None) -> float:

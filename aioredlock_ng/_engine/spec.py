@@ -18,15 +18,17 @@ LineKey = tuple[bytes, ...] | tuple[bytes, int]
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """A ttl and the times that follow from it. All but `ttl_word` are in seconds.
+    """The ttl and `min_hold`, and what follows from them. All but `ttl_word` are in seconds.
 
     Attributes:
         ttl: The ttl of the lock.
-        ttl_word: The ttl in milliseconds, as it is sent to the nodes.
+        ttl_word: The first life of the keys in milliseconds, as it is sent to the nodes. It is the
+            ttl, or longer to cover `min_hold`.
         drift: The part of the ttl that is given up because clocks differ.
         least_validity: The time that must be left when a quorum has granted. Otherwise the attempt
             has failed.
         watch_after: The time from the beginning of the grant until its keys are watched.
+        min_hold: The time after the grant for which the keys stay taken at least.
     """
 
     ttl: float
@@ -34,6 +36,7 @@ class Life:
     drift: float
     least_validity: float
     watch_after: float
+    min_hold: float = 0.0
 
 
 class Numbered:

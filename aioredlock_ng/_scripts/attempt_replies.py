@@ -38,6 +38,7 @@ __all__ = [
     "hand_over_each",
     "release",
     "release_each",
+    "retire",
 ]
 
 
@@ -108,6 +109,11 @@ def release(reply: Any, call: Call) -> Released | None:
         return released(reply)
     most = int(call.args[1]) if len(call.args) > 1 else len(call.keys)
     return released(reply) if replies.is_int(reply, 0, most) else None
+
+
+def retire(reply: Any, call: Call) -> Released | None:
+    """Decode the number of the lock's keys that held the token. They stay taken for a while."""
+    return released(reply) if replies.is_int(reply, 0, len(call.keys)) else None
 
 
 def confirm(reply: Any, _call: Call) -> Granted | Unacknowledged | None:

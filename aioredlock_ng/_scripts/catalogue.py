@@ -25,6 +25,7 @@ __all__ = [
     "RELEASE",
     "RELEASE_EACH",
     "REPAIR",
+    "RETIRE",
     "SCRIPTS",
     "STAND",
     "STAND_SLOTS",
@@ -37,6 +38,7 @@ ACQUIRE_GUARDED: Final = Script("acquire_guarded", attempt_replies.acquire_guard
 ACQUIRE_EACH: Final = Script("acquire_each", attempt_replies.acquire_each)
 RELEASE: Final = Script("release", attempt_replies.release)
 RELEASE_EACH: Final = Script("release_each", attempt_replies.release_each)
+RETIRE: Final = Script("retire", attempt_replies.retire)
 HAND_OVER_EACH: Final = Script("hand_over_each", attempt_replies.hand_over_each)
 EXTEND: Final = Script("extend", state_replies.extend)
 WATCH: Final = Script("watch", state_replies.watch)
@@ -51,7 +53,7 @@ LEAVE: Final = Script("leave", state_replies.leave)
 
 SCRIPTS: Final = (
     *(ACQUIRE, ACQUIRE_GUARDED, ACQUIRE_EACH, EXTEND, WATCH, RELEASE, RELEASE_EACH, HAND_OVER_EACH),
-    *(INSPECT, CONFIRM, REPAIR, FORCE_RELEASE, MARKER, STAND, STAND_SLOTS, LEAVE),
+    *(RETIRE, INSPECT, CONFIRM, REPAIR, FORCE_RELEASE, MARKER, STAND, STAND_SLOTS, LEAVE),
 )
 """The scripts that a new connection loads."""
 

@@ -17,6 +17,7 @@ from aioredlock_ng._scripts.catalogue import (
     RELEASE,
     RELEASE_EACH,
     REPAIR,
+    RETIRE,
     WATCH,
 )
 from aioredlock_ng._scripts.form import Form
@@ -219,6 +220,25 @@ class LockKind:
         if len(keys) > 1:
             return Command(self.release, keys, (token,), owed_until)
         return Command(self.release, None, (), owed_until, self.release_one, (keys[0], token))
+
+    def retiring(
+        self,
+        keys: tuple[bytes, ...],
+        token: bytes,
+        left: int,
+        owed_until: float,
+        label: bytes = b"",
+    ) -> Command:
+        """Return the command that marks the lease of the keys as over, and keeps the keys taken.
+
+        Args:
+            keys: The lock's keys.
+            token: The token of the lease.
+            left: Milliseconds for which the keys stay taken.
+            owed_until: See `Command`.
+            label: The label of the lease; empty for none.
+        """
+        return Command(RETIRE, keys, (token, left, label), owed_until)
 
 
 _RELEASE_ONE = Form(RELEASE, 1, (None, None), RELEASE_EACH)

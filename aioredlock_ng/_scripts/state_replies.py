@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng._core.inspection import not_a_lock, seconds_left
 from aioredlock_ng._core.keys import as_text
+from aioredlock_ng._core.over import without_mark
 from aioredlock_ng._core.replies import (
     ALL_OURS,
     FREE,
@@ -163,7 +164,8 @@ def _look(item: Any, fewest: int, most: int) -> KeyLook | None:
         return not_a_lock(as_text(value))
     if is_offer(value):
         return Free(seconds_left(left), waiting)
-    return Held(seconds_left(left), value, label, waiting)
+    token, over = without_mark(value)
+    return Held(seconds_left(left), token, label, waiting, over)
 
 
 def _per_key(reply: Any, keys: int) -> Whole | KeyStates | None:

@@ -60,8 +60,9 @@ def _print(info: LockInfo) -> None:
         where = f"on {info.nodes} of {info.total} nodes, {life(info.remaining)}"
         head = f"{resource}: taken by a key that is no lock, {where}"
     elif info.held:
+        state = "released, kept by the min_hold of" if info.over else "held by"
         head = (
-            f"{resource}: held by {holder(info.token)} on {info.nodes} of {info.total} nodes,"
+            f"{resource}: {state} {holder(info.token)} on {info.nodes} of {info.total} nodes,"
             f" {life(info.remaining)}"
         )
         if info.owner is not None:
@@ -88,6 +89,7 @@ def _print(info: LockInfo) -> None:
         elif answer.token is None:
             said = "no key"
         else:
-            said = f"{holder(answer.token)}, {life(answer.remaining)}"
+            over = ", over" if answer.over else ""
+            said = f"{holder(answer.token)}{over}, {life(answer.remaining)}"
         lines.append(f"  {answer.node}: {said}")
     sys.stdout.write("\n".join(lines) + "\n")

@@ -86,7 +86,10 @@ def _confirmed(info: LockInfo) -> bool:
     where = f"on {info.nodes} of {info.total} nodes, {life(info.remaining)}."
     if is_lock(info):
         question = "Its holder may still be at work. Take it away?"
-        said = f"is held by {holder(info.token)} {where}\n{question}"
+        state = "is held by"
+        if info.over:
+            state, question = "is kept by the min_hold of", "Its lease is over. Free it?"
+        said = f"{state} {holder(info.token)} {where}\n{question}"
     else:
         said = f"is no lock but somebody's data ({foreign(info)}) {where}\nDelete it?"
     sys.stderr.write(f"{safe(info.resource)} {said} [y/N] ")

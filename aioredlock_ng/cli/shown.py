@@ -76,8 +76,13 @@ def holder(token: str | None) -> str:
 
 
 def holder_of(info: LockInfo) -> str:
-    """Return the beginning of the token, or "offered" if the lock is reserved for a waiter."""
-    return "offered" if info.offered else holder(info.token)
+    """Return the beginning of the token, or "offered" if the lock is reserved for a waiter.
+
+    Behind the token of a lease that is over stands "over": `min_hold` keeps the lock.
+    """
+    if info.offered:
+        return "offered"
+    return f"{holder(info.token)} over" if info.over else holder(info.token)
 
 
 def owner(info: LockInfo) -> str:

@@ -91,11 +91,12 @@ def wait(
         print_json(as_dict(info))
     if not _is_free(info):
         if info.held:
-            said = (
-                f"is held by {holder(info.token)}"
-                if is_lock(info)
-                else "is taken by a key that is no lock"
-            )
+            if info.over:
+                said = f"is kept by the min_hold of {holder(info.token)}"
+            elif is_lock(info):
+                said = f"is held by {holder(info.token)}"
+            else:
+                said = "is taken by a key that is no lock"
             said = f"{said}, {life(info.remaining)}"
         else:
             said = "is offered to a waiter" if info.offered else "is between two holders"

@@ -92,6 +92,7 @@ def locked(
     ttl: float | None = None,
     blocking_timeout: float | None = 0.0,
     max_hold: float | None = None,
+    min_hold: float | None = None,
     held_status: int = 423,
     retry_after: int = 1,
     fail_fast: bool = True,
@@ -117,6 +118,7 @@ def locked(
             no wait. Simultaneous requests in several processes may then all be refused, because
             none of them gets a majority. A short wait prevents that.
         max_hold: Seconds after which the lock is lost although it could be renewed. None: never.
+        min_hold: Seconds for which the lock stays taken at least (`Redlock.lock`).
         held_status: Status if another request holds the lock: 409 or 423.
         retry_after: Whole seconds for the Retry-After header of 409, 423 and 503. For 503 the value
             is larger if quarantined nodes need longer, up to an hour.
@@ -137,6 +139,7 @@ def locked(
         "ttl": ttl,
         "blocking_timeout": blocking_timeout,
         "max_hold": max_hold,
+        "min_hold": min_hold,
         "fail_fast": fail_fast,
         "fair": fair,
     }

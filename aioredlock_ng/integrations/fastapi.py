@@ -201,6 +201,7 @@ def lock_for(
     ttl: float | None = None,
     blocking_timeout: float | None = 0.0,
     max_hold: float | None = None,
+    min_hold: float | None = None,
     held_status: int = 423,
     retry_after: int = 1,
     fail_fast: bool = True,
@@ -225,14 +226,13 @@ def lock_for(
 
     Args:
         template: The lock's name. `{order_id}` is a parameter of the endpoint from the path or the
-            query, with the value that the endpoint gets. Its type is str, int, UUID, date or Enum,
-            so that a value has one name.
+            query. Its value in the endpoint is a str, int, UUID, date or Enum.
         more: Names of further locks, which are acquired together: all or nothing.
         ttl: Seconds until the lock expires without renewal. None: the manager's ttl.
         blocking_timeout: Seconds to wait while another request holds the lock. None: for ever. 0:
-            no wait. Simultaneous requests in several processes may then all be refused, because
-            none of them gets a majority. A short wait prevents that.
+            no wait. Simultaneous requests may then all be refused. A short wait prevents that.
         max_hold: Seconds after which the lock is lost although it could be renewed. None: never.
+        min_hold: Seconds for which the lock stays taken at least (`Redlock.lock`).
         held_status: Status if another request holds the lock: 409 or 423.
         retry_after: Whole seconds for the Retry-After header of 409, 423 and 503. For 503 the value
             is larger if quarantined nodes need longer, up to an hour.
@@ -256,6 +256,7 @@ def lock_for(
         "ttl": ttl,
         "blocking_timeout": blocking_timeout,
         "max_hold": max_hold,
+        "min_hold": min_hold,
         "fail_fast": fail_fast,
         "fair": fair,
     }

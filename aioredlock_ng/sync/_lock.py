@@ -190,6 +190,7 @@ class Lock:
 
 async def _give_back(lease: Lease | None) -> None:
     if lease is not None:
+        lease._lease.forgo_min_hold()
         await lease._lease.release()
 
 

@@ -45,3 +45,4 @@ class LockOptions(TypedDict, total=False):
     owner: str | None
     fail_fast: bool
     fair: bool
+    min_hold: float | None

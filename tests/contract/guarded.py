@@ -69,6 +69,7 @@ def arguments(script: str) -> tuple[tuple[bytes, ...], tuple[Any, ...]]:
         "acquire": ((b"a",), (b"one", TTL)),
         "acquire_each": ((b"a", b"b"), (0, b"", b"one", TTL, b"two", TTL)),
         "release_each": ((b"a",), (b"one",)),
+        "retire": ((b"a",), (b"one", TTL, b"")),
         "hand_over_each": ((b"a",), (0, b"", b"one", b"two", TTL)),
         "extend": ((b"a",), (TTL, b"one")),
         "release": ((b"a",), (b"one",)),

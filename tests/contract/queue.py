@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aioredlock_ng._core.over import over_mark
 from aioredlock_ng._core.replies import (
     GRANTED,
     LEFT,
@@ -336,6 +337,16 @@ class QueueContract:
         assert [waiter.member for waiter in (second, third)] == [member for _, member in await place.queue("a")]
         (*_, last), (*_, told), silent = await self.messages(first, second, third)
         assert (last, told, silent) == (first.message(0), second.message(GRACE), [])
+
+    async def test_a_retired_key_is_offered_to_nobody_and_the_first_is_told_to_look(self, place: Place) -> None:
+        first, second = await self.waiters(place, 2)
+        await self.messages(first, second)
+        assert await self.ask(first.node, MUTEX.retiring((b"a",), b"one", 9_000, 60.0)) == released(1)
+        assert await place.queue("a") == [(1, first.member), (2, second.member)]
+        left, value = await self.value(first.node)
+        assert value == over_mark(b"one")
+        assert 9_000 - SLACK < left <= 9_000
+        assert await self.messages(first, second) == [[first.message(-1)], []]
 
     async def test_a_key_that_nobody_waits_for_is_deleted_by_its_release(self, place: Place) -> None:
         (waiter,) = await self.waiters(place, 1)

@@ -10,11 +10,24 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 from aioredlock_ng._core.keys import message_channel
-from aioredlock_ng._core.replies import ALL_OURS, FREE, GRANTED, ForceReleased, Held, KeyState, KeyStates, Looked, Released
+from aioredlock_ng._core.over import OVER
+from aioredlock_ng._core.owners import owner_key
+from aioredlock_ng._core.replies import (
+    ALL_OURS,
+    FREE,
+    GRANTED,
+    ForceReleased,
+    Held,
+    KeyState,
+    KeyStates,
+    Looked,
+    Released,
+    Repaired,
+)
 from aioredlock_ng._core.votes import Refusal, is_held
 from aioredlock_ng._scripts import Command
 from aioredlock_ng._scripts.kinds import MUTEX
-from tests.contract.guarded import GuardedContract
+from tests.contract.guarded import GuardedContract, repair
 from tests.contract.queue import QueueContract, stand
 
 if TYPE_CHECKING:
@@ -160,6 +173,10 @@ def release(token: bytes, *keys: bytes) -> Command:
     return Command(MUTEX.release, keys, (token,), asyncio.get_running_loop().time() + 60)
 
 
+def retire(token: bytes, left: int, *keys: bytes, label: bytes = b"") -> Command:
+    return MUTEX.retiring(keys, token, left, asyncio.get_running_loop().time() + 60, label)
+
+
 def look(*keys: bytes) -> Command:
     """A command that leaves its keys tracked."""
     return MUTEX.watching(keys, (b"no token",) * len(keys))
@@ -283,6 +300,62 @@ class NodeContract(GuardedContract, QueueContract):
         labels = [b"", b"fedcba9876543210 1 2 x", b"0123456789abcdef"]
         assert [(look.token, look.label) for look in held if isinstance(look, Held)] == [(another, label) for label in labels]
         assert last == FREE
+
+    async def test_a_retired_key_stays_taken_for_the_time_named_and_only_where_it_held_the_token(self, place: Place) -> None:
+        node, _ = await place.node()
+        await ask(node, acquire(b"one", b"a"))
+        await ask(node, acquire(b"two", b"b"))
+        assert await ask(node, retire(b"one", 9_000, b"a", b"b", b"c")) == Released(1)
+        first, second, third = await looks(node, MUTEX.inspecting((b"a", b"b", b"c")))
+        assert isinstance(first, Held)
+        assert isinstance(second, Held)
+        assert (first.token, first.over, second.token, second.over, third) == (b"one", True, b"two", False, FREE)
+        assert 9 - WITHIN < first.remaining <= 9
+        assert is_held(await ask(node, acquire(b"three", b"a")))
+
+    async def test_no_script_takes_the_mark_of_a_retired_key_for_a_token(self, place: Place) -> None:
+        node, _ = await place.node()
+        await ask(node, acquire(b"one", b"a"))
+        await ask(node, retire(b"one", 9_000, b"a"))
+        assert await ask(node, retire(b"one", 60_000, b"a")) == Released(0)
+        assert await ask(node, release(b"one", b"a")) == Released(0)
+        assert await ask(node, MUTEX.extending((b"a",), (b"one",), 60_000)) == KeyStates((FOREIGN,))
+        assert await ask(node, MUTEX.watching((b"a",), (b"one",))) == KeyStates((FOREIGN,))
+        assert await ask(node, repair(b"one", 1, b"a")) is Repaired.OUTRUN
+        (look,) = await looks(node, MUTEX.inspecting((b"a",)))
+        assert isinstance(look, Held)
+        assert look.over
+        assert look.remaining <= 9, "nothing has prolonged it"
+        assert await ask(node, MUTEX.force_releasing((b"a",), (), 0, (OVER + b"one",))) == ForceReleased(1)
+        assert await ask(node, acquire(b"two", b"a")) is GRANTED
+
+    async def test_a_late_retirement_prolongs_no_key(self, place: Place) -> None:
+        node, _ = await place.node()
+        await ask(node, acquire(b"one", b"a", ttl=5_000))
+        assert await ask(node, retire(b"one", 60_000, b"a")) == Released(1)
+        (look,) = await looks(node, MUTEX.inspecting((b"a",)))
+        assert isinstance(look, Held)
+        assert 0 < look.remaining <= 5
+
+    async def test_a_retirement_writes_the_label_for_as_long_as_the_key_stays(self, place: Place) -> None:
+        node, _ = await place.node()
+        await ask(node, acquire(b"one", b"a"))
+        await ask(node, retire(b"one", 9_000, b"a", label=b"of one"))
+        (look,) = await looks(node, MUTEX.inspecting((b"a",), (owner_key(b"a"),)))
+        assert isinstance(look, Held)
+        assert (look.label, look.over) == (b"of one", True)
+        (label,) = await looks(node, MUTEX.inspecting((owner_key(b"a"),)))
+        assert isinstance(label, Held)
+        assert label.remaining <= 9
+
+    async def test_a_retirement_is_told_to_the_trackers_of_its_keys(self, place: Place) -> None:
+        node, _ = await place.node()
+        watcher, heard = await place.node()
+        await ask(node, acquire(b"one", b"a"))
+        await ask(watcher, look(b"a"))
+        heard.forget()
+        await ask(node, retire(b"one", 9_000, b"a"))
+        await heard.hears_of(b"a")
 
     async def test_force_release_deletes_the_keys_of_the_tokens_it_names(self, place: Place) -> None:
         node, _ = await place.node()

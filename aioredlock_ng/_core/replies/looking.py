@@ -41,15 +41,17 @@ class Held:
     Attributes:
         remaining: Seconds that it has left. Infinite without an expiry, which every lock of this
             library has.
-        token: Its value.
+        token: Its value, without the mark of a lease that is over.
         label: The value of the label's key, b"" for none.
         waiting: Number of waiters; None if the node was not asked, or does not know.
+        over: True if the lease is over, and the key stays taken until the end of `min_hold`.
     """
 
     remaining: float
     token: bytes = field(repr=False)
     label: bytes = field(default=b"", repr=False)
     waiting: int | None = None
+    over: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,6 +171,8 @@ class Acquisition(Call):
                 self._lines.granted(self, holding, now, attempt)
                 return
             trouble = "granted so late that too little of the ttl was left"
+            if life.min_hold:
+                trouble = "granted so late that its keys might expire before min_hold is over"
         granted = list(attempt.replies)
         if second is not None and not trouble:
             self._without_fence(attempt, second)

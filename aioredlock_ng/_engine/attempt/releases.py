@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.context import Context
     from aioredlock_ng._engine.spec import LockSpec
+    from aioredlock_ng._scripts import Command
 
 __all__ = ["Releases", "outlast_cancellation"]
 
@@ -57,19 +58,32 @@ class Releases:
         Returns:
             The round of the release.
         """
-        context, keys = self._context, spec.keys
-        command = spec.kind.releasing(keys, token, now + ttl, label_keys)
+        command = spec.kind.releasing(spec.keys, token, now + ttl, label_keys)
+        return self._send(command, len(spec.keys), replies, now)
+
+    def retire(self, command: Command, replies: list[Reply], now: float) -> Round:
+        """Send a command that keeps the keys of a lease taken, in place of its release.
+
+        Args:
+            command: The command. All its KEYS are keys of the lock.
+            replies: The answers to the attempt, as in `send`.
+            now: The present instant, by the engine's clock.
+        """
+        return self._send(command, len(command.keys), replies, now)
+
+    def _send(self, command: Command, keys: int, replies: list[Reply], now: float) -> Round:
+        context = self._context
         for reply in replies:
             # Usually each reply is a grant or still missing. The release then goes to all nodes,
             # and `may_have_set` need not be called for each.
             if reply is not GRANTED and reply is not None:
                 indexes = [i for i, reply in enumerate(replies) if may_have_set(reply)]
                 release = Round(
-                    context, command, released(len(keys)), min(context.quorum, len(indexes)), now
+                    context, command, released(keys), min(context.quorum, len(indexes)), now
                 )
                 release.ask_some(indexes)
                 return release
-        release = Round(context, command, released(len(keys)), context.quorum, now)
+        release = Round(context, command, released(keys), context.quorum, now)
         release.ask()
         return release
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.validity import STALL_SHARE
+from aioredlock_ng._engine.keeping import min_hold
 from aioredlock_ng._engine.keeping.batch import Batch
 from aioredlock_ng._engine.keeping.holding import Counted
 from aioredlock_ng._engine.keeping.renewals import Renewals
@@ -70,6 +71,8 @@ class Extender:
     def adopt(self, holding: Holding) -> None:
         """Take over a holding that was just granted, and schedule its first watching."""
         self.holdings.add(holding)
+        if holding.spec.life.min_hold:
+            min_hold.begin(holding, self._context.clock())
         at = holding.since + holding.spec.life.watch_after
         holding.slot = self._schedule.add(
             holding, at if holding.spec.max_hold is None else min(holding.deadline, at)
@@ -104,6 +107,7 @@ class Extender:
     def release(self, holding: Holding) -> Round | None:
         """End a lease, and release its keys on the nodes.
 
+        Before the end of `min_hold` the keys get a mark instead, and stay taken until then.
         When this returns, the release is queued. The attempt of the next task in line is queued
         behind it.
 
@@ -239,10 +243,14 @@ class Extender:
             for index in range(len(holding.granted)):
                 if holding.repairing & (1 << index):
                     holding.granted[index] = None
-        label_keys = tuple(map(owner_key, holding.spec.keys)) if holding.labelled_until else ()
-        release = self._releases.send(
-            holding.spec, holding.token, holding.granted, holding.longest_ttl, now, label_keys
-        )
+        retirement = min_hold.retirement(self._context, holding, now)
+        if retirement is not None:
+            release = self._releases.retire(retirement, holding.granted, now)
+        else:
+            label_keys = tuple(map(owner_key, holding.spec.keys)) if holding.labelled_until else ()
+            release = self._releases.send(
+                holding.spec, holding.token, holding.granted, holding.longest_ttl, now, label_keys
+            )
         self._lines.freed(holding)
         return release
 

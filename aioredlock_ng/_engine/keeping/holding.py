@@ -74,6 +74,8 @@ class Holding(LeaseState):
         watched: True once the keys are tracked.
         taken_by: The name of the task that took the lease, for the label.
         lost_at: Instant of the loss. The attribute does not exist before.
+        kept_until: Instant before which the keys must not be free, because of `min_hold`; 0.0
+            without it.
         labelled_until: Instant at which the label is written again; 0.0 without a label.
         still_used: Called before the lease is released or closed. It returns True while a thread
             works under the lease, and then runs its argument, on the event loop, when the thread
@@ -89,6 +91,7 @@ class Holding(LeaseState):
         "covered",
         "fence",
         "granted",
+        "kept_until",
         "labelled_until",
         "line",
         "longest_ttl",
@@ -148,7 +151,7 @@ class Holding(LeaseState):
         self.timer: asyncio.TimerHandle | None = None
         self.longest_ttl = life.ttl
         self.taken_by = ""
-        self.labelled_until = 0.0
+        self.labelled_until = self.kept_until = 0.0
         self.watched = self.taken = False
         self.repairing = 0
         self.lost_at: float
@@ -156,7 +159,8 @@ class Holding(LeaseState):
     def passed_on(self, spec: LockSpec, now: float) -> Holding | None:
         """Return the next lease of the same grant; None if the nodes must be asked.
 
-        A watched lease is not passed on: its keys may have been renewed, repaired or labelled.
+        A watched lease is not passed on: its keys may have been renewed, repaired or labelled. Each
+        lease with `min_hold` needs a grant of its own.
 
         Args:
             spec: The lock that the waiting task wants.
@@ -166,6 +170,7 @@ class Holding(LeaseState):
         if (
             spec.kind is not self.spec.kind
             or life != self.spec.life
+            or life.min_hold
             or self.watched
             or self.deadline <= now
         ):

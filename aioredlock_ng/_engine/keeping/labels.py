@@ -61,6 +61,14 @@ class Labels:
         # The name of a task may contain line breaks and control characters.
         return printable_label(f"{self._text}:{holding.taken_by}") if self.by_task else self._text
 
+    def value(self, holding: Labelled) -> bytes:
+        """Return the value of the key of a holding's label."""
+        return self._value(holding, self._clock(), self._wall_us())
+
+    def _value(self, holding: Labelled, now: float, wall_us: int) -> bytes:
+        since_ms = (wall_us - int((now - holding.since) * 1e6)) // 1000
+        return pack_owner(holding.token, holding.fence, since_ms, self.text(holding))
+
     def words(
         self, holdings: Sequence[Labelled]
     ) -> tuple[tuple[bytes, ...], tuple[bytes | int, ...]]:
@@ -71,8 +79,7 @@ class Labels:
         for holding in holdings:
             life = label_life(holding.longest_ttl)
             holding.labelled_until = now + life / 2
-            since_ms = (wall_us - int((now - holding.since) * 1e6)) // 1000
-            label = pack_owner(holding.token, holding.fence, since_ms, self.text(holding))
+            label = self._value(holding, now, wall_us)
             for key in holding.spec.keys:
                 keys.append(owner_key(key))
                 args += (int(life * 1000), label)

@@ -9,6 +9,7 @@ missing key.
 from __future__ import annotations
 
 from functools import partial
+from math import ceil
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.lease_state import Phase, Renewal
@@ -17,6 +18,7 @@ from aioredlock_ng._core.replies import ALL_OURS, KeyStates
 from aioredlock_ng._core.validity import RETRY_SHARE, SILENT_SHARE, deadline_of, renew_at, ttl_ms
 from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._engine.keeping.batch import Batch, parts
+from aioredlock_ng._engine.keeping.min_hold import kept_for
 from aioredlock_ng._engine.keeping.schedule import RENEW_WIDTH, Schedule
 from aioredlock_ng.events import LeasesRenewed, NodeDegraded, RenewalFailed
 
@@ -67,7 +69,8 @@ class Renewals:
         """Send one batch. Its outcome moves deadlines, schedules another try, or declares a loss.
 
         Args:
-            holdings: The holdings to renew, all of the same kind of lock.
+            holdings: The holdings to renew, all of the same kind of lock. Their keys get the same
+                life, so their minimum holds should end at about the same time.
             ttl: Their new ttl, in seconds from now.
         """
         context = self._context
@@ -87,7 +90,11 @@ class Renewals:
                 and (started >= holding.labelled_until or ttl > holding.longest_ttl)
             )
         ]
+        life = ttl
         for holding in holdings:
+            if holding.kept_until > started:
+                # The keys must not expire before the end of `min_hold`, not even after a crash.
+                life = max(life, kept_for(context, holding, started))
             holding.asked(renewal)
             if ttl > holding.longest_ttl:
                 holding.longest_ttl = ttl
@@ -103,7 +110,7 @@ class Renewals:
         tokens = [holding.token for holding in holdings for _ in holding.spec.keys]
         batch = Batch(
             context,
-            kind.extending(keys, tokens, ttl_ms(ttl)),
+            kind.extending(keys, tokens, ttl_ms(life)),
             holdings,
             started,
             on_yes=partial(self._renewed, renewal),
@@ -202,7 +209,7 @@ class Renewals:
         for holding in [holding for holding in here if holding.deadline <= now]:
             self._overdue(holding)
         unwatched: list[Holding] = []
-        due: dict[float, list[Holding]] = {}
+        due: dict[tuple[float, int], list[Holding]] = {}
         for holding in here:
             # A listener may have ended other leases when one was lost.
             if holding.phase is not Phase.HELD:
@@ -214,16 +221,15 @@ class Renewals:
                 unwatched.append(holding)
             elif last:
                 self.schedule.put(holding, holding.deadline)
-            elif holding.ttl in due:
-                due[holding.ttl].append(holding)
             else:
-                due[holding.ttl] = [holding]
+                kept = ceil(holding.kept_until - now) if holding.kept_until > now else 0
+                due.setdefault((holding.ttl, kept), []).append(holding)
         if unwatched:
             self._watcher.watch(unwatched)
             for holding in unwatched:
                 if holding.phase is Phase.HELD:
                     self._schedule_next(holding)
-        for ttl, alike in due.items():
+        for (ttl, _), alike in due.items():
             for part in parts(alike):
                 if held := [holding for holding in part if holding.phase is Phase.HELD]:
                     self.renew(held, ttl)

@@ -14,6 +14,7 @@ from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.replies import GRANTED, Repaired
 from aioredlock_ng._core.validity import ttl_ms
 from aioredlock_ng._core.votes import Dropped
+from aioredlock_ng._engine.keeping.min_hold import kept_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -86,8 +87,9 @@ class Repairs:
         # The repair stores the fence of the grant, and not of the lease. A counter above the
         # lease's fence may be the grant's own. A counter above the grant's fence may be that of a
         # forced release.
+        life = max(holding.ttl, kept_for(context, holding, context.clock()))
         command = spec.kind.repairing_of(
-            spec.keys, spec.counters, holding.token, ttl_ms(holding.ttl), holding.stored
+            spec.keys, spec.counters, holding.token, ttl_ms(life), holding.stored
         )
         context.fleet.nodes[index].ask(_Repair(context, holding, command), index)
 

@@ -8,6 +8,7 @@ from math import isinf
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.keys import as_text
+from aioredlock_ng._core.over import over_mark
 from aioredlock_ng._core.replies import ForceReleased, Held, NotALock
 from aioredlock_ng.errors import ConfigurationError
 
@@ -102,9 +103,9 @@ async def force_release(
             # a node with a higher counter refuses that.
             return [0] * len(context.fleet.nodes)
     fence = context.fences.propose(context.wall_us(), (slot,))
-    answers = await ask(
-        kind.force_releasing((key,), (slot,), fence, tuple(tokens), any_key=any_key)
-    )
+    # The lease may end meanwhile, and leave its mark until the end of `min_hold`.
+    values = (*tokens, *map(over_mark, tokens))
+    answers = await ask(kind.force_releasing((key,), (slot,), fence, values, any_key=any_key))
     deleted = [answer.deleted if isinstance(answer, ForceReleased) else 0 for answer in answers]
     if not any(deleted):
         # A key that may not be deleted can have appeared after the first question.

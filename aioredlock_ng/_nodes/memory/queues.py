@@ -122,6 +122,11 @@ class Queues:
                 return
             self.remove(queue, head)
 
+    def notify_waiters(self, keys: Keys, key: bytes) -> None:
+        """Tell the head of each queue of a key to look at the key again."""
+        for queue in _queues_of(key):
+            self.notify_first(keys, queue)
+
     def offer(self, keys: Keys, key: bytes) -> bool:
         """Offer a key to the first waiter for it, and take that member out of its queue.
 

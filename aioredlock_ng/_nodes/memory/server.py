@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng._core.fencing import LATEST_US
 from aioredlock_ng._core.marker import Trust, read_marker
+from aioredlock_ng._core.over import over_mark
+from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._nodes.memory.keyspace import Writing
 from aioredlock_ng._nodes.memory.queues import admits
@@ -208,6 +210,19 @@ class MemoryServer(StandingServer):
         for key in ours:
             if not self.queues.offer(Writing(self, by), key):
                 self.delete(key, by)
+        return len(ours)
+
+    def _retire(self, command: Command, by: Connection) -> Raw | Refusal:
+        token, left, label = map(as_bytes, command.args)
+        ours = [key for key in command.keys if self.get(key) == token]
+        for key in ours:
+            kept, remaining = int(left), self.pttl(key)
+            if 0 <= remaining < kept:
+                kept = max(remaining, 1)
+            self.set(key, over_mark(token), kept / 1000, by)
+            if label:
+                self.set(owner_key(key), label, kept / 1000, by)
+            self.queues.notify_waiters(Writing(self, by), key)
         return len(ours)
 
     def _inspect(self, command: Command, by: Connection) -> Raw | Refusal:

@@ -1,0 +1,26 @@
+"""The mark of a key that stays taken after its lease is over, until the end of `min_hold`.
+
+The mark is the value of the lock's key. It contains the token of the lease, so that people can find
+out who had the lock. It equals no token, so no script renews, repairs or releases the key.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aioredlock_ng._core.keys import OWN_KEYS
+
+__all__ = ["OVER", "over_mark", "without_mark"]
+
+OVER: Final = OWN_KEYS + b"over:"
+"""Prefix of the mark. The token follows."""
+
+
+def over_mark(token: bytes) -> bytes:
+    """Return the mark that replaces a token."""
+    return OVER + token
+
+
+def without_mark(value: bytes) -> tuple[bytes, bool]:
+    """Return the token in the value of a lock's key, and True if its lease is over."""
+    return value.removeprefix(OVER), value.startswith(OVER)
