@@ -95,6 +95,27 @@ def test_inspect_and_ls_show_a_lock_that_is_kept_for_a_waiter_without_a_holder(c
         assert "0123456789abcdef" not in shown
 
 
+async def test_inspect_ls_and_wait_tell_who_had_a_lock_that_its_min_hold_keeps(cli: Cli, three_nodes: NodeSet) -> None:
+    async with Redlock(three_nodes.urls, owner="nightly") as redlock:
+        async with redlock.lock("order:42", min_hold=60) as lease:
+            pass
+        short = f"{lease.token[:6]}…"
+        head, owner, _, *nodes = cli("inspect", "order:42").stdout.splitlines()
+        assert head.startswith(f"order:42: released, kept by the min_hold of {short} on 3 of 3 nodes, ")
+        assert owner == f"  owner nightly, fence {lease.fence}"
+        assert [f": {short}, over, " in node for node in nodes] == [True] * 3
+        told = json.loads(cli("inspect", "order:42", "--json").stdout)
+        assert (told["held"], told["over"], told["token"]) == (True, True, lease.token)
+        assert [answer["over"] for answer in told["answers"]] == [True] * 3
+        assert cli("ls").stdout.split("\t")[3:] == [f"{short} over", "nightly", "0\n"]
+        assert f"{short} over" in cli("top", "--once").stdout
+        answer = cli("wait", "order:42", "-w", "0")
+        assert (answer.returncode, f"'order:42' is kept by the min_hold of {short}, " in answer.stderr) == (1, True)
+        answer = cli("release", "order:42", "--force", input="y\n")
+        assert f"is kept by the min_hold of {short}" in answer.stderr
+        assert answer.stdout == "order:42: deleted on 3 of 3 nodes\n"
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_terminal_of_another_encoding_shows_what_it_can(cli: Cli, encoding: str) -> None:
     cli.env["PYTHONIOENCODING"] = encoding

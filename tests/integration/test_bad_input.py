@@ -113,7 +113,7 @@ def test_a_time_that_is_no_finite_positive_number_is_refused(option: str, value:
 
 
 @pytest.mark.parametrize("value", [0, -1, math.inf, math.nan, "10", True])
-@pytest.mark.parametrize("option", ["ttl", "max_hold"])
+@pytest.mark.parametrize("option", ["ttl", "max_hold", "min_hold"])
 def test_a_locks_time_that_is_no_finite_positive_number_is_refused(option: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=option):
         Redlock(URLS).lock("order", **{option: value})

@@ -46,6 +46,16 @@ def make_app(stage: Stage, scope: Any = "function", **options: Any) -> FastAPI:
     return app
 
 
+async def test_a_request_that_comes_within_min_hold_of_the_one_before_is_refused(nodes: NodeSet) -> None:
+    stage = Stage()
+    stage.go.set()
+    async with fastapi_client(make_app(stage, min_hold=30.0)) as client:
+        answers = [await client.post("/orders/7") for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [200, 423]
+        assert (await client.post("/orders/8")).status_code == 200
+    assert held(nodes) == {"order:7", "order:8"}
+
+
 @both_scopes
 async def test_two_servers_let_one_request_in_at_a_time(nodes: NodeSet, scope: str) -> None:
     left, inside = [30], 0

@@ -326,6 +326,7 @@ def test_what_the_route_does_not_have_is_told_at_start(
         (lambda: lock_for("o:{id}", blocking_timeout="5"), "blocking_timeout must be a number of seconds, not str"),  # type: ignore[arg-type]
         (lambda: lock_for("o:{id}", blocking_timeout=-1), "blocking_timeout must be a finite number of seconds, zero or more"),
         (lambda: lock_for("o:{id}", max_hold=0), "max_hold must be a finite positive number of seconds, got 0"),
+        (lambda: lock_for("o:{id}", min_hold=0), "min_hold must be a finite positive number of seconds, got 0"),
         (lambda: redlock_lifespan("redis://:secret@x"), r"redlock_lifespan\(\) takes a Redlock, not str"),  # type: ignore[arg-type]
         # What FastAPI(lifespan=redlock_lifespan) does at its start.
         (lambda: redlock_lifespan(FastAPI()), r"not FastAPI: write .*, or redlock_lifespan\(\)"),  # type: ignore[arg-type]

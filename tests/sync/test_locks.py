@@ -342,3 +342,25 @@ def test_a_manager_is_made_from_the_environment(three_nodes: NodeSet) -> None:
     with Redlock.from_env(environ) as redlock:
         assert redlock.lock("order").ttl == 7
         assert len(redlock.nodes) == 3
+
+
+def test_a_lock_stays_taken_for_its_min_hold(redlock: Redlock, rival: Redlock) -> None:
+    began = time.monotonic()
+    with redlock.lock("order", min_hold=1.0):
+        pass
+    assert rival.inspect("order").over
+    with rival.lock("order"):
+        assert time.monotonic() >= began + 1.0
+
+
+def test_a_guarded_function_keeps_its_lock_for_the_min_hold(redlock: Redlock, rival: Redlock) -> None:
+    @redlock.guard("report:{day}", min_hold=30, blocking_timeout=0)
+    def report(day: int) -> int:
+        return day
+
+    assert report(1) == 1
+    assert rival.locked("report:1")
+    with pytest.raises(LockHeld):
+        report(1)
+    assert report(2) == 2
+    assert rival.force_release("report:1") == rival.force_release("report:2") == 3

@@ -60,8 +60,9 @@ def test_an_interrupted_wait_leaves_no_key_and_no_place_in_the_queue(
 
 
 @pytest.mark.usefixtures("interrupts")
+@pytest.mark.parametrize("min_hold", [None, 60.0])
 def test_a_grant_that_comes_while_its_thread_is_interrupted_is_given_back(
-    redlock: Redlock, three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
+    redlock: Redlock, three_nodes: NodeSet, monkeypatch: pytest.MonkeyPatch, min_hold: float | None
 ) -> None:
     """The result is there, and the exception of the handler comes before the caller has read it."""
     redlock.stats()
@@ -73,7 +74,7 @@ def test_a_grant_that_comes_while_its_thread_is_interrupted_is_given_back(
 
     monkeypatch.setattr(thread_module, "Future", Late)
     with pytest.raises(Interrupted):
-        redlock.lock("order").acquire()
+        redlock.lock("order", min_hold=min_hold).acquire()
     monkeypatch.undo()
     wait_until(lambda: not any(keys_of(three_nodes, "order")))
     assert not redlock.leases

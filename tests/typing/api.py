@@ -98,6 +98,7 @@ async def locks(redlock: Redlock) -> None:
         assert_type(taken, Lease)
     assert_type(await lock.try_acquire(), Lease | None)
     redlock.lock("orders:42", owner="request 42")
+    redlock.lock("orders:42", min_hold=30, max_hold=60.0)
     # Misuse is an error here as well as when it runs.
     await lock  # type: ignore[misc]
     with lock:  # type: ignore[attr-defined]
@@ -227,7 +228,7 @@ async def guarded_functions(redlock: Redlock) -> None:
     class Account:
         number = 1
 
-        @redlock.guard("account:{self.number}", fair=True, fail_fast=True)
+        @redlock.guard("account:{self.number}", fair=True, fail_fast=True, min_hold=5)
         async def close(self, reason: str) -> int:
             return 1
 
@@ -240,6 +241,8 @@ async def guarded_functions(redlock: Redlock) -> None:
 async def owners_and_events(redlock: Redlock) -> None:
     info = await redlock.inspect("a")
     assert_type(info.owner, Owner | None)
+    assert_type(info.over, bool)
+    assert_type(info.answers[0].over, bool)
     if info.owner is not None:
         assert_type((info.owner.label, info.owner.fence, info.owner.since), tuple[str, int | None, float])
 

@@ -186,6 +186,7 @@ def test_what_is_no_coroutine_function_is_refused(redlock: Redlock) -> None:
         ({"ttl": 0}, "ttl"),
         ({"blocking_timeout": -1}, "blocking_timeout"),
         ({"max_hold": 0}, "max_hold"),
+        ({"min_hold": 0}, "min_hold"),
         ({"on_lost": "?"}, "on_lost"),
     ],
 )

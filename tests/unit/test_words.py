@@ -131,6 +131,10 @@ LOCK_ARGUMENTS = [
     {"blocking_timeout": math.nan},
     {"max_hold": 0},
     {"max_hold": "1"},
+    {"min_hold": 0},
+    {"min_hold": "1"},
+    {"min_hold": 61},
+    {"min_hold": 5, "max_hold": 4},
     {"on_lost": "ignore"},
 ]
 
