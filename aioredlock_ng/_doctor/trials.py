@@ -9,6 +9,7 @@ from hiredis import pack_command
 
 from aioredlock_ng._core.fencing import slot_of
 from aioredlock_ng._core.marker import read_marker, vouching
+from aioredlock_ng._core.over import over_mark
 from aioredlock_ng._core.refusals import harmless, missing_right
 from aioredlock_ng._core.replies import MarkerRead
 from aioredlock_ng._core.tickets import QUEUE_KEYS, claim_of, member_of
@@ -84,7 +85,9 @@ class Trials:
         if (hand_over := taking.hand_over) is not None:
             await self._call(Command(hand_over, *taking.together(hand_over, [release, acquire])))
         await self._call(Command(freeing.each, *freeing.together(freeing.each, [release])))
-        await self._call(MUTEX.force_releasing(keys, (), 0, (token,)))
+        await self._call(MUTEX.acquiring(keys, (), token, ttl, 0))
+        await self._call(MUTEX.retiring(keys, token, self._ttl, None))
+        await self._call(MUTEX.force_releasing(keys, (), 0, (over_mark(token),)))
         # Counters do not expire, so they are created only after the right to delete is proved.
         if await self._cleared():
             await self._try_guarded_scripts(

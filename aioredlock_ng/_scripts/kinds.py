@@ -226,7 +226,7 @@ class LockKind:
         keys: tuple[bytes, ...],
         token: bytes,
         left: int,
-        owed_until: float,
+        owed_until: float | None,
         label: bytes = b"",
     ) -> Command:
         """Return the command that marks the lease of the keys as over, and keeps the keys taken.

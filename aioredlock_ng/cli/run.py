@@ -74,6 +74,17 @@ def run(
             show_default=False,
         ),
     ] = None,
+    min_hold: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help=(
+                "Keep the lock taken for this long after its grant, even if the command ends"
+                " earlier: for jobs that run once per slot in the fleet."
+            ),
+            show_default=False,
+        ),
+    ] = None,
     grace: Annotated[
         float,
         typer.Option(
@@ -120,7 +131,10 @@ def run(
         redlock = manager(
             node, ttl=ttl, node_timeout=node_timeout, key_format=key_format, owner=owner
         )
-        lock = redlock.lock(*map(name_of, names), blocking_timeout=0.0 if no_wait else wait)
+        blocking_timeout = 0.0 if no_wait else wait
+        lock = redlock.lock(
+            *map(name_of, names), blocking_timeout=blocking_timeout, min_hold=min_hold
+        )
         child = Child(command)
         try:
             status = asyncio.run(

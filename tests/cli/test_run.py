@@ -132,6 +132,15 @@ def test_held_by_another_is_told_by_its_own_exit_status(cli: Cli, tmp_path: Path
         assert not ran.exists()
 
 
+def test_a_lock_with_min_hold_stays_taken_after_its_command(cli: Cli, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    assert cli("run", "--min-hold", "50", "x", "--", "sh", "-c", "exit 7").returncode == 7
+    late = cli("run", "-w", "1", "x", "--", "touch", str(ran))
+    assert late.returncode == 1
+    assert " (released, kept by min_hold) after 1 s" in late.stderr
+    assert not ran.exists()
+
+
 def test_it_waits_until_the_lock_is_free(cli: Cli) -> None:
     with cli.holding("x", "--ttl", "30") as holder, cli.started("run", "-w", "25", "x", "--", "echo", "in") as waiter:
         with pytest.raises(subprocess.TimeoutExpired):
@@ -173,6 +182,7 @@ def test_a_password_is_never_shown(cli: Cli, tmp_path: Path) -> None:
         (["--", "true"], "Missing argument"),
         (["-n", "-w", "1", "x", "--", "true"], "contradict"),
         (["--ttl", "0.01", "x", "--", "true"], "ttl=0.01 is too small"),
+        (["--min-hold", "61", "x", "--", "true"], "min_hold=61 is above max_ttl=60"),
         (["--node", "http://x", "x", "--", "true"], "use redis://"),
         (["-E", "256", "x", "--", "true"], "--conflict-code"),
         (["x", "x", "--", "true"], "one name twice"),

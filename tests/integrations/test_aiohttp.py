@@ -55,6 +55,15 @@ class Stage:
         return web.json_response({"fence": lease_of(request).fence})
 
 
+async def test_a_request_that_comes_within_min_hold_of_the_one_before_is_refused(nodes: NodeSet) -> None:
+    stage = Stage(min_hold=30.0)
+    stage.go.set()
+    async with aiohttp_client(make_app(stage.handler)) as client:
+        answers = [await client.get("/accounts/7") for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [200, 423]
+    assert held(nodes) == {"account:7"}
+
+
 async def test_two_servers_let_one_request_in_at_a_time(nodes: NodeSet) -> None:
     left, inside = [30], 0
 
