@@ -91,7 +91,7 @@ class Operations:
     async def force_release(
         self, name: str | bytes, *, token: str | None = None, any_key: bool = False
     ) -> int:
-        """Delete a lock for an operator. Its holder loses it.
+        """Delete a lock for an operator. Its holder loses it, and its `min_hold` is over.
 
         The call first asks the nodes, and deletes the keys of the token that has a majority. If no
         token has one, the call waits for slightly more than two node timeouts and deletes the keys

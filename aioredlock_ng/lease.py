@@ -203,6 +203,8 @@ class Lease(Held):
     async def release(self) -> bool:
         """Release the lock. Further calls have no effect.
 
+        Before the end of `min_hold` the lock stays taken until then.
+
         Under a FastAPI endpoint whose thread still works, the lock is held and renewed until the
         thread ends. The result is True then.
 

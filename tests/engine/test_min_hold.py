@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import random
 from typing import TYPE_CHECKING
 
 import pytest
 
-from aioredlock_ng import AcquireTimeout, LockHeld, QuorumUnreachable
+from aioredlock_ng import AcquireTimeout, LockHeld, LockLost, LockNotAcquired, QuorumUnreachable
 from aioredlock_ng._core.over import over_mark
 from tests.support.rig import WAY, occupied
 
@@ -384,9 +386,75 @@ async def test_a_node_that_forgot_the_lock_does_not_free_it_before_its_min_hold(
     assert await freed_at(other) >= granted + MIN_HOLD
 
 
+async def test_a_lock_that_its_min_hold_keeps_has_no_leader(rig: Rig) -> None:
+    process, other = await rig.process(), await rig.process()
+    watching = other.redlock.election("a").watch()
+    async with process.lock("a", min_hold=MIN_HOLD, owner="ann"):
+        await asyncio.sleep(1)
+        assert await anext(watching) == "ann"
+    assert await asyncio.wait_for(anext(watching), 2) is None
+
+
 async def test_lines_and_counters_are_left_as_after_any_release(rig: Rig) -> None:
     process = await rig.process()
     async with process.lock("a", min_hold=1.0):
         pass
     assert occupied(process.redlock.engine().lines) == []
     assert (process.redlock.stats().held, process.redlock.stats().released) == (0, 1)
+
+
+@pytest.mark.parametrize("rig", [3, 5], indirect=True)
+@pytest.mark.parametrize("seed", range(6))
+async def test_grants_are_min_hold_apart_whatever_happens_to_nodes_and_holders(rig: Rig, seed: int) -> None:
+    rng = random.Random(seed)
+    ttl, min_hold = rng.choice([(0.5, 2.0), (2.0, 2.0), (4.0, 1.0)])
+    options = {"ttl": ttl, "max_ttl": 4.0, "node_timeout": 0.1}
+    fleet = [await rig.process(**options) for _ in range(3)]
+    grants: list[float] = []
+    ends = now() + 120
+
+    async def work(process: Process) -> None:
+        while now() < ends:
+            lock = process.lock("a", min_hold=min_hold, blocking_timeout=rng.choice([20, 0, 1]))
+            with contextlib.suppress(LockNotAcquired, LockLost, TimeoutError):
+                async with asyncio.timeout(rng.choice([None, 0.5, 10])):
+                    lease = await lock.acquire()
+                    grants.append(now())
+                    await asyncio.sleep(rng.choice([0, 0.2, 3]))
+                    if rng.random() < 0.8:
+                        await lease.release()
+                    else:
+                        lease.abandon()
+            await asyncio.sleep(rng.random())
+
+    async def disturb() -> None:
+        minority = len(rig.servers) // 2
+        while now() < ends:
+            await asyncio.sleep(rng.expovariate(1))
+            index = rng.randrange(len(rig.servers))
+            match rng.choice(["hang", "resume", "resume", "cut", "way", "forget", "refuse"]):
+                case "hang":
+                    rig.hang(index)
+                case "resume":
+                    rig.resume()
+                    rig.refuse(None, *range(len(rig.servers)))
+                case "cut":
+                    process = rng.choice(fleet)
+                    process.nodes[index].disconnect()
+                    asyncio.get_running_loop().call_later(rng.random() * 3, process.nodes[index].connect)
+                case "way":
+                    rig.ways[index] = rng.choice([WAY, 0.01, 0.04])
+                case "forget":
+                    # Not all nodes at once: the guard takes them for new ones then.
+                    rig.servers[index % minority].restart()
+                case "refuse":
+                    rig.refuse("MISCONF cannot persist", index)
+        rig.resume()
+        rig.refuse(None, *range(len(rig.servers)))
+
+    tasks = [asyncio.ensure_future(work(process)) for process in fleet]
+    await disturb()
+    async with asyncio.timeout(60):
+        await asyncio.gather(*tasks)
+    assert len(grants) >= 5
+    assert min(later - earlier for earlier, later in itertools.pairwise(grants)) >= min_hold

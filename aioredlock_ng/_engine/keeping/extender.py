@@ -243,7 +243,9 @@ class Extender:
             for index in range(len(holding.granted)):
                 if holding.repairing & (1 << index):
                     holding.granted[index] = None
-        retirement = min_hold.retirement(self._context, holding, now)
+        retirement = None
+        if holding.kept_until > now:
+            retirement = min_hold.retirement(self._context, holding, now)
         if retirement is not None:
             release = self._releases.retire(retirement, holding.granted, now)
         else:
