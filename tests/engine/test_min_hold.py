@@ -386,6 +386,24 @@ async def test_a_node_that_forgot_the_lock_does_not_free_it_before_its_min_hold(
     assert await freed_at(other) >= granted + MIN_HOLD
 
 
+@pytest.mark.parametrize("ttl", [2.0, 30.0])
+async def test_slots_of_a_semaphore_stay_taken_for_their_min_hold(rig: Rig, ttl: float) -> None:
+    process, other = await rig.process(ttl=ttl), await rig.process(ttl=ttl)
+    grants: list[tuple[float, int | None]] = []
+
+    async def work(by: Process) -> None:
+        async with by.redlock.semaphore("a", 2, min_hold=MIN_HOLD) as lease:
+            grants.append((now(), lease.slot))
+
+    began = now()
+    await asyncio.gather(*(work(by) for by in (process, other, process, other, process)))
+    rounds = [round((at - began) / MIN_HOLD - 0.05) for at, _ in sorted(grants)]
+    assert rounds == [0, 0, 1, 1, 2]
+    for slot in (1, 2):
+        starts = sorted(at for at, taken in grants if taken == slot)
+        assert all(later - earlier >= MIN_HOLD for earlier, later in itertools.pairwise(starts))
+
+
 async def test_a_lock_that_its_min_hold_keeps_has_no_leader(rig: Rig) -> None:
     process, other = await rig.process(), await rig.process()
     watching = other.redlock.election("a").watch()

@@ -83,6 +83,21 @@ async def test_a_waiter_sleeps_until_min_hold_is_over(three_nodes: NodeSet) -> N
         await no_keys_left(three_nodes, other)
 
 
+async def test_a_semaphore_with_min_hold_limits_a_rate(three_nodes: NodeSet) -> None:
+    async with Redlock(three_nodes.urls) as redlock, Redlock(three_nodes.urls) as other:
+        starts: list[float] = []
+
+        async def begin(by: Redlock) -> None:
+            async with by.semaphore("mail", 2, min_hold=1.0):
+                starts.append(time.monotonic())
+
+        async with asyncio.timeout(LATE):
+            await asyncio.gather(*(begin(by) for by in (redlock, other) * 3))
+        starts.sort()
+        # A grant may be older than its reading here by a moment of this machine.
+        assert all(third - first >= 0.9 for first, third in zip(starts, starts[2:], strict=False))
+
+
 @pytest.mark.faults
 async def test_connections_that_are_cut_at_the_release_do_not_free_the_lock_early(three_nodes: NodeSet) -> None:
     async with Redlock(three_nodes.urls, ttl=1.0) as redlock, Redlock(three_nodes.urls) as other:
