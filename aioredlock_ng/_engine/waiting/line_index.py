@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["LineIndex"]
 
 _MOST_IDLE = 4096
-"""Largest number of lines, and of keys of sets and semaphores, that are kept. Above it a line without
-tasks is dropped. That many lines take about 1 MB."""
+"""Largest number of lines, and of keys of sets and semaphores, that are kept. Above it a line
+without tasks is dropped. That many lines take about 1 MB."""
 
 
 class LineIndex:
