@@ -15,7 +15,7 @@ from .environments import ROOT, python_with
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["ALL", "BARE", "FLOOR", "FLOOR_IN_LINE", "OURS", "PYTHON_REDIS_LOCK", "Client", "labelled", "named"]
+__all__ = ["ALL", "BARE", "FLOOR", "FLOOR_IN_LINE", "OURS", "PYTHON_REDIS_LOCK", "SEMAPHORE", "Client", "labelled", "named"]
 
 _DRIVERS: Final = Path(__file__).parent / "drivers"
 
@@ -59,6 +59,7 @@ class Client:
 
 
 OURS: Final = Client("ours", "drive_ours.py", note="every option at its default")
+SEMAPHORE: Final = Client("semaphore", "drive_semaphore.py", note="ours: a semaphore with a limit of 8 instead of a lock")
 FLOOR: Final = Client("floor", "drive_floor.py", note="no lock library: the speed limit, without any safety")
 BARE: Final = Client("bare", "drive_bare.py", note="no lock library: plain SET NX PX and a compare-and-delete on all nodes")
 FLOOR_IN_LINE: Final = Client("floor", "line_floor.py", note="the same with a queue before it, for the waiting lines")

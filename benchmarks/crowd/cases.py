@@ -13,7 +13,7 @@ __all__ = ["BARS", "CASES", "OTHERS", "SHAPES", "Limit", "Shape", "chosen"]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A crowd on one lock.
+    """A crowd on one lock, or on one semaphore.
 
     Attributes:
         processes: How many.
@@ -24,6 +24,7 @@ class Shape:
         base: The case of one process alone that its rate is compared with.
         hung: Whether one node is stopped throughout.
         alone: An `asyncio.Lock` in place of the library.
+        limit: Of the semaphore; 0 for a lock.
     """
 
     processes: int
@@ -34,6 +35,7 @@ class Shape:
     base: str = ""
     hung: bool = False
     alone: bool = False
+    limit: int = 0
 
     @property
     def text(self) -> str:
@@ -55,6 +57,8 @@ SHAPES: Final = {
     "asyncio-5ms": Shape(1, 100, 0.005, 1.5, 0.6, alone=True),
     "1x100-5ms": Shape(1, 100, 0.005, 1.5, 0.6, "asyncio-5ms"),
     "hung": Shape(40, 1, 0.002, 6.0, 1.5, "1x1", hung=True),
+    "semaphore": Shape(4, 16, 0.005, 4.0, 1.0, limit=8),
+    "semaphore-hung": Shape(4, 16, 0.005, 4.0, 1.0, "semaphore", hung=True, limit=8),
 }
 """Crowds. A share means something over several rounds only, so large crowds have long windows."""
 
@@ -92,6 +96,13 @@ _CROWD: Final = (
 )
 _SLACK: Final = 1.2
 
+_SEMAPHORE: Final = (
+    # Eight slots for 5 ms each serve 1,600 holders a second at most.
+    Limit("rate", "holders per second", 0.85 * 1_600, least=True),
+    Limit("most_inside", "holders at the same time", 8.0),
+    Limit("attempts", "attempts per acquisition", 2.5),
+)
+
 BARS: Final[dict[str, tuple[Limit, ...]]] = {
     "40x1": _CROWD,
     "20x5": (
@@ -111,6 +122,8 @@ BARS: Final[dict[str, tuple[Limit, ...]]] = {
     "hung": tuple(
         Limit(bar.figure, bar.text, round(bar.limit * (2 - _SLACK if bar.least else _SLACK), 2), bar.least) for bar in _CROWD
     ),
+    "semaphore": _SEMAPHORE,
+    "semaphore-hung": (Limit("ratio", "rate / that without a hung node", 0.8, least=True), _SEMAPHORE[1]),
     "killed": (
         Limit("killed_gap", "nobody had the lock after three of twelve were killed, s", 0.05),
         Limit("stopped_gap", "nobody had the lock after one was stopped, s", 0.2),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Figures", "Hold", "Process", "crowd", "gaps", "longest_gap", "switches", "wire_only"]
+__all__ = ["Figures", "Hold", "Process", "crowd", "gaps", "longest_gap", "most_inside", "switches", "wire_only"]
 
 Hold = tuple[float, float]
 """When a process got the lock, and when it began to give it back."""
@@ -137,6 +137,16 @@ def gaps(holds: Iterable[Hold], since: float, until: float) -> list[float]:
 def longest_gap(holds: Iterable[Hold], since: float, until: float) -> float:
     """Return the longest of `gaps`; 0 if somebody had it all the time."""
     return max(gaps(holds, since, until), default=0.0)
+
+
+def most_inside(holds: Iterable[Hold]) -> int:
+    """Return the largest number of holds at the same time. One that ends when another begins is over."""
+    changes = sorted(change for got, left in holds for change in ((got, 1), (left, -1)))
+    inside = most = 0
+    for _, change in changes:
+        inside += change
+        most = max(most, inside)
+    return most
 
 
 def switches(traces: Mapping[int, Iterable[Hold]], since: float) -> list[float]:

@@ -25,6 +25,7 @@ _FIGURES: Final = (
     "wait",
     "wait_rounds",
     "handoff",
+    "most_inside",
 )
 _COLUMNS: Final = (
     "case",
@@ -40,6 +41,7 @@ _COLUMNS: Final = (
     "wait s",
     "rounds",
     "hand-off ms",
+    "inside",
 )
 _OTHERS: Final[dict[str, tuple[tuple[str, str, float, int], ...]]] = {
     "killed": (
@@ -79,6 +81,7 @@ _NOTES: Final = (
     "commands: those that only the wire can bring, by the servers' count, where these are more",
     "least, most: what the slowest and the fastest process got, where a fair share is 1",
     "wait: the longest, unfinished ones included; rounds: turns of everybody meanwhile, at this rate",
+    "inside: most holders of a semaphore with a limit of 8 at the same time",
     "killed: a victim did not have the lock; if its attempt was granted just then, its ttl of 2 s shows",
 )
 
@@ -123,6 +126,8 @@ def _crowd(rows: Sequence[dict[str, Any]], name: str, code: str, mine: Sequence[
     summary: dict[str, Any] = {figure: median(row[figure] for row in mine) for figure in _FIGURES}
     summary["ratio"] = paired_ratio(rates(name), rates(base)) if base else None
     summary["handoff_ms"] = None if summary["handoff"] is None else summary["handoff"] * 1e3
+    inside = [row["most_inside"] for row in mine if row["most_inside"] is not None]
+    summary["most_inside"] = max(inside, default=None)
     # Whose failures a median would hide.
     summary["errors"] = sum(row["errors"] for row in mine)
     return summary
@@ -164,6 +169,7 @@ def _row(name: str, code: str, summary: dict[str, Any]) -> tuple[str, ...]:
         _shown(summary["wait"], 1, 2),
         _shown(summary["wait_rounds"], 1, 1),
         _shown(summary["handoff_ms"], 1, 3),
+        _shown(summary["most_inside"], 1, 0),
     )
 
 

@@ -1,7 +1,8 @@
 """Many processes that want one lock: forks them, lets all begin at once, and leaves none behind.
 
 The task: `urls`, `processes`, `coroutines` (waiters of each), `ttl`, `phase` (see `line.py`), maybe
-`trace` (a folder) and `alone` (an `asyncio.Lock` in place of the library, for one process).
+`trace` (a folder), `limit` (a semaphore in place of the lock) and `alone` (an `asyncio.Lock` in
+place of the library, for one process).
 Every process prints one line when it is ready and one with its figures. A line on stdin lets all
 begin. The end of stdin kills the remaining processes.
 With `trace`, a process records its holds in a file that is named by its process id.
@@ -58,22 +59,28 @@ class Trace:
             self._times = memoryview(mmap.mmap(file.fileno(), 0)).cast("d")
         self._next = 0
 
-    def got(self) -> None:
-        self._times[self._next] = time.perf_counter()
-
-    def leaves(self) -> None:
-        self._times[self._next + 1] = time.perf_counter()
+    def got(self) -> int:
+        """Begin a hold, and return its place in the file."""
+        place, self._next = self._next, min(self._next + 2, len(self._times) - 2)
         # A full file keeps its last entry to itself.
-        self._next = min(self._next + 2, len(self._times) - 2)
+        self._times[place] = time.perf_counter()
+        return place
+
+    def leaves(self, place: int) -> None:
+        """End a hold."""
+        self._times[place + 1] = time.perf_counter()
 
 
 class Client:
     """`acquire` and `release` of one open manager."""
 
-    def __init__(self, redlock: Any) -> None:
+    def __init__(self, redlock: Any, limit: int = 0) -> None:
         self._redlock = redlock
+        self._limit = limit
 
     def acquire(self, key: str) -> Any:
+        if self._limit:
+            return self._redlock.semaphore(key, self._limit).acquire()
         return self._redlock.lock(key).acquire()
 
     def release(self, lease: Any) -> Any:
@@ -96,17 +103,18 @@ class Client:
 class Traced(Client):
     """The same, written down."""
 
-    def __init__(self, redlock: Any, trace: Trace) -> None:
-        super().__init__(redlock)
+    def __init__(self, redlock: Any, limit: int, trace: Trace) -> None:
+        super().__init__(redlock, limit)
         self._trace = trace
+        self._holds: dict[Any, int] = {}
 
     async def acquire(self, key: str) -> Any:
         lease = await super().acquire(key)
-        self._trace.got()
+        self._holds[lease] = self._trace.got()
         return lease
 
     def release(self, lease: Any) -> Any:
-        self._trace.leaves()
+        self._trace.leaves(self._holds.pop(lease))
         return super().release(lease)
 
 
@@ -164,7 +172,8 @@ async def _connected(task: dict[str, Any]) -> Any:
     # The first acquisition makes what is made once.
     async with redlock.lock(f"own:{os.getpid()}"):
         pass
-    return Traced(redlock, Trace(task["trace"])) if task.get("trace") else Client(redlock)
+    limit = task.get("limit", 0)
+    return Traced(redlock, limit, Trace(task["trace"])) if task.get("trace") else Client(redlock, limit)
 
 
 def _home(task: dict[str, Any]) -> Path:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aioredlock_ng.testing.nodes import LocalNodes
 from benchmarks.clients import Client, labelled
 from benchmarks.crowd.cases import OTHERS, SHAPES, chosen
-from benchmarks.crowd.figures import Hold, Process, crowd, gaps, longest_gap, switches, wire_only
+from benchmarks.crowd.figures import Hold, Process, crowd, gaps, longest_gap, most_inside, switches, wire_only
 from benchmarks.crowd.summary import summarise
 from benchmarks.process import Driver, DriverFailed
 
@@ -142,18 +142,26 @@ def _crowd(settings: Settings, client: Client, shape: Shape, hung: int | None) -
     with contextlib.ExitStack() as stack:
         nodes = None if shape.alone else stack.enter_context(LocalNodes(5))
         task = _task(nodes, shape.processes, shape.waiters, shape.hold, seconds, warmup)
-        task["alone"] = shape.alone
+        task |= {"alone": shape.alone, "limit": shape.limit}
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="redlock-")))
+        if shape.limit:
+            task["trace"] = str(folder)
         driver = stack.enter_context(Driver(client.command(), client.variables(), task))
-        _started(driver, shape.processes, None if shape.alone else client.source)
+        pids = _started(driver, shape.processes, None if shape.alone else client.source)
         if nodes is not None and hung is not None:
             nodes.pause(hung)
         before = _wired(nodes, hung) if nodes is not None else 0
         driver.begin()
         processes = _figures(driver, shape.processes, seconds)
         served = _wired(nodes, hung) - before if nodes is not None else 0
+        # A hold without an end lasts to the end of its process.
+        ends = time.perf_counter()
+        traced = _traces(folder, pids) if shape.limit else {}
+        holds = [(got, left or ends) for mine in traced.values() for got, left in mine]
     answering = 5 if hung is None else 4
     return {
         **crowd(processes, shape.waiters, answering, served),
+        "most_inside": most_inside(holds) if shape.limit else None,
         "commands_by_servers": served / answering / max(1, sum(process["acquired_in_all"] for process in processes)),
         "processes": processes,
     }

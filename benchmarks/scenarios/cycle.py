@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from aioredlock_ng.testing.nodes import LocalNodes
-from benchmarks.clients import OURS, labelled
+from benchmarks.clients import OURS, SEMAPHORE, labelled
 from benchmarks.outcome import Bar, Outcome, Settings, at_least, at_most, median, paired_ratio
 from benchmarks.process import run_client
 
@@ -23,6 +23,7 @@ _AT_LEAST_AIOREDLOCK: Final = {10: 8.0, 100: 20.0, 1000: 25.0}
 _AT_LEAST_FLOOR: Final = 0.6
 _CLIENT_CPU_AT_MOST: Final = 1.6
 _SERVER_CPU_AT_MOST: Final = 1.8
+_SEMAPHORE_AT_LEAST: Final = 1 / 1.15
 
 # At a thousand coroutines a peer's cycle takes more than a second: a window must hold several.
 _LONG_WINDOW: Final = 2.5
@@ -31,6 +32,8 @@ _LONG_WINDOW: Final = 2.5
 def run(settings: Settings) -> Outcome:
     """Measure every client at every number of coroutines, taking turns with the other trees of the library."""
     clients = list(settings.clients)
+    if OURS in clients:
+        clients.append(SEMAPHORE)
     for path in settings.libraries:
         label = labelled(path, [client.name for client in clients])
         clients.append(replace(OURS, name=label, source=path.resolve(), note=f"the library at {label}"))
@@ -147,6 +150,10 @@ def _bars(raw: list[dict[str, Any]], asked: set[str]) -> Iterator[Bar]:
         for coroutines, limit in _AT_LEAST_AIOREDLOCK.items():
             text = f"throughput at {coroutines} coroutines / aioredlock's"
             yield at_least(text, ratio("aioredlock", coroutines, "per_second"), limit)
+    if SEMAPHORE.name in asked:
+        for coroutines in (1, 100):
+            theirs = paired_ratio(*(by_round(raw, name, coroutines, "per_second") for name in (SEMAPHORE.name, "ours")))
+            yield at_least(f"semaphores: throughput at {coroutines} coroutines / locks'", theirs, _SEMAPHORE_AT_LEAST)
     if {"ours", "floor"} <= asked:
         yield at_least("throughput at 100 coroutines / the floor's", ratio("floor", 100, "per_second"), _AT_LEAST_FLOOR)
     if {"ours", "bare"} <= asked:
