@@ -23,19 +23,19 @@ if ask('ZRANK', queue, member) ~= nil then
   ask('PEXPIRE', queue, ARGV[2])
 end
 
-local free, admitting = nil, nil
+-- MGET shows no key of another type. That slot is taken.
+local odd = {}
 for slot, key in ipairs(KEYS) do
-  -- MGET shows no key of another type. That slot is taken.
   local value = values[slot] or redis.pcall('GET', key)
-  if not value and offer(key) then value = redis.call('GET', key) end
-  values[slot] = value
-  if not value then
-    free = free or slot
-  elseif type(value) == 'string' and is_offer_to(value, member) then
-    return {0, slot, 0}
-  elseif type(value) == 'string' and admits(value, claim) then
-    admitting = admitting or slot
-  end
+  odd[slot] = type(value) == 'table'
+  if not value then offer(key) end
+end
+
+local free, admitting = nil, nil
+for slot, value in ipairs(redis.call('MGET', unpack(KEYS))) do
+  if value and is_offer_to(value, member) then return {0, slot, 0} end
+  if not value and not odd[slot] then free = free or slot end
+  if value and admits(value, claim) then admitting = admitting or slot end
 end
 
 local rank = ask('ZRANK', queue, member) or -1

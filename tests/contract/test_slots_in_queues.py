@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -82,9 +84,35 @@ async def test_who_gets_one_slot_leaves_what_else_was_offered_to_it_to_the_next(
     assert await both.release(b"t2", b"gpu#2") == released(1)
     # The first may take what is offered to the second, because its ticket is lower.
     assert await both.acquire(b"x", b"gpu#2", claim=claim_of(1, ONE)) is GRANTED
-    assert await offered(both) == [False, False, False], "nobody stood in the queue"
-    assert await stand(both, 2, TWO) == Standing(0.0, 0, 1)
     assert await offered(both) == [True, False, False]
+    assert await stand(both, 2, TWO) == Standing(0.0, 0, 1)
+
+
+@pytest.mark.parametrize("order", list(permutations((1, 2, 3))), ids=lambda order: "".join(map(str, order)))
+async def test_in_whatever_order_slots_become_free_the_lowest_is_offered_to_the_first_waiter(
+    both: Both, order: tuple[int, ...]
+) -> None:
+    """Releases reach the nodes in different orders. Each node must offer the same slot to the same waiter."""
+    await fill(both)
+    for ticket, who in enumerate((ONE, TWO, THREE), 1):
+        await stand(both, ticket, who)
+    for number in order:
+        assert await both.release(b"t%d" % number, b"gpu#%d" % number) == released(1)
+    for ticket, who in enumerate((ONE, TWO, THREE), 1):
+        assert await stand(both, ticket, who) == Standing(0.0, 0, ticket)
+
+
+async def test_a_waiter_keeps_the_time_of_its_offer_when_slots_are_shared_out_again(both: Both) -> None:
+    brief = member_of(b"a" * 16, 1, 2.0, 3, notified=False)
+    await fill(both)
+    await stand(both, 1, brief)
+    await stand(both, 2, TWO)
+    assert await both.release(b"t3", b"gpu#3") == released(1)
+    await asyncio.sleep(1.0)
+    assert await both.release(b"t1", b"gpu#1") == released(1)
+    assert await stand(both, 1, brief) == Standing(0.0, 0, 1)
+    await asyncio.sleep(1.3)
+    assert await offered(both) == [False, False, True], "a stopped process delays the others for one grace"
 
 
 async def test_a_waiter_with_a_lower_limit_is_passed_over_for_higher_slots_alone(both: Both) -> None:

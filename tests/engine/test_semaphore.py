@@ -455,6 +455,23 @@ async def test_a_hung_node_delays_nobody_for_long(rig: Rig) -> None:
     assert now() - began < 3 * 30 * 0.01 / 2
 
 
+@pytest.mark.parametrize("rig", [5], indirect=True)
+async def test_while_a_node_hangs_crowds_lose_no_time_to_split_offers(rig: Rig) -> None:
+    """Slots are released at the same instants, and an even number of nodes can be split in halves."""
+    processes = [await rig.process() for _ in range(4)]
+    rig.ways[:] = [0.0003] * 5
+    rig.hang(4)
+    room, until = Room(), now() + 2.0
+
+    async def guest(process: Process) -> None:
+        while now() < until:
+            await room.visit("all", semaphore(process, 8), 0.005)
+
+    await asyncio.gather(*(guest(process) for process in processes for _ in range(16)))
+    assert room.most == 8
+    assert room.visits.total() > 0.85 * 2.0 * 8 / 0.005
+
+
 async def test_restarts_of_one_node_after_the_other_let_no_holder_more_in(rig: Rig) -> None:
     """Each restarted node forgets, and stays out until what it forgot has expired."""
     one, other = await rig.process(ttl=2.0, max_ttl=2.0), await rig.process(ttl=2.0, max_ttl=2.0)

@@ -192,7 +192,7 @@ def _count_slots(self: MemoryServer, keys: Any, claim: bytes) -> Any:
     return None if taken < COUNTED else refusal
 
 
-def _served_and_keeping(self: Queues, keys: Any, key: bytes, claim: bytes) -> None:
+def _served_and_keeping(self: Queues, keys: Any, key: bytes, claim: bytes, *_: bytes) -> None:
     """Leave other slots that were offered to the member as they are."""
     _, _, member = claim.partition(b":")
     self.remove(queues.queue_for(member, key), member)
@@ -266,7 +266,7 @@ def _mutants() -> Iterator[Mutant]:
     yield one("counting", "nodes count the holders of a semaphore", (MemoryServer, "_take", _count_slots))
     yield one("beyond", "an attempt asks for a slot beyond the limit", (lines, "free_slot", lambda *_: 5))
     yield one("hoarding", "a served waiter keeps offers of other slots", (Queues, "served", _served_and_keeping))
-    yield one("unheard", "a slot is offered to no waiter of its semaphore", (queues, "_queues_of", lambda key: [key]))
+    yield one("unheard", "a slot is offered to no waiter of its semaphore", (Queues, "_offer_slot", lambda *_: False))
     yield one("forgotten", "the line of a served contender is forgotten", (Lines, "pass_on", _pass_on_and_forget))
     yield one("timer", "no timer watches the deadline", (Schedule, "watch_deadline", _nothing))
     yield one("monotonic", "the clock stands still during a suspend", (ProcessLoop, "clock", ProcessLoop.time))

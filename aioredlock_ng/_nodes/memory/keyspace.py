@@ -180,6 +180,7 @@ class Writing:
         self._by = by
         self.get = server.get
         self.publish = server.publish
+        self.pttl = server.pttl
 
     def keep(self, key: bytes, value: bytes, ttl: float) -> None:
         """Set a key for `ttl` seconds."""

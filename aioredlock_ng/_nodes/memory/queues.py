@@ -8,17 +8,25 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Protocol
 
-from aioredlock_ng._core.keys import MAX_SLOTS, OWN_KEYS, slot_in, slot_key
+from aioredlock_ng._core.keys import OWN_KEYS, slot_in, slot_key
 from aioredlock_ng._core.tickets import LARGEST_TICKET, OFFER, SLOT_QUEUE_KEYS
+from aioredlock_ng._nodes.memory.members import (
+    grace_of,
+    is_offer_to,
+    limit_of,
+    offer_value,
+    parts_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Keys", "Queues", "admits", "grace_of", "is_offer_to", "queue_for"]
+__all__ = ["Keys", "Queues", "queue_for"]
 
-_CLAIM = re.compile(rb"(\d+):(.+)", re.DOTALL)
+_DISPLACED_LIFE = 20.0
+"""Seconds that a queue lives after a displaced member has entered it again."""
+
 _NOTIFIED = re.compile(rb"([0-9a-f]+):")
-_LIMITED = re.compile(rb".*:(\d+)#\d+", re.DOTALL)
 
 
 class Keys(Protocol):
@@ -32,6 +40,9 @@ class Keys(Protocol):
 
     def remove(self, key: bytes) -> None:
         """Delete a key."""
+
+    def pttl(self, key: bytes) -> int:
+        """Return the milliseconds that a key has left."""
 
     def publish(self, channel: bytes, message: bytes) -> int:
         """Send a message, and return the number of connections that received it."""
@@ -68,7 +79,7 @@ class Queues:
 
     def add(self, queue: bytes, claim: bytes, life: float) -> None:
         """Add the member of a claim to a queue, and set the seconds until the queue expires."""
-        ticket, member = _parts(claim)
+        ticket, member = parts_of(claim)
         members = {member: ticket for ticket, member in self.members(queue)}
         members[member] = ticket
         self._queues[queue] = members, self._clock() + life
@@ -91,7 +102,7 @@ class Queues:
         """
         kept = 0
         if value is not None and value.startswith(OFFER):
-            kept, _ = _parts(value.removeprefix(OFFER))
+            kept, _ = parts_of(value.removeprefix(OFFER))
         tickets = (ticket for queue in _queues_of(key) for ticket, _ in self.members(queue))
         return min(max([kept, *tickets]), LARGEST_TICKET)
 
@@ -104,7 +115,7 @@ class Queues:
         """
         members = {member for queue in _queues_of(key) for _, member in self.members(queue)}
         if value.startswith(OFFER):
-            members.add(_parts(value.removeprefix(OFFER))[1])
+            members.add(parts_of(value.removeprefix(OFFER))[1])
         return len(members)
 
     def rank(self, queue: bytes, member: bytes) -> int:
@@ -133,24 +144,68 @@ class Queues:
         Returns:
             False if nobody waits. The key has not changed then.
         """
-        return any(self._offer_to(keys, queue, key) for queue in _queues_of(key))
+        return self._offer_lock(keys, key) or self._offer_slot(keys, key)
 
-    def _offer_to(self, keys: Keys, queue: bytes, key: bytes) -> bool:
-        slot = None if queue == key else slot_in(key)
-        for ticket, member in self.members(queue):
-            if not _takes(member, slot):
-                continue
-            if _notify(keys, member, 0, key):
-                grace = grace_of(member)
-                behind = [who for _, who in self.members(queue)]
-                behind = behind[behind.index(member) + 1 :]
-                self.remove(queue, member)
-                keys.keep(key, b"%b%d:%b" % (OFFER, ticket, member), grace / 1000)
-                if behind and _takes(behind[0], slot):
-                    _notify(keys, behind[0], grace, key)
+    def _offer_lock(self, keys: Keys, key: bytes) -> bool:
+        while members := self.members(key):
+            ticket, member = members[0]
+            heard = _notify(keys, member, 0, key)
+            self.remove(key, member)
+            if heard:
+                keys.keep(key, offer_value(ticket, member), grace_of(member) / 1000)
+                if len(members) > 1:
+                    _notify(keys, members[1][1], grace_of(member), key)
                 return True
-            self.remove(queue, member)
         return False
+
+    def _offer_slot(self, keys: Keys, key: bytes) -> bool:
+        slot = slot_in(key)
+        if slot is None:
+            return False
+        queue = SLOT_QUEUE_KEYS + slot[0]
+        for ticket, member in self.members(queue):
+            if limit_of(member) < slot[1]:
+                continue
+            behind = [who for _, who in self.members(queue)]
+            behind = behind[behind.index(member) + 1 :]
+            self.remove(queue, member)
+            if self._share_out(keys, slot, ticket, member):
+                if behind and limit_of(behind[0]) >= slot[1]:
+                    _notify(keys, behind[0], grace_of(member), key)
+                return True
+        return False
+
+    def _share_out(self, keys: Keys, slot: tuple[bytes, int], ticket: int, member: bytes) -> bool:
+        """Offer a slot to a member as well, and share out all slots on offer by ticket.
+
+        Returns:
+            False if the member's process is gone.
+        """
+        name, number = slot
+        new = (ticket, member, 0, grace_of(member))
+        offers, slots = [new], [number]
+        for at in range(1, limit_of(member) + 1):
+            key = slot_key(name, at)
+            value = keys.get(key) or b""
+            if at != number and value.startswith(OFFER):
+                own, other = parts_of(value.removeprefix(OFFER))
+                if limit_of(other):
+                    offers.append((own, other, at, keys.pttl(key)))
+                    slots.append(at)
+        offers.sort()
+        slots.sort()
+        if any(limit_of(offer[1]) < at for offer, at in zip(offers, slots, strict=True)):
+            offers, slots = [new], [number]
+        shared = list(zip(offers, slots, strict=True))
+        own_slot = next(at for offer, at in shared if offer is new)
+        if not _notify(keys, member, 0, slot_key(name, own_slot)):
+            return False
+        for (own, other, before, left), at in shared:
+            if before != at:
+                keys.keep(slot_key(name, at), offer_value(own, other), max(1, left) / 1000)
+                if other != member:
+                    _notify(keys, other, 0, slot_key(name, at))
+        return True
 
     def step_out(self, keys: Keys, queue: bytes, member: bytes) -> None:
         """Remove a member from a queue. Notify the next member if the head was removed."""
@@ -172,17 +227,28 @@ class Queues:
         if not self.offer(keys, key):
             keys.remove(key)
 
-    def served(self, keys: Keys, key: bytes, claim: bytes) -> None:
+    def served(self, keys: Keys, key: bytes, claim: bytes, before: bytes = b"") -> None:
         """Remove the member of a claim, which has the key now, and notify the next member.
 
-        Offers of other slots of a semaphore to the member go to the next members.
+        Of a semaphore, a member whose offer was replaced enters the queue again. Offers of other
+        slots go to the next members.
+
+        Args:
+            keys: The keys of the server.
+            key: The key.
+            claim: The claim of the member; empty for a first attempt.
+            before: The value that the key had before; empty if there was none.
         """
-        _, member = _parts(claim)
+        _, member = parts_of(claim)
         if not member:
             return
         queue = queue_for(member, key)
         self.remove(queue, member)
-        for number in range(1, _limit_of(member) + 1):
+        if before.startswith(OFFER):
+            _, other = parts_of(before.removeprefix(OFFER))
+            if other != member and limit_of(other):
+                self.add(queue, before.removeprefix(OFFER), _DISPLACED_LIFE)
+        for number in range(1, limit_of(member) + 1):
             slot = slot_key(queue.removeprefix(SLOT_QUEUE_KEYS), number)
             if is_offer_to(keys.get(slot) or b"", member):
                 self.give_back(keys, slot)
@@ -192,47 +258,12 @@ class Queues:
 def queue_for(member: bytes, key: bytes) -> bytes:
     """Return the queue in which a member waits for a key."""
     slot = slot_in(key)
-    return SLOT_QUEUE_KEYS + slot[0] if slot is not None and _limit_of(member) else key
-
-
-def _limit_of(member: bytes) -> int:
-    """Return the limit of a member that waits for a semaphore; 0 for any other member."""
-    found = _LIMITED.fullmatch(member)
-    return min(int(found[1]), MAX_SLOTS) if found else 0
-
-
-def is_offer_to(value: bytes, member: bytes) -> bool:
-    """Return True if this value of a key is an offer to the member."""
-    return value.startswith(OFFER) and _parts(value.removeprefix(OFFER))[1] == member
-
-
-def admits(value: bytes, claim: bytes) -> bool:
-    """Return True if this value of a key is an offer to the claim's member, or to one behind it."""
-    if not value.startswith(OFFER):
-        return False
-    offered, own = _parts(value.removeprefix(OFFER)), _parts(claim)
-    return own[1] != b"" and (offered[1] == own[1] or own < offered)
-
-
-def grace_of(member: bytes) -> int:
-    """Return the milliseconds until an offer to a member expires."""
-    grace = member.rpartition(b":")[2].rpartition(b"#")[2]
-    return max(1, int(grace)) if grace.isdigit() else 1
+    return SLOT_QUEUE_KEYS + slot[0] if slot is not None and limit_of(member) else key
 
 
 def _queues_of(key: bytes) -> list[bytes]:
     slot = slot_in(key)
     return [key] if slot is None else [key, SLOT_QUEUE_KEYS + slot[0]]
-
-
-def _takes(member: bytes, slot: tuple[bytes, int] | None) -> bool:
-    """Return False if a member has too low a limit for this slot."""
-    return slot is None or not _limit_of(member) or slot[1] <= _limit_of(member)
-
-
-def _parts(claim: bytes) -> tuple[int, bytes]:
-    found = _CLAIM.fullmatch(claim)
-    return (int(found[1]), found[2]) if found else (0, b"")
 
 
 def _notify(keys: Keys, member: bytes, milliseconds: int, key: bytes) -> bool:

@@ -11,7 +11,7 @@ from aioredlock_ng._core.over import over_mark
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng._nodes.memory.keyspace import Writing
-from aioredlock_ng._nodes.memory.queues import admits
+from aioredlock_ng._nodes.memory.members import admits
 from aioredlock_ng._nodes.memory.standing import StandingServer, as_bytes
 from aioredlock_ng._scripts.kinds import MARKER_KEY
 
@@ -93,10 +93,11 @@ class MemoryServer(StandingServer):
     def _hold(
         self, keys: Sequence[bytes], token: bytes, ttl: bytes, claim: bytes, by: Connection
     ) -> None:
+        before = [self.get(key) or b"" for key in keys]
         for key in keys:
             self.set(key, token, int(ttl) / 1000, by)
-        for key in keys:
-            self.queues.served(Writing(self, by), key, claim)
+        for key, value in zip(keys, before, strict=True):
+            self.queues.served(Writing(self, by), key, claim, value)
 
     def _confirm(self, command: Command, by: Connection) -> Raw | Refusal:
         token, fence, *slots = map(as_bytes, command.args)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.tickets import OFFER
 from aioredlock_ng._nodes.memory.keyspace import Keyspace, Writing
-from aioredlock_ng._nodes.memory.queues import admits, grace_of, is_offer_to, queue_for
+from aioredlock_ng._nodes.memory.members import admits, grace_of, is_offer_to
+from aioredlock_ng._nodes.memory.queues import queue_for
 
 if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Raw, Refusal
@@ -74,10 +75,11 @@ class StandingServer(Keyspace):
         if True in offered:
             return [0, offered.index(True) + 1, 0]
         queues.add(queue, claim, int(life) / 1000)
-        free = admitting = 0
-        for slot, key in enumerate(keys, 1):
+        for key in keys:
             if self.get(key) is None:
                 queues.offer(own, key)
+        free = admitting = 0
+        for slot, key in enumerate(keys, 1):
             value = self.get(key)
             if value is None:
                 free = free or slot

@@ -67,38 +67,97 @@ local function notify_first(queue, key)
   end
 end
 
--- Offers a key to the first member of a queue that takes this slot. Slot 0 is a lock, which every
--- member takes. Returns false if there is no such member.
-local function offer_to(queue, key, slot)
-  local at = 0
+-- Sets a key to an offer.
+local function reserve(key, ticket, member, milliseconds)
+  local value = 'aioredlock_ng:offer:' .. ticket .. ':' .. member
+  return ask('SET', key, value, 'PX', math.max(1, milliseconds))
+end
+
+-- Offers a lock's key to the first member of its own queue. Returns false if there is none.
+local function offer_lock(key)
+  local queue = queue_of(key)
   while true do
+    local line = ask('ZRANGE', queue, 0, 1, 'WITHSCORES') or {}
+    local member, ticket, second = line[1], line[2], line[3]
+    if not member then return false end
+    local heard = notify(member, 0, key)
+    if not ask('ZREM', queue, member) then return false end
+    if heard then
+      if not reserve(key, ticket, member, grace_of(member)) then return false end
+      if second then notify(second, grace_of(member), key) end
+      return true
+    end
+  end
+end
+
+-- Returns the keys of the slots 1 to `limit` of the semaphore to which a slot belongs.
+local function slots_up_to(limit, key)
+  local keys = {}
+  for slot = 1, math.min(limit, 1000) do keys[slot] = string.gsub(key, '%d+$', slot, 1) end
+  return keys
+end
+
+-- Offers a slot to a member as well, and shares out all slots on offer: the lowest slot goes to the
+-- lowest ticket, and so on. So nodes on which slots became free in different orders offer the same
+-- slots to the same members. A member keeps the remaining time of its offer. Returns false if the
+-- member's process is gone.
+local function share_out(key, slot, ticket, member)
+  local slots, offers = {slot}, {{tonumber(ticket), member, 0, grace_of(member), ticket}}
+  local keys = slots_up_to(limit_of(member), key)
+  for at, value in ipairs(ask('MGET', unpack(keys)) or {}) do
+    local own, other = string.match(value or '', '^aioredlock_ng:offer:(%d+):(.+)$')
+    if own and at ~= slot and limit_of(other) then
+      slots[#slots + 1] = at
+      offers[#offers + 1] = {tonumber(own), other, at, ask('PTTL', keys[at]) or 0, own}
+    end
+  end
+  table.sort(slots)
+  table.sort(offers, function(a, b) return a[1] < b[1] or (a[1] == b[1] and a[2] < b[2]) end)
+  for at, offer in ipairs(offers) do
+    if limit_of(offer[2]) < slots[at] then
+      -- Members with different limits keep what they were offered.
+      slots, offers = {slot}, {{tonumber(ticket), member, 0, grace_of(member), ticket}}
+      break
+    end
+  end
+  for at, offer in ipairs(offers) do
+    if offer[2] == member and not notify(member, 0, keys[slots[at]]) then return false end
+  end
+  for at, offer in ipairs(offers) do
+    if offer[3] ~= slots[at] then
+      if not reserve(keys[slots[at]], offer[5], offer[2], offer[4]) then return false end
+      if offer[2] ~= member then notify(offer[2], 0, keys[slots[at]]) end
+    end
+  end
+  return true
+end
+
+-- Offers a slot to the first member of the shared queue that takes it. Returns false if there is
+-- none.
+local function offer_slot(key)
+  local queue, slot = slots_of(key)
+  local at = 0
+  while queue do
     local line = ask('ZRANGE', queue, at, at + 1, 'WITHSCORES') or {}
     local member, ticket, second = line[1], line[2], line[3]
     if not member then return false end
-    if (limit_of(member) or slot) < slot then
+    if (limit_of(member) or 0) < slot then
       at = at + 1
     else
-      local heard = notify(member, 0, key)
       if not ask('ZREM', queue, member) then return false end
-      if heard then
-        local grace = math.max(1, grace_of(member))
-        local value = 'aioredlock_ng:offer:' .. ticket .. ':' .. member
-        if not ask('SET', key, value, 'PX', grace) then return false end
-        if second and (limit_of(second) or slot) >= slot then notify(second, grace, key) end
+      if share_out(key, slot, ticket, member) then
+        if second and limit_of(second) >= slot then notify(second, grace_of(member), key) end
         return true
       end
     end
   end
+  return false
 end
 
 -- Offers a key to the first waiter for it, and removes that member from its queue. Returns false if
 -- nobody waits. A stopped process lets its offer expire. If it stayed in the queue, each hand-over
 -- would wait for it. A member that still waits enters again with its old ticket.
-local function offer(key)
-  if offer_to(queue_of(key), key, 0) then return true end
-  local shared, slot = slots_of(key)
-  return shared ~= nil and offer_to(shared, key, slot)
-end
+local function offer(key) return offer_lock(key) or offer_slot(key) end
 
 -- Removes a member from a queue. If it was the first, the next member is notified.
 local function step_out(queue, member, key)
@@ -167,6 +226,9 @@ local function refusal(place, keys, values)
   return {0, redis.call('PTTL', keys[place]), place, highest}
 end
 
+-- The offers that `take` has replaced.
+local displaced = {}
+
 -- Sets the first n keys to a token, or none of them. Returns the refusal if a key is held.
 -- MGET instead of GET: see extend.lua.
 local function take(n, token, ttl, claim)
@@ -179,6 +241,7 @@ local function take(n, token, ttl, claim)
   for i = 1, n do
     if values[i] then
       redis.call('SET', keys[i], token, 'PX', ttl)
+      displaced[i] = values[i]
     elseif not redis.call('SET', keys[i], token, 'NX', 'PX', ttl) then
       -- This key is of another type, which MGET reports as missing. GET raises the error.
       if i > 1 then redis.call('DEL', unpack(keys, 1, i - 1)) end
@@ -189,20 +252,25 @@ end
 
 -- Removes a claim's member from the queues of the first n keys, which it holds now. Notifies
 -- the new first member, because the offer before it no longer exists. Of a semaphore the member
--- has one slot. Offers of other slots to it go to the next members.
+-- has one slot. A member that it has displaced enters the queue again, and offers of other slots
+-- go to the next members.
 local function served(n, claim)
   local member = string.match(claim, '^%d+:(.+)$')
   if not member then return end
-  local limit = math.min(limit_of(member) or 0, 1000)
   for i = 1, n do
-    ask('ZREM', queue_for(member, KEYS[i]), member)
-    local slots = {}
-    for slot = 1, limit do slots[slot] = string.gsub(KEYS[i], '%d+$', slot, 1) end
-    for slot, value in ipairs(limit > 0 and ask('MGET', unpack(slots)) or {}) do
-      if value and is_offer_to(value, member) and not offer(slots[slot]) then
-        ask('DEL', slots[slot])
+    local queue = queue_for(member, KEYS[i])
+    ask('ZREM', queue, member)
+    local ticket, other = string.match(displaced[i] or '', '^aioredlock_ng:offer:(%d+):(.+)$')
+    if other and other ~= member and limit_of(other) then
+      ask('ZADD', queue, ticket, other)
+      ask('PEXPIRE', queue, 20000)
+    end
+    local slots = slots_up_to(limit_of(member) or 0, KEYS[i])
+    for at, value in ipairs(#slots > 0 and ask('MGET', unpack(slots)) or {}) do
+      if value and is_offer_to(value, member) and not offer(slots[at]) then
+        ask('DEL', slots[at])
       end
     end
-    notify_first(queue_for(member, KEYS[i]), KEYS[i])
+    notify_first(queue, KEYS[i])
   end
 end

@@ -1,0 +1,49 @@
+"""Members, claims and offers of queues: the formats of `parts/queue.lua`, read and written."""
+
+from __future__ import annotations
+
+import re
+
+from aioredlock_ng._core.keys import MAX_SLOTS
+from aioredlock_ng._core.tickets import OFFER
+
+__all__ = ["admits", "grace_of", "is_offer_to", "limit_of", "offer_value", "parts_of"]
+
+_CLAIM = re.compile(rb"(\d+):(.+)", re.DOTALL)
+_LIMITED = re.compile(rb".*:(\d+)#\d+", re.DOTALL)
+
+
+def is_offer_to(value: bytes, member: bytes) -> bool:
+    """Return True if this value of a key is an offer to the member."""
+    return value.startswith(OFFER) and parts_of(value.removeprefix(OFFER))[1] == member
+
+
+def admits(value: bytes, claim: bytes) -> bool:
+    """Return True if this value of a key is an offer to the claim's member, or to one behind it."""
+    if not value.startswith(OFFER):
+        return False
+    offered, own = parts_of(value.removeprefix(OFFER)), parts_of(claim)
+    return own[1] != b"" and (offered[1] == own[1] or own < offered)
+
+
+def grace_of(member: bytes) -> int:
+    """Return the milliseconds until an offer to a member expires."""
+    grace = member.rpartition(b":")[2].rpartition(b"#")[2]
+    return max(1, int(grace)) if grace.isdigit() else 1
+
+
+def limit_of(member: bytes) -> int:
+    """Return the limit of a member that waits for a semaphore; 0 for any other member."""
+    found = _LIMITED.fullmatch(member)
+    return min(int(found[1]), MAX_SLOTS) if found else 0
+
+
+def offer_value(ticket: int, member: bytes) -> bytes:
+    """Return the value of a key that is offered to a member."""
+    return b"%b%d:%b" % (OFFER, ticket, member)
+
+
+def parts_of(claim: bytes) -> tuple[int, bytes]:
+    """Return the ticket and the member of a claim; 0 and no member if it is damaged."""
+    found = _CLAIM.fullmatch(claim)
+    return (int(found[1]), found[2]) if found else (0, b"")
