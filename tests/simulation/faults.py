@@ -262,7 +262,9 @@ class Faults:
         """Another client deletes a key: an offer; else a lock's key, where a quorum has the same token besides."""
         keys = [(key, value) for key, value, _ in server.offers()] + server.locks()
         for key, token in sorted(keys, key=lambda pair: not is_offer(pair[1])):
-            others = sum(other.has(key, token) for other in self._servers if other is not server)
+            # A node counts only if it has all keys of a set: a key that is missing elsewhere was deleted before.
+            whole = {name for other in self._servers for name, holder in other.locks() if holder == token}
+            others = sum(all(other.has(name, token) for name in whole) for other in self._servers if other is not server)
             if is_offer(token) or others >= quorum_of(len(self._servers)):
                 server.delete(key)
                 return True
