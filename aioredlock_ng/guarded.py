@@ -64,16 +64,19 @@ class NameTemplate:
         template: A text as for `str.format`, with parameters of the function and their attributes.
             Positions and indexing are not allowed.
         function: The function with these parameters.
+        decorator: Name of the decorator in errors.
 
     Raises:
         ConfigurationError: A placeholder names no parameter, or two placeholders stand side by
             side.
     """
 
-    def __init__(self, template: str, function: Callable[..., object]) -> None:
+    def __init__(
+        self, template: str, function: Callable[..., object], decorator: str = "guard"
+    ) -> None:
         self._signature = inspect.signature(function)
         self._called = getattr(function, "__qualname__", repr(function))
-        self._where = f"guard({template!r}) of {self._called}()"
+        self._where = f"{decorator}({template!r}) of {self._called}()"
         try:
             self._template = Template(template)
         except ConfigurationError as error:
@@ -134,19 +137,22 @@ class NameTemplate:
         return ConfigurationError(f"{self._where}: {what}")
 
 
-def check_guard(lock: Callable[[str], object], template: object) -> None:
+def check_guard(
+    lock: Callable[[str], object], template: object, example: str = "@redlock.guard("
+) -> None:
     """Check the arguments of a decorator when it is made, and not at the first call.
 
     Args:
         lock: Describes the lock of a name.
         template: The name's template.
+        example: The beginning of a right use, for errors.
 
     Raises:
         ConfigurationError: The template is no str, or an option of the lock is invalid.
     """
     if not isinstance(template, str):
         raise ConfigurationError(
-            f'guard() takes a name first, like @redlock.guard("job:{{job_id}}"); got {template!r}'
+            f'a lock needs a name, like {example}"job:{{job_id}}"); got {template!r}'
         )
     lock(template)
 

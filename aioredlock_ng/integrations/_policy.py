@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import ceil
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from aioredlock_ng import ConfigurationError, LockLost, QuorumUnreachable, Redlock
 from aioredlock_ng.options import positive_seconds
@@ -11,12 +11,14 @@ from aioredlock_ng.options import positive_seconds
 from ._template import Template, UnusableValue
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from aioredlock_ng import Lock, LockNotAcquired
+    from aioredlock_ng import LockNotAcquired
     from aioredlock_ng._core.templates import Placeholder
 
 __all__ = ["UNAVAILABLE", "Answer", "Policy", "checked_manager"]
+
+L = TypeVar("L")
 
 UNAVAILABLE: Final = 503
 """Service Unavailable: no quorum of nodes, or a lost lock."""
@@ -108,17 +110,24 @@ class Policy:
         """Placeholders of the templates, in their order."""
         return [placeholder for template in self.templates for placeholder in template.placeholders]
 
-    def check(self, redlock: Redlock) -> None:
-        """Check that this manager accepts the options.
+    def check(self, describe: Callable[..., object]) -> None:
+        """Check that a manager accepts the options.
+
+        Args:
+            describe: The method `lock` of the manager.
 
         Raises:
             ConfigurationError: A ttl is above the manager's `max_ttl`, or too small for its
                 `node_timeout`.
         """
-        redlock.lock("a name", **self._options)
+        describe("a name", **self._options)
 
-    def lock(self, redlock: Redlock, values: Mapping[str, object]) -> Lock:
+    def lock(self, describe: Callable[..., L], values: Mapping[str, object]) -> L:
         """Describe the lock for a request's values. Equal names count once. No I/O.
+
+        Args:
+            describe: The method `lock` of the manager, of either kind.
+            values: The value of each placeholder.
 
         Raises:
             UnusableValue: The request's values form no name.
@@ -126,9 +135,9 @@ class Policy:
         """
         names = dict.fromkeys(template.fill(values) for template in self.templates)
         try:
-            return redlock.lock(*names, **self._options)
+            return describe(*names, **self._options)
         except ConfigurationError as error:
-            self.check(redlock)
+            self.check(describe)
             raise UnusableValue(f"not possible as a lock's name: {error}") from error
 
     def answer(self, error: LockNotAcquired | LockLost) -> Answer:

@@ -239,7 +239,7 @@ class _Locks:
                 " the query by query="
             )
         if redlock is not None:
-            self._policy.check(redlock)
+            self._policy.check(redlock.lock)
 
     def __str__(self) -> str:
         return ", ".join(template.text for template in self._policy.templates)
@@ -248,7 +248,7 @@ class _Locks:
         self, request: web.Request, handle: Callable[[], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         try:
-            lock = self._policy.lock(self._redlock_of(request), self._values(request))
+            lock = self._policy.lock(self._redlock_of(request).lock, self._values(request))
         except UnusableValue as error:
             text = json.dumps({"detail": str(error)})
             raise web.HTTPBadRequest(text=text, content_type="application/json") from error

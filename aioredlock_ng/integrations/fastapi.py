@@ -143,7 +143,7 @@ class LockDependency:
                 self._undeclared, connection
             )
         try:
-            lock = self._policy.lock(redlock, values)
+            lock = self._policy.lock(redlock.lock, values)
         except UnusableValue as error:
             raise RequestValidationError(
                 [{"type": "lock_name", "loc": ("lock",), "msg": str(error), "input": None}]
@@ -192,7 +192,7 @@ class LockDependency:
             else:
                 parameters.agree(placeholder, self.__signature__.parameters[placeholder.name], path)
         if redlock is not None:
-            self._policy.check(redlock)
+            self._policy.check(redlock.lock)
 
 
 def lock_for(

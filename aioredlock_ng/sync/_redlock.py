@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import aioredlock_ng
 from aioredlock_ng.environment import naming_variables, settings_from
-from aioredlock_ng.errors import ConfigurationError
-from aioredlock_ng.sync._guard import guarded
+from aioredlock_ng.errors import ConfigurationError, RedlockError
 from aioredlock_ng.sync._lease import Lease
 from aioredlock_ng.sync._lock import Lock
 from aioredlock_ng.sync._process import PerProcess
 from aioredlock_ng.sync._thread import refuse_greenlets
+from aioredlock_ng.sync.guarded import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import redis.asyncio
 
     from aioredlock_ng import Diagnosis, LockInfo, NodeState, Stats
-    from aioredlock_ng.sync._guard import Guard
     from aioredlock_ng.sync._options import LockOptions, RedlockOptions
     from aioredlock_ng.sync._thread import EngineThread
+    from aioredlock_ng.sync.guarded import Guard
 
 T = TypeVar("T")
 
@@ -235,6 +235,17 @@ class Redlock:
             return here.redlock.leases
 
         return tuple(Lease(lease, here.thread) for lease in here.thread.run(leases))
+
+    @property
+    def current_lease(self) -> Lease:
+        """The lease of the innermost `with` or decorated function in this thread. No I/O.
+
+        Raises:
+            RedlockError: This thread is in no `with` and in no decorated function.
+        """
+        if not self.inside:
+            raise RedlockError("this thread holds no lock by `with` or by a decorator")
+        return self.inside[-1]
 
     def stats(self) -> Stats:
         """Return the counters since `open` and the places of this process in the queues.

@@ -325,7 +325,7 @@ def test_guard_refuses_what_it_cannot_hold_a_lock_for(redlock: Redlock) -> None:
     for function in (coroutine, generator):
         with pytest.raises(ConfigurationError):
             redlock.guard("a name")(function)
-    with pytest.raises(ConfigurationError, match="takes a name first"):
+    with pytest.raises(ConfigurationError, match="a lock needs a name"):
         redlock.guard(generator)  # type: ignore[arg-type]
 
 

@@ -149,8 +149,8 @@ def redlock() -> Redlock:
         ("a}", "Single '}'"),
         ("", "lock name must not be empty"),
         ("aioredlock_ng:marker", "keeps for itself"),
-        (7, r'guard\(\) takes a name first, like @redlock.guard\("job:\{job_id\}"\); got 7'),
-        (report, "takes a name first"),
+        (7, r'a lock needs a name, like @redlock.guard\("job:\{job_id\}"\); got 7'),
+        (report, "a lock needs a name"),
     ],
 )
 def test_a_template_that_cannot_be_is_refused_at_once(redlock: Redlock, template: Any, told: str) -> None:

@@ -1,0 +1,85 @@
+"""Decorate plain functions, so that each call runs under a lock named by its arguments.
+
+`Redlock.guard` and the decorators of `aioredlock_ng.integrations` for tasks are made here.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+
+from aioredlock_ng.errors import ConfigurationError, LockNotAcquired
+from aioredlock_ng.guarded import NameTemplate, check_guard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aioredlock_ng.sync._lock import Lock
+
+__all__ = ["Guard", "guarded"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Guard(Protocol):
+    """A decorator of plain functions that keeps their signature."""
+
+    def __call__(self, function: Callable[P, R], /) -> Callable[P, R]:
+        """Decorate a function."""
+
+
+def guarded(
+    lock: Callable[[str], Lock],
+    template: str,
+    *,
+    decorator: str = "guard",
+    example: str = "@redlock.guard(",
+    refused: Callable[[LockNotAcquired], Any] | None = None,
+) -> Guard:
+    """Make the decorator.
+
+    Args:
+        lock: Describes the lock of a name.
+        template: The name, with placeholders for arguments; see
+            `aioredlock_ng.guarded.NameTemplate`.
+        decorator: Name of the decorator in errors.
+        example: The beginning of a right use, for errors.
+        refused: Is called in place of the function if the lock is not acquired, and makes the
+            result of the call. None: the call raises the error.
+
+    Raises:
+        ConfigurationError: The template or an option is invalid for all arguments.
+    """
+    check_guard(lock, template, example)
+
+    def decorate(function: Callable[P, R], /) -> Callable[P, R]:
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            raise ConfigurationError(
+                f"{decorator}({template!r}) of aioredlock_ng.sync is for functions defined by"
+                " `def`; use aioredlock_ng.Redlock for coroutine functions"
+            )
+        if inspect.isgeneratorfunction(function):
+            raise ConfigurationError(
+                f"{decorator}({template!r}) cannot hold a lock for the generator"
+                f" {function.__qualname__}(), whose caller may never end it; use"
+                " `with redlock.lock(...)` where its values are used"
+            )
+        names = NameTemplate(template, function, decorator)
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            lease = None
+            try:
+                with lock(names.name(*args, **kwargs)) as lease:
+                    return function(*args, **kwargs)
+            except LockNotAcquired as error:
+                # The error of another lock, inside the function, belongs to the function.
+                if refused is None or lease is not None:
+                    raise
+                return refused(error)  # type: ignore[no-any-return]
+
+        return call
+
+    return decorate
