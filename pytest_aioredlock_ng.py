@@ -3,7 +3,7 @@
 The plugin imports the library only when a test requests a fixture. `redlock_nodes` are nodes in
 memory, or real servers if a test, the command line or the settings ask for them. `redlock` is an
 open `Redlock` of these nodes on the event loop of the test. The loop may belong to pytest-asyncio
-(in either mode) or to anyio's plugin.
+(in either mode) or to anyio's plugin. `sync_redlock` is an open manager of `aioredlock_ng.sync`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+    import aioredlock_ng.sync
     from aioredlock_ng import Redlock
     from aioredlock_ng.testing import LocalNodes, MemoryNodes
 
-__all__ = ["redlock", "redlock_nodes"]
+__all__ = ["redlock", "redlock_nodes", "sync_redlock"]
 
 _KINDS = ("memory", "local")
 _LOOP_SCOPES = ("function", "class", "module", "package", "session")
@@ -79,6 +80,29 @@ def redlock(request: pytest.FixtureRequest) -> Redlock:
     """
     opened: Redlock = request.getfixturevalue(_on_its_loop(request))
     return opened
+
+
+@pytest.fixture
+def sync_redlock(
+    request: pytest.FixtureRequest, redlock_nodes: MemoryNodes | LocalNodes
+) -> Iterator[aioredlock_ng.sync.Redlock]:
+    """Yield a manager of `redlock_nodes` for threads. It is closed after the test.
+
+    Nodes in memory serve one event loop, so a test requests either this fixture or `redlock`. Real
+    servers serve both.
+    """
+    from aioredlock_ng.sync import Redlock
+    from aioredlock_ng.testing import LocalNodes
+
+    nodes: Any = redlock_nodes
+    options = _options(request)
+    if isinstance(redlock_nodes, LocalNodes):
+        nodes = redlock_nodes.urls
+    else:
+        # `advance` moves the clock of these nodes.
+        options = {"clock": redlock_nodes.clock} | options
+    with Redlock(nodes, **options) as manager:
+        yield manager
 
 
 def _on_its_loop(request: pytest.FixtureRequest) -> str:

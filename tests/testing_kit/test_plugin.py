@@ -252,3 +252,36 @@ def test_the_entry_point_is_the_module_by_its_own_name() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert settings["project"]["entry-points"]["pytest11"] == {"pytest_aioredlock_ng": "pytest_aioredlock_ng"}
     assert (ROOT / "pytest_aioredlock_ng.py").is_file()
+
+
+def test_a_manager_for_threads_in_a_test_without_a_loop(pytester: pytest.Pytester, run: Run) -> None:
+    pytester.makepyfile("""
+        import threading
+        import pytest
+        from aioredlock_ng import LockLost
+        from aioredlock_ng.testing import lose_at
+
+        def test_threads(sync_redlock, redlock_nodes):
+            with sync_redlock.lock("a") as lease:
+                found = []
+                thread = threading.Thread(target=lambda: found.append(sync_redlock.lock("a").try_acquire()))
+                thread.start()
+                thread.join()
+                assert found == [None]
+
+        def test_time_passes(sync_redlock, redlock_nodes):
+            lease = sync_redlock.lock("a").acquire()
+            redlock_nodes.advance(11)
+            with pytest.raises(LockLost):
+                lease.check()
+
+        def test_lost_at_a_check(sync_redlock):
+            with lose_at("a", "checked"), pytest.raises(LockLost), sync_redlock.lock("a") as lease:
+                lease.check()
+
+        @pytest.mark.redlock(nodes="local", count=1, ttl=3.0)
+        def test_real_servers_and_options_where_marked(sync_redlock):
+            with sync_redlock.lock("a") as lease:
+                assert (lease.ttl, lease.nodes) == (3.0, (1, 1))
+    """)
+    run().assert_outcomes(passed=4)
