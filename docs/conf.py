@@ -51,7 +51,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(?!aioredlock_ng\b)\w+(\.\w+)+"),
     (
         "py:.*",
-        r"[A-Z]|aioredlock_ng\..*\._\w+|Any|Callable|Iterable|Mapping|Metric|Node|OnLost|Path|Redis|RedisCluster|Self|Sequence|TracebackType|Unpack",
+        r"[A-Z]|aioredlock_ng\..*\._\w+|Any|Callable|Iterable|Mapping|Metric|Node|OnLost|Path|Redis|RedisCluster|Retry|Self|Sequence|TracebackType|Unpack|ViewOptions",
     ),
 ]
 autodoc_member_order = "bysource"

@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from docutils.statemachine import StringList
-from sphinx.addnodes import pending_xref
+from sphinx.addnodes import desc, pending_xref
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
@@ -34,6 +34,7 @@ FENCE = re.compile(r"(?P<indent> *)```(?P<language>\w*)")
 SHORT = 60
 COLON = "\ue000"
 SYNC = "aioredlock_ng.sync"
+SYNCHRONOUS = (SYNC, *(f"aioredlock_ng.integrations.{name}" for name in ("celery", "django", "flask", "rq")))
 SHARED = dict.fromkeys(("Redlock", "Lock", "Lease"), "aioredlock_ng") | {"LockOptions": "aioredlock_ng.guarded"}
 INTERNAL = re.compile(r"^Internal: ", re.MULTILINE)
 RAISES = re.compile(r"(?P<indent> +)(?P<errors>\w+(?:, \w+)+): (?P<when>.+)")
@@ -184,7 +185,8 @@ def _name_unknown(app: Sphinx, env: BuildEnvironment, node: pending_xref, conten
 class Unambiguous(SphinxPostTransform):
     """Link a bare name such as `Redlock` to the class of the package that the text is about.
 
-    `aioredlock_ng.sync` has classes of the same names. Sphinx would report each such name as ambiguous.
+    `aioredlock_ng.sync` has classes of the same names, which some integrations use. Sphinx would report each such name as
+    ambiguous.
     """
 
     default_priority = 5
@@ -194,8 +196,17 @@ class Unambiguous(SphinxPostTransform):
         for node in self.document.findall(pending_xref):
             word = node["reftarget"].rpartition(".")[2]
             if node.get("refdomain") == "py" and node["reftarget"] == word and word in SHARED:
-                in_sync = str(node.get("py:module") or "").startswith(SYNC)
+                in_sync = _module_around(node).startswith(SYNCHRONOUS)
                 node["reftarget"] = f"{SYNC if in_sync else SHARED[word]}.{word}"
+
+
+def _module_around(node: nodes.Element) -> str:
+    """Return the module of the name that a node is about; the signature of a function does not say it itself."""
+    if module := node.get("py:module"):
+        return str(module)
+    while node is not None and not isinstance(node, desc):
+        node = node.parent
+    return "" if node is None else str(node[0].get("module") or "")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

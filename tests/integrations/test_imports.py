@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-FRAMEWORKS = {"aiohttp", "fastapi", "pydantic", "starlette"}
+FRAMEWORKS = {"aiohttp", "celery", "django", "fastapi", "flask", "pydantic", "rq", "starlette"}
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,10 @@ FRAMEWORKS = {"aiohttp", "fastapi", "pydantic", "starlette"}
         ("aioredlock_ng.integrations", set()),
         ("aioredlock_ng.integrations.fastapi", {"fastapi", "pydantic", "starlette"}),
         ("aioredlock_ng.integrations.aiohttp", {"aiohttp"}),
+        ("aioredlock_ng.integrations.celery", {"celery"}),
+        ("aioredlock_ng.integrations.django", {"django"}),
+        ("aioredlock_ng.integrations.flask", {"flask"}),
+        ("aioredlock_ng.integrations.rq", {"rq"}),
     ],
 )
 def test_an_integration_imports_its_own_framework_only(module: str, brings: set[str]) -> None:
@@ -25,7 +29,7 @@ def test_an_integration_imports_its_own_framework_only(module: str, brings: set[
     assert {name.partition(".")[0] for name in told.split()} & FRAMEWORKS == brings
 
 
-@pytest.mark.parametrize("framework", ["fastapi", "aiohttp"])
+@pytest.mark.parametrize("framework", ["fastapi", "aiohttp", "celery", "django", "flask", "rq"])
 def test_without_the_framework_the_error_names_the_extra(framework: str) -> None:
     code = f"import sys; sys.modules[{framework!r}] = None; import aioredlock_ng.integrations.{framework}"
     failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

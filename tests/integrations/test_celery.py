@@ -1,0 +1,222 @@
+"""The decorator for Celery: real workers with processes, and a real broker."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from celery.exceptions import TaskRevokedError
+
+from aioredlock_ng import ConfigurationError, LockHeld, LockLost
+from aioredlock_ng.integrations.celery import locked
+from aioredlock_ng.sync import Redlock
+from tests.integrations.serving import held
+from tests.integrations.working import PATIENCE, Worker, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from aioredlock_ng.testing import LocalServer
+    from tests.support.node_set import NodeSet
+
+pytestmark = pytest.mark.once
+
+COMMAND = ["-m", "celery", "-A", "tests.integrations.celery_tasks", "worker", "--loglevel=INFO", "--concurrency=2"]
+
+
+@pytest.fixture
+def broker(start_server: Callable[..., LocalServer]) -> str:
+    return start_server().url
+
+
+@pytest.fixture
+def worker(nodes: NodeSet, broker: str, tmp_path: Path) -> Iterator[Worker]:
+    with Worker(COMMAND, tmp_path, broker) as worker:
+        until(lambda: " ready." in worker.said)
+        yield worker
+
+
+@pytest.fixture
+def tasks(nodes: NodeSet, broker: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """Puts a task into the queue."""
+    from celery import Celery
+
+    with Celery("client", broker=broker, backend=broker, set_as_current=False) as app:
+
+        def put(task: str, name: str, then: str = "") -> Any:
+            signature = app.signature(f"tests.integrations.celery_tasks.{task}", (name,))
+            if then:
+                signature |= app.signature("tests.integrations.celery_tasks.failing", (then,), immutable=True)
+            return signature.apply_async()
+
+        yield put
+
+
+@pytest.mark.slow
+def test_a_task_that_does_not_get_its_lock_fails_or_is_skipped_or_is_repeated(
+    worker: Worker, tasks: Callable[..., Any], nodes: NodeSet
+) -> None:
+    first = tasks("failing", "a")
+    worker.begun("a")
+    failed, skipped, given_up = (tasks(task, "a") for task in ("failing", "skipping", "giving_up"))
+    with pytest.raises(LockHeld, match="held by"):
+        failed.get(PATIENCE)
+    with pytest.raises(TaskRevokedError, match="'job:a' was not acquired"):
+        skipped.get(PATIENCE)
+    assert skipped.state == "REVOKED"
+    with pytest.raises(LockHeld, match="held by"):
+        given_up.get(PATIENCE)
+    chain = tasks("skipping", "a", then="next")
+    with pytest.raises(TaskRevokedError):
+        chain.parent.get(PATIENCE)
+    repeated = tasks("retrying", "a")
+    until(lambda: repeated.state == "RETRY")
+    worker.let_end("a")
+    assert first.get(PATIENCE) < repeated.get(PATIENCE)
+    # The chain did not go on.
+    assert chain.state == "PENDING"
+    assert "Traceback" not in worker.said.partition("skipping")[2].partition("giving_up")[0]
+    until(lambda: not held(nodes))
+
+
+@pytest.mark.slow
+def test_the_lock_of_a_task_is_released_when_it_is_revoked_or_too_slow_and_expires_when_it_is_killed(
+    worker: Worker, tasks: Callable[..., Any], nodes: NodeSet
+) -> None:
+    revoked = tasks("failing", "revoked")
+    worker.begun("revoked")
+    assert held(nodes) == {"job:revoked"}
+    # The ttl is a minute.
+    revoked.revoke(terminate=True)
+    until(lambda: not held(nodes), within=20.0)
+    with pytest.raises(TaskRevokedError):
+        revoked.get(PATIENCE)
+
+    limited = tasks("limited", "limited")
+    with pytest.raises(Exception, match="SoftTimeLimitExceeded"):
+        limited.get(PATIENCE)
+    until(lambda: not held(nodes), within=20.0)
+
+    killed = tasks("short", "killed")
+    worker.begun("killed")
+    killed.revoke(terminate=True, signal="SIGKILL")
+    with pytest.raises(TaskRevokedError):
+        killed.get(PATIENCE)
+    with Redlock.from_env() as elsewhere, elsewhere.lock("job:killed", blocking_timeout=PATIENCE):
+        assert held(nodes) == {"job:killed"}
+
+
+@pytest.mark.slow
+def test_a_task_that_loses_its_lock_fails(worker: Worker, tasks: Callable[..., Any], nodes: NodeSet) -> None:
+    lost = tasks("failing", "lost")
+    worker.begun("lost")
+    with Redlock.from_env() as elsewhere:
+        elsewhere.force_release("job:lost")
+    with pytest.raises(LockLost):
+        lost.get(PATIENCE)
+
+
+@pytest.mark.slow
+def test_a_worker_that_shuts_down_warmly_lets_its_task_end_and_leaves_no_lock(
+    worker: Worker, tasks: Callable[..., Any], nodes: NodeSet
+) -> None:
+    tasks("forgetful", "b").get(PATIENCE)
+    assert held(nodes) == {"left:b"}
+    last = tasks("failing", "a")
+    worker.begun("a")
+    worker.process.send_signal(signal.SIGTERM)
+    until(lambda: "Warm shutdown" in worker.said)
+    assert held(nodes) == {"job:a", "left:b"}
+    worker.let_end("a")
+    assert worker.process.wait(PATIENCE) == 0
+    assert last.get(PATIENCE) > 0
+    assert held(nodes) == set()
+
+
+@pytest.mark.slow
+def test_a_worker_that_shuts_down_at_once_leaves_no_lock(worker: Worker, tasks: Callable[..., Any], nodes: NodeSet) -> None:
+    tasks("failing", "a")
+    worker.begun("a")
+    worker.ends(signal.SIGQUIT)
+    until(lambda: not held(nodes), within=20.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pool", ["threads", "solo"])
+def test_other_pools_hold_the_lock_of_a_task(
+    pool: str, tasks: Callable[..., Any], nodes: NodeSet, broker: str, tmp_path: Path
+) -> None:
+    with Worker([*COMMAND, f"--pool={pool}"], tmp_path, broker) as worker:
+        running = tasks("failing", "a")
+        worker.begun("a")
+        assert held(nodes) == {"job:a"}
+        worker.let_end("a")
+        assert running.get(PATIENCE) > 0
+        tasks("forgetful", "b").get(PATIENCE)
+        assert worker.ends(signal.SIGTERM) == 0
+        # The exit of the interpreter releases what is left.
+        assert held(nodes) == set()
+
+
+def test_a_task_that_is_called_as_a_function_or_eagerly_takes_its_lock(nodes: NodeSet) -> None:
+    from celery import Celery
+
+    with Redlock.from_env() as redlock, Redlock.from_env() as elsewhere, Celery("eager", set_as_current=False) as app:
+
+        @app.task
+        @locked(redlock, "job:{name}", held="skip", blocking_timeout=0)
+        def fence(name: str) -> int:
+            assert held(nodes) == {f"job:{name}"}
+            return int(redlock.current_lease.fence)
+
+        @app.task(max_retries=3)
+        @locked(redlock, "job:{name}", held="retry", blocking_timeout=0)
+        def again(name: str) -> None:
+            pass
+
+        assert fence("a") < fence.apply(("a",)).get()
+        with elsewhere.lock("job:a"):
+            # A caller in the same process gets the error.
+            with pytest.raises(LockHeld):
+                fence("a")
+            with pytest.raises(LockHeld):
+                again("a")
+            assert fence.apply(("a",)).state == "IGNORED"
+
+
+def test_without_a_quorum_a_task_fails_although_it_may_be_skipped() -> None:
+    from celery import Celery
+
+    from aioredlock_ng import QuorumUnreachable
+
+    with Redlock(["redis://127.0.0.1:1"], connect_timeout=0.2) as redlock, Celery("eager", set_as_current=False) as app:
+
+        @app.task
+        @locked(redlock, "job", held="skip", blocking_timeout=0)
+        def report() -> None:
+            pass
+
+        assert isinstance(report.apply().result, QuorumUnreachable)
+
+
+def test_a_wrong_use_is_refused_when_the_module_is_imported() -> None:
+    from celery import Celery
+
+    redlock = Redlock(["redis://127.0.0.1:1"])
+    app = Celery("refused", set_as_current=False)
+
+    def job(name: str) -> None: ...
+
+    for arguments, options, words in (
+        (("job:{name}",), {}, "takes a manager of aioredlock_ng.sync first"),
+        ((redlock, 7), {}, r'@locked\(redlock, "job:\{job_id\}"\)'),
+        ((redlock, "job:{number}"), {}, r"locked\('job:\{number\}'\) of .*: \{number\} names no parameter"),
+        ((redlock, "job:{name}"), {"held": "wait"}, "held must be one of raise, skip, retry"),
+        ((redlock, "job:{name}"), {"ttl": -1.0}, "ttl"),
+    ):
+        with pytest.raises((ConfigurationError, TypeError), match=words):
+            locked(*(arguments if len(arguments) > 1 else (*arguments, "x")), **options)(job)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="below the decorator that makes the task"):
+        locked(redlock, "job:{name}")(app.task(job))

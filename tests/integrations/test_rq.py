@@ -1,0 +1,149 @@
+"""The decorator for RQ: real workers, which fork a process for each job, and a real server of the queue."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from redis import Redis
+from rq import Queue, Retry
+from rq.command import send_stop_job_command
+from rq.job import JobStatus
+
+from aioredlock_ng import ConfigurationError, LockHeld, QuorumUnreachable
+from aioredlock_ng.integrations import rq as integration
+from aioredlock_ng.integrations.rq import SKIPPED, locked
+from aioredlock_ng.sync import Redlock
+from tests.integrations.serving import held
+from tests.integrations.working import PATIENCE, Worker, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from rq.job import Job
+
+    from aioredlock_ng.testing import LocalServer
+    from tests.support.node_set import NodeSet
+
+pytestmark = pytest.mark.once
+
+JOBS = "tests.integrations.rq_jobs"
+
+
+@pytest.fixture
+def broker(start_server: Callable[..., LocalServer]) -> str:
+    return start_server().url
+
+
+@pytest.fixture
+def workers(nodes: NodeSet, broker: str, tmp_path: Path) -> Iterator[list[Worker]]:
+    """Two workers, each with a process per job."""
+    command = ["-c", "from rq.cli import main; main()", "worker", "--url", broker]
+    with ExitStack() as stack:
+        workers = [stack.enter_context(Worker(command, tmp_path, broker)) for _ in range(2)]
+        for worker in workers:
+            until(lambda worker=worker: "Listening on" in worker.said)  # type: ignore[misc]
+        yield workers
+
+
+@pytest.fixture
+def queue(broker: str) -> Iterator[Queue]:
+    with Redis.from_url(broker) as connection:
+        yield Queue(connection=connection)
+
+
+def ended(job: Job, status: JobStatus) -> bool:
+    return job.get_status(refresh=True) == status
+
+
+@pytest.mark.slow
+def test_a_job_that_does_not_get_its_lock_fails_or_is_skipped_or_is_repeated(
+    workers: list[Worker], queue: Queue, nodes: NodeSet
+) -> None:
+    first = queue.enqueue(f"{JOBS}.failing", "a")
+    workers[0].begun("a")
+    failed, skipped, given_up = (queue.enqueue(f"{JOBS}.{job}", "a") for job in ("failing", "skipping", "giving_up"))
+    until(lambda: ended(failed, JobStatus.FAILED))
+    assert "LockHeld: 'job:a' was not acquired" in str(failed.latest_result().exc_string)
+    until(lambda: ended(skipped, JobStatus.FINISHED))
+    assert skipped.get_meta() == {SKIPPED: "job:a"}
+    assert skipped.return_value() is None
+    until(lambda: ended(given_up, JobStatus.FAILED))
+    repeated = queue.enqueue(f"{JOBS}.repeating", "a")
+    until(lambda: repeated.get_status() and (repeated.refresh() or repeated.number_of_retries or 0) > 1)
+    workers[0].let_end("a")
+    until(lambda: ended(first, JobStatus.FINISHED) and ended(repeated, JobStatus.FINISHED))
+    assert first.return_value() < repeated.return_value()
+    until(lambda: not held(nodes))
+
+
+@pytest.mark.slow
+def test_the_lock_of_a_job_is_released_at_its_timeout_and_at_sigterm_and_expires_when_it_is_stopped(
+    workers: list[Worker], queue: Queue, nodes: NodeSet
+) -> None:
+    limited = queue.enqueue(f"{JOBS}.failing", "limited", job_timeout=1)
+    until(lambda: ended(limited, JobStatus.FAILED))
+    assert "JobTimeoutException" in str(limited.latest_result().exc_string)
+    until(lambda: not held(nodes), within=20.0)
+
+    # The ttl is a minute.
+    terminated = queue.enqueue(f"{JOBS}.failing", "terminated")
+    os.kill(workers[0].begun("terminated"), signal.SIGTERM)
+    until(lambda: not held(nodes), within=20.0)
+    until(lambda: ended(terminated, JobStatus.FAILED))
+
+    stopped = queue.enqueue(f"{JOBS}.short", "stopped")
+    workers[0].begun("stopped")
+    send_stop_job_command(queue.connection, stopped.id)
+    until(lambda: ended(stopped, JobStatus.STOPPED))
+    with Redlock.from_env() as elsewhere, elsewhere.lock("job:stopped", blocking_timeout=PATIENCE):
+        assert held(nodes) == {"job:stopped"}
+
+
+@pytest.mark.slow
+def test_a_worker_that_shuts_down_lets_its_job_end_and_leaves_no_lock(
+    workers: list[Worker], queue: Queue, nodes: NodeSet
+) -> None:
+    last = queue.enqueue(f"{JOBS}.failing", "a")
+    workers[0].begun("a")
+    for worker in workers:
+        worker.process.send_signal(signal.SIGTERM)
+    until(lambda: any("warm shut down requested" in worker.said for worker in workers))
+    assert held(nodes) == {"job:a"}
+    workers[0].let_end("a")
+    assert [worker.process.wait(PATIENCE) for worker in workers] == [0, 0]
+    assert ended(last, JobStatus.FINISHED)
+    assert held(nodes) == set()
+
+
+def test_outside_a_job_the_function_raises_the_error(nodes: NodeSet) -> None:
+    with Redlock.from_env() as redlock, Redlock.from_env() as elsewhere:
+
+        @locked(redlock, "job:{name}", held="skip", blocking_timeout=0)
+        def job(name: str) -> str:
+            redlock.current_lease.check()
+            return name
+
+        assert job("a") == "a"
+        with elsewhere.lock("job:a"), pytest.raises(LockHeld):
+            job("a")
+
+
+def test_without_a_quorum_a_job_fails_although_it_may_be_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(integration, "get_current_job", lambda: object())
+    with Redlock(["redis://127.0.0.1:1"], connect_timeout=0.2) as redlock:
+        job = locked(redlock, "job", held="skip", blocking_timeout=0)(lambda: None)
+        with pytest.raises(QuorumUnreachable):
+            job()
+        again: Any = Retry(max=3)
+        job = locked(redlock, "job", held=again, blocking_timeout=0)(lambda: None)
+        assert job() is again
+
+
+def test_a_wrong_choice_is_refused_when_the_module_is_imported() -> None:
+    with pytest.raises(ConfigurationError, match="held must be raise, skip or a Retry"):
+        locked(Redlock(["redis://127.0.0.1:1"]), "job", held="retry")  # type: ignore[arg-type]
