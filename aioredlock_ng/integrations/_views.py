@@ -94,6 +94,7 @@ class ViewLock:
         view: The view function. The placeholders are its parameters.
         policy: Names, options and answers.
         more: Names of further values, which the framework offers beside the arguments.
+        is_async: True if the framework awaits the view.
 
     Raises:
         ConfigurationError: A placeholder is no parameter, or the view is a generator or a coroutine
@@ -101,10 +102,15 @@ class ViewLock:
     """
 
     def __init__(
-        self, view: Callable[..., Any], policy: Policy, more: frozenset[str] = frozenset()
+        self,
+        view: Callable[..., Any],
+        policy: Policy,
+        more: frozenset[str] = frozenset(),
+        *,
+        is_async: bool = False,
     ) -> None:
         called = f"{getattr(view, '__qualname__', repr(view))}()"
-        if inspect.iscoroutinefunction(view) or inspect.isasyncgenfunction(view):
+        if is_async or inspect.iscoroutinefunction(view) or inspect.isasyncgenfunction(view):
             raise ConfigurationError(
                 f"locked() is for views defined by `def`, and {called} is a coroutine function;"
                 " use `async with` and aioredlock_ng.Redlock in it"

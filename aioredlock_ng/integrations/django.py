@@ -18,6 +18,7 @@ from ._template import Template, UnusableValue
 from ._views import Refused, ViewLock, policy_of
 
 try:
+    from asgiref.sync import iscoroutinefunction
     from django.conf import settings
     from django.core.management.base import CommandError
     from django.core.signals import setting_changed
@@ -94,13 +95,13 @@ def locked(template: str, *more: str, **options: Unpack[ViewOptions]) -> Callabl
     policy = policy_of((template, *more), options)
 
     def decorate(view: V) -> V:
-        lock = ViewLock(view, policy)
+        lock = ViewLock(view, policy, is_async=iscoroutinefunction(view))
 
         @functools.wraps(view)
         def call(*args: Any, **kwargs: Any) -> Any:
             def respond() -> Any:
                 response = view(*args, **kwargs)
-                if response.streaming and not isinstance(response, FileResponse):
+                if getattr(response, "streaming", False) and not isinstance(response, FileResponse):
                     raise ConfigurationError(
                         "a stream is made after the view has returned, without its lock; use `with"
                         " get_redlock().lock(...)` in the generator"

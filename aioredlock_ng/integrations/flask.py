@@ -115,7 +115,7 @@ def locked(
         @functools.wraps(view)
         def call(*args: P.args, **kwargs: P.kwargs) -> flask.Response:
             def respond() -> flask.Response:
-                result: Any = flask.current_app.ensure_sync(view)(*args, **kwargs)
+                result: Any = view(*args, **kwargs)
                 response = flask.make_response(result)
                 if response.is_streamed and not response.direct_passthrough:
                     raise ConfigurationError(

@@ -7,6 +7,7 @@ import sys
 import threading
 from concurrent.futures import Future
 from contextlib import suppress
+from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -24,6 +25,11 @@ UNDONE_WITHIN: Final = 1.0
 The undo is a release, which waits for the nodes for one node timeout at most."""
 
 _numbers = count(1)
+
+# anyio imports its part for asyncio at the first use, which takes a tenth of a second. Each forked
+# child would repeat that.
+with suppress(ImportError):
+    import_module("anyio._backends._asyncio")
 
 
 class EngineThread:

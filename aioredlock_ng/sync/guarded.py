@@ -80,6 +80,8 @@ def guarded(
                     raise
                 return refused(error)  # type: ignore[no-any-return]
 
+        # Celery checks the arguments of a task by a function that ignores `__wrapped__`.
+        call.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
         return call
 
     return decorate

@@ -35,6 +35,7 @@ def manage(nodes: NodeSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> l
     return command
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_a_seat_is_sold_once_by_the_server(manage: list[str], nodes: NodeSet) -> None:
     port = free_port()
@@ -64,6 +65,7 @@ def test_a_seat_is_sold_once_by_the_server(manage: list[str], nodes: NodeSet) ->
             assert server.wait(PATIENCE) is not None
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_one_import_runs_at_a_time(manage: list[str], nodes: NodeSet) -> None:
     slow = [*manage, "import_seats", "100", "--pause", "60"]

@@ -176,6 +176,8 @@ def test_a_task_that_is_called_as_a_function_or_eagerly_takes_its_lock(nodes: No
         def again(name: str) -> None:
             pass
 
+        with pytest.raises(TypeError, match="missing 1 required positional argument"):
+            fence.delay()
         assert fence("a") < fence.apply(("a",)).get()
         with elsewhere.lock("job:a"):
             # A caller in the same process gets the error.

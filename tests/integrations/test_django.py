@@ -306,6 +306,7 @@ def command(shop: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+@pytest.mark.slow
 def test_a_second_command_ends_with_status_1_and_sigterm_and_ctrl_c_release_the_lock(nodes: NodeSet) -> None:
     for number, status in ((signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)):
         with command("a") as first:
@@ -329,7 +330,12 @@ def test_a_wrong_use_is_refused_when_the_module_is_imported() -> None:
     async def coroutine(request: Any, order: int) -> HttpResponse:
         return HttpResponse("")
 
+    class Asynchronous(View):
+        async def get(self, request: Any, order: int) -> HttpResponse:
+            return HttpResponse("")
+
     for template, function, words in (
+        ("a", Asynchronous.as_view(), "coroutine function"),
         ("order:{number}", view, r"the lock of .*view\(\) needs number; there are: order, request"),
         ("order:{order}", coroutine, "coroutine function"),
     ):

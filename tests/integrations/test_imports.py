@@ -17,7 +17,8 @@ FRAMEWORKS = {"aiohttp", "celery", "django", "fastapi", "flask", "pydantic", "rq
         ("aioredlock_ng.integrations", set()),
         ("aioredlock_ng.integrations.fastapi", {"fastapi", "pydantic", "starlette"}),
         ("aioredlock_ng.integrations.aiohttp", {"aiohttp"}),
-        ("aioredlock_ng.integrations.celery", {"celery"}),
+        # Celery imports Django where it is installed.
+        ("aioredlock_ng.integrations.celery", {"celery", "django"}),
         ("aioredlock_ng.integrations.django", {"django"}),
         ("aioredlock_ng.integrations.flask", {"flask"}),
         ("aioredlock_ng.integrations.rq", {"rq"}),

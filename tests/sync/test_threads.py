@@ -181,6 +181,28 @@ def test_a_manager_that_was_never_used_is_used_by_several_children(three_nodes: 
     assert redlock._process.here is None
 
 
+FORK = """
+import os, sys
+from aioredlock_ng.sync import Redlock
+
+redlock = Redlock(sys.argv[1].split(","))
+before = set(sys.modules)
+if not os.fork():
+    with redlock.lock("order"):
+        print(sorted(set(sys.modules) - before), flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_imports_nothing_before_its_first_lock(three_nodes: NodeSet) -> None:
+    """Each process of a worker would do so again, for a tenth of a second."""
+    command = [sys.executable, "-c", FORK, ",".join(three_nodes.urls)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert done.stdout == "[]\n"
+
+
 EXIT = """
 import sys, threading
 from aioredlock_ng import RedlockClosed
