@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hiredis import pack_command
 
 from aioredlock_ng._core.fencing import slot_of
+from aioredlock_ng._core.keys import slot_key
 from aioredlock_ng._core.marker import read_marker, vouching
 from aioredlock_ng._core.over import over_mark
 from aioredlock_ng._core.refusals import harmless, missing_right
@@ -19,7 +20,12 @@ from aioredlock_ng._doctor.rights import COMMANDS_IN_SCRIPTS, COMMANDS_OF_QUEUES
 from aioredlock_ng._scripts import Command, Request
 from aioredlock_ng._scripts.catalogue import needed
 from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
-from aioredlock_ng._scripts.node_requests import leaving, reading_marker, standing
+from aioredlock_ng._scripts.node_requests import (
+    leaving,
+    reading_marker,
+    standing,
+    standing_for_slot,
+)
 from aioredlock_ng._scripts.replies import kind_of
 from aioredlock_ng.records import Refused
 
@@ -133,6 +139,11 @@ class Trials:
         member = member_of(secrets.token_hex(8).encode(), 1, 0.1, notified=True)
         await self._call(standing(keys, claim_of(1, member), self._ttl, self._ttl))
         await self._call(leaving(keys, member))
+        slot = (slot_key(self._key, 1),)
+        member = member_of(secrets.token_hex(8).encode(), 1, 0.1, 1, notified=True)
+        # Without the right to ZREM the member stays until this queue expires.
+        await self._call(standing_for_slot(slot, claim_of(1, member), 1))
+        await self._call(leaving(slot, member))
         for name, arguments in COMMANDS_OF_QUEUES.items():
             queue = QUEUE_KEYS + self._key
             reply = await self._interview.ask(name, *arguments(queue, member, self._ttl))
