@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from tests.model import fence_state, founding, mutex
+from tests.model import fence_state, founding, mutex, rw_fence_state, rw_nodes, slots
 from tests.model.fencing import Fencing
 from tests.model.founding import Founding
 from tests.model.mutex import Mutex
+from tests.model.rw_fencing import RwFencing
+from tests.model.rwlock import RwLock
+from tests.model.slots import Slots
 
 if TYPE_CHECKING:
     from tests.model.explore import Model
@@ -59,6 +62,24 @@ SMALL: Final = (
     Case("mutual exclusion: ttl 3 and 2", Mutex(mutex.Rules(ttls=(3, 2)))),
     Case("founding: 1 promoter, ttl 2", Founding(founding.Rules(promoters=1))),
     Case("founding: all nodes forget beside witnesses, ttl 2", Founding(founding.Rules(promoters=1, witnesses=True))),
+    Case("slots: 3 clients, limit 2, ttl 1", Slots(slots.Rules())),
+    Case("slots: 3 clients, limits 1 and 2, ttl 1", Slots(slots.Rules(limits=(1, 2)))),
+    Case("readers and writers: 2 clients, ttl 2", RwLock(rw_nodes.Rules(ttls=(2, 2)))),
+    Case("readers and writers: 3 clients, ttl 1", RwLock(rw_nodes.Rules(ttls=(1, 1, 1), guard=1))),
+    Case("readers and writers: readers die, ttl 2", RwLock(rw_nodes.Rules(ttls=(2, 2), forgetting=False, deaths=True))),
+    Case(
+        "read fences with repair: 1 writer, 1 reader, 3 values",
+        RwFencing(rw_fence_state.Rules(writers=1, width=3, repairing=True)),
+    ),
+    Case("read fences: 2 writers, 1 reader, 1 value", RwFencing(rw_fence_state.Rules(width=1))),
+    Case(
+        "read fences by interval: 1 writer, 2 readers, 1 value",
+        RwFencing(rw_fence_state.Rules(writers=1, readers=2, width=1, order="interval")),
+    ),
+    Case(
+        "read fences of nodes that forget: 1 writer, 1 reader, 2 ticks",
+        RwFencing(rw_fence_state.Rules(writers=1, width=1, forgetting=True, guard=2, round_ticks=1, ticks=2, floor="node")),
+    ),
 )
 
 # The largest first, so that two processes end at about the same time.
@@ -89,6 +110,20 @@ LARGE: Final = (
     Case("founding: 2 promoters, ttl 3", Founding(founding.Rules(ttl=3, guard=4))),
     Case("founding: 2 promoters, ttl 2, all nodes forget beside witnesses", Founding(founding.Rules(witnesses=True))),
     Case("founding: 2 promoters, ttl 2, late promotions", Founding(founding.Rules(fresh_promotions=False))),
+    Case("slots: 3 clients, limits 1 and 2, ttl 2", Slots(slots.Rules(limits=(1, 2), ttl=2, guard=2))),
+    Case("readers and writers: 2 clients, ttl 3", RwLock(rw_nodes.Rules(ttls=(3, 3), guard=3))),
+    Case("read fences: 2 writers, 1 reader, 3 values", RwFencing(rw_fence_state.Rules(width=3))),
+    Case("read fences: 1 writer, 2 readers, 2 values", RwFencing(rw_fence_state.Rules(writers=1, readers=2))),
+    Case("read fences with blocks: 2 writers, 1 reader, 2 values", RwFencing(rw_fence_state.Rules(block=_ALL))),
+    Case("read fences with repair: 2 writers, 1 reader, 1 value", RwFencing(rw_fence_state.Rules(width=1, repairing=True))),
+    Case(
+        "read fences with repair: 1 writer, 2 readers, 1 value",
+        RwFencing(rw_fence_state.Rules(writers=1, readers=2, width=1, repairing=True)),
+    ),
+    Case(
+        "read fences of nodes that forget: 1 writer, 1 reader, 3 ticks",
+        RwFencing(rw_fence_state.Rules(writers=1, forgetting=True, guard=2, ticks=3, floor="node")),
+    ),
 )
 
 # The shortest times that show what there is to see.
@@ -153,4 +188,62 @@ KNOWN_WRONG: Final = (
     ),
     Case("founding: beyond the limit, no other node is trusted", Founding(replace(_QUICK, total_loss=True)), 11),
     Case("founding: beyond the limit, the others trusted for only a second", Founding(replace(_QUICK, settled=0)), 15),
+    Case("slots: nodes count holders up to the limit", Slots(slots.Rules(counting=True)), 12),
+    Case("slots: no guard", Slots(slots.Rules(guard=0)), 13),
+    Case("readers and writers: the guard one tick short", RwLock(rw_nodes.Rules(ttls=(2, 2), guard=1)), 10),
+    Case(
+        "readers and writers: repair past the guard",
+        RwLock(rw_nodes.Rules(ttls=(2, 2), repair_waits=False, late_requests=False)),
+        17,
+    ),
+    Case("readers and writers: readers need one node", RwLock(rw_nodes.Rules(ttls=(2, 2), read_quorum=1)), 7),
+    Case(
+        "readers and writers: a reader's life is carried by others",
+        RwLock(rw_nodes.Rules(ttls=(2, 2), deaths=True, reader_life="carried")),
+        9,
+    ),
+    Case(
+        "readers and writers: the last reader sets the expiry of all",
+        RwLock(rw_nodes.Rules(ttls=(3, 1, 1), forgetting=False, reader_life="last")),
+        11,
+    ),
+    Case(
+        "readers and writers: a reader's repair replaces a writer's key",
+        RwLock(rw_nodes.Rules(ttls=(1, 1, 1), forgetting=False, late_requests=False, repair_past_writer=True)),
+        15,
+    ),
+    Case("readers and writers: downgrade as release and acquire", RwLock(rw_nodes.Rules(ttls=(2, 2), one_command=False)), 10),
+    Case(
+        "readers and writers: a writer until a quorum is converted",
+        RwLock(rw_nodes.Rules(ttls=(2, 2), writes_until_converted=True)),
+        10,
+    ),
+    Case("read fences: no write-back", RwFencing(rw_fence_state.Rules(write_back=False)), 10),
+    Case(
+        "read fences: no write-back, and a later reader",
+        RwFencing(rw_fence_state.Rules(writers=1, readers=2, width=1, order="interval", write_back=False)),
+        11,
+    ),
+    Case("read fences: write back without comparing the token", RwFencing(rw_fence_state.Rules(compare_token=False)), 12),
+    Case("read fences: count a node whose counter is above", RwFencing(rw_fence_state.Rules(counts_above=True)), 17),
+    Case(
+        "read fences: repair of a reader past a writer",
+        RwFencing(rw_fence_state.Rules(writers=1, repairing=True, repair_checks_fence=False)),
+        11,
+    ),
+    Case(
+        "read fences: repair of a writer past a reader without a mark",
+        RwFencing(rw_fence_state.Rules(writers=1, width=1, repairing=True, marks=False)),
+        12,
+    ),
+    Case(
+        "read fences of nodes that forget: the counter as it is",
+        RwFencing(rw_fence_state.Rules(writers=1, width=1, forgetting=True, guard=2, round_ticks=1, ticks=3)),
+        11,
+    ),
+    Case(
+        "read fences of nodes that forget: clocks further apart than the guard",
+        RwFencing(rw_fence_state.Rules(writers=1, width=3, forgetting=True, guard=1, ticks=1, floor="node")),
+        11,
+    ),
 )

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.model import fence_state, founding, mutex
+from tests.model import fence_state, founding, mutex, rw_fence_state, rw_nodes, slots
 from tests.model.explore import explore, retrace, tell_trace
 from tests.model.fencing import Fencing
 from tests.model.founding import Founding
 from tests.model.mutex import Mutex
+from tests.model.rw_fencing import RwFencing
+from tests.model.rwlock import RwLock
+from tests.model.slots import Slots
 from tests.model.symmetry import Alike, Symmetry
 
 if TYPE_CHECKING:
@@ -144,6 +147,12 @@ def test_canonical_states_are_the_same_for_all_names() -> None:
         Mutex(mutex.Rules(guard=0)),
         Founding(founding.Rules(promoters=1)),
         Founding(founding.Rules(promoters=1, settled=-1)),
+        Slots(slots.Rules(clients=2, limits=(1, 2))),
+        Slots(slots.Rules(forgetting=False, counting=True)),
+        RwLock(rw_nodes.Rules(ttls=(1, 1), guard=1)),
+        RwLock(rw_nodes.Rules(ttls=(1, 1), guard=1, read_quorum=1)),
+        RwFencing(rw_fence_state.Rules(writers=1, width=1)),
+        RwFencing(rw_fence_state.Rules(writers=1, width=1, write_back=False)),
     ],
     ids=lambda model: type(model).__name__,
 )
