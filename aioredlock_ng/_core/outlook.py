@@ -15,7 +15,11 @@ from aioredlock_ng._core.tickets import middle_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["NodeView", "Outlook"]
+__all__ = ["MOST_AHEAD", "NodeView", "Outlook"]
+
+MOST_AHEAD = 15
+"""Number of waiters ahead from which on a waiter looks no less often. A node forgets its waiters if
+another client deletes the queue, and each waiter notices that by its own look only."""
 
 
 @dataclass(slots=True, eq=False)
@@ -128,6 +132,21 @@ class Outlook:
     def rank(self) -> int | None:
         """The number of waiters before this one on most nodes; None while it is not known."""
         return middle_of([node.rank for node in self.nodes if node.rank >= 0])
+
+    def count_all(self) -> None:
+        """Count free keys on all nodes. A full or busy server does not report when it recovers."""
+        for node in self.nodes:
+            node.votes = True
+
+    def forget_expiries(self) -> None:
+        """Discard the instants from which nodes may grant, before a look that shows them again."""
+        for node in self.nodes:
+            node.free_at = inf
+
+    @property
+    def ahead(self) -> int:
+        """The number of waiters ahead that make looks rarer."""
+        return min(self.rank or 0, MOST_AHEAD)
 
     def begin_look(self, recent: float, can_track: Sequence[bool]) -> tuple[list[int], list[int]]:
         """Choose the nodes of the next look, and discard their earlier answers.

@@ -3,7 +3,8 @@
 -- offer does not leave a free key unused.
 -- KEYS     the lock's keys, in the order in which every waiter asks for them
 -- ARGV[1]  claim, see parts/queue.lua
--- ARGV[2]  milliseconds that the queue lives from now on
+-- ARGV[2]  milliseconds that the queue lives from now on. Each of up to 15 waiters before this one
+--          adds twice as many. The life of a queue is never shortened.
 -- ARGV[3]  milliseconds from now for which the keys before that key are reserved for the waiter; 0
 --          reserves none
 -- Returns  {left, place, rank}. Left: milliseconds until this node may grant; 0 now, -1 not known.
@@ -24,12 +25,7 @@ end
 local key = KEYS[place]
 local queue = queue_of(key)
 
--- ZRANK fails if the user has no rights to queues. The waiter must not enter then. It could not
--- leave, and each hand-over would wait for an offer to it.
-if ask('ZRANK', queue, member) ~= nil then
-  ask('ZADD', queue, ticket, member)
-  ask('PEXPIRE', queue, ARGV[2])
-end
+enter(queue, ticket, member, ARGV[2])
 for i = 1, place - 1 do
   local kept = 'aioredlock_ng:offer:' .. claim
   -- An unneeded SET would end the tracking of the key.

@@ -3,7 +3,7 @@
 -- slot unused.
 -- KEYS     the keys of all slots that the waiter takes
 -- ARGV[1]  claim, see parts/queue.lua
--- ARGV[2]  milliseconds that the queue lives from now on
+-- ARGV[2]  milliseconds that the queue lives from now on, see stand.lua
 -- Returns  {left, place, rank}. Left: milliseconds until this node may grant; 0 now, -1 not known.
 --          Place: the slot that this node may grant then. Rank: how many waiters are before this
 --          one; -1 if it could not be put in the queue.
@@ -17,11 +17,7 @@ for slot, value in ipairs(values) do
   if value and is_offer_to(value, member) then return {0, slot, 0} end
 end
 
--- See stand.lua.
-if ask('ZRANK', queue, member) ~= nil then
-  ask('ZADD', queue, ticket, member)
-  ask('PEXPIRE', queue, ARGV[2])
-end
+enter(queue, ticket, member, ARGV[2])
 
 -- MGET shows no key of another type. That slot is taken.
 local odd = {}

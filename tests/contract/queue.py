@@ -129,12 +129,12 @@ class QueueContract:
         return value.removeprefix(OFFER) if is_offer(value) else b""
 
     async def messages(self, *waiters: Waiter) -> list[list[bytes]]:
-        """What each was sent since this was asked last."""
+        """What each was sent since this was asked last, but for texts without a meaning."""
         for waiter in waiters:
             # What was published before an answer comes before that answer.
             await self.value(waiter.node, b"nothing")
             await self.value(waiter.node, b"nothing")
-        said = [list(waiter.heard.messages) for waiter in waiters]
+        said = [list(filter(None, waiter.heard.messages)) for waiter in waiters]
         for waiter in waiters:
             waiter.heard.messages.clear()
         return said
@@ -285,15 +285,35 @@ class QueueContract:
         assert await self.offered(first.node) == first.claim(1)
         assert await self.messages(first, second) == [[first.message(0)], [second.message(GRACE)]]
 
-    async def test_a_queue_lives_as_long_as_its_latest_waiter_asked_for(self, place: Place) -> None:
-        first, second = await self.waiters(place, 2)
-        assert LIFE - SLACK < await place.queue_left("a") <= LIFE
-        await self.ask(second.node, stand(second.claim(2), b"a", life=60_000))
-        assert 60_000 - SLACK < await place.queue_left("a") <= 60_000
-        await self.ask(first.node, stand(first.claim(1), b"a", life=20))
+    async def test_a_queue_that_nobody_confirms_expires(self, place: Place) -> None:
+        await place.put("a", "one", TTL)
+        waiter = await self.waiter(place)
+        await self.ask(waiter.node, stand(waiter.claim(1), b"a", life=20))
         await asyncio.sleep(0.03)
         assert await place.queue("a") == []
-        assert (await self.acquire(first, b"two", b"a")).ticket == 0
+        assert (await self.acquire(waiter, b"two", b"a")).ticket == 0
+
+    async def test_a_queue_lives_the_longer_the_more_are_before_a_waiter_that_confirms_it(self, place: Place) -> None:
+        await place.put("a", "one", TTL)
+        waiters = [await self.waiter(place) for _ in range(3)]
+        for rank, waiter in enumerate(waiters):
+            await self.ask(waiter.node, stand(waiter.claim(rank), b"a"))
+            life = LIFE * (1 + 2 * rank)
+            assert life - SLACK < await place.queue_left("a") <= life
+        await self.ask(waiters[0].node, stand(waiters[0].claim(0), b"a"))
+        assert await place.queue_left("a") > 5 * LIFE - SLACK, "the look of the first does not shorten it"
+
+    async def test_a_waiter_that_looks_removes_the_dead_just_before_it_and_no_other(self, place: Place) -> None:
+        (first,) = await self.waiters(place, 1)
+        await self.dead(place, 3)
+        silent, living, last = await self.waiter(place, notified=False), await self.waiter(place), await self.waiter(place)
+        await self.ask(living.node, stand(living.claim(5), b"a"))
+        assert await place.queue("a") == [(1, first.member), (5, living.member)]
+        for ticket in (2, 6, 7):
+            await self.dead(place, ticket)
+        assert (await self.ask(last.node, stand(last.claim(8), b"a"))).rank == 3
+        await self.ask(silent.node, stand(silent.claim(9), b"a"))
+        assert (await self.ask(last.node, stand(last.claim(10), b"a"))).rank == 4
 
     async def test_the_place_of_a_dead_process_is_not_waited_for(self, place: Place) -> None:
         await place.put("a", "one", TTL)

@@ -103,7 +103,7 @@ async def messages(*waiters: Waiter) -> list[list[bytes]]:
     for waiter in waiters:
         for _ in range(2):
             await ask(waiter.node, MUTEX.inspecting((b"nothing",)))
-    said = [list(waiter.heard.messages) for waiter in waiters]
+    said = [list(filter(None, waiter.heard.messages)) for waiter in waiters]
     for waiter in waiters:
         waiter.heard.messages.clear()
     return said

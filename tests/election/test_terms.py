@@ -256,6 +256,37 @@ async def test_resign_ends_the_body_and_lets_the_next_candidate_lead(rig: Rig) -
     await stop(second)
 
 
+@pytest.mark.parametrize("rig", [5], indirect=True)
+async def test_the_next_candidate_leads_two_round_trips_after_a_resignation(rig: Rig) -> None:
+    ann, bob = await rig.process(), await rig.process()
+    log = Log()
+    first = Candidate(ann.redlock.election(NAME, label="ann"), log)
+    await asyncio.sleep(1.0)
+    second = Candidate(bob.redlock.election(NAME, label="bob"), log)
+    await asyncio.sleep(1.0)
+    resigned, asked = now(), bob.questions()
+    assert await first.election.resign() is True
+    await asyncio.sleep(3 * ROUND_TRIP)
+    assert [command.script.name for command in asked] == ["acquire_guarded"] * 5
+    assert log.story == ["ann+", "ann-", "bob+"]
+    # The message of a memory node takes no time.
+    assert log.lines[-1][2] - resigned <= 2 * ROUND_TRIP - WAY + 1e-9
+    await stop(second)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rig", [5], indirect=True)
+async def test_fifty_candidates_cost_five_commands_per_second_on_five_nodes_together(rig: Rig) -> None:
+    processes = [await rig.process(ttl=10.0) for _ in range(50)]
+    candidates = [Candidate(process.redlock.election(NAME, label=str(n)), Log()) for n, process in enumerate(processes)]
+    await asyncio.sleep(10.0)
+    asked = [process.questions() for process in processes]
+    # Two of the rarest looks.
+    await asyncio.sleep(620.0)
+    assert sum(map(len, asked)) / 620.0 <= 5.0
+    await stop(*candidates)
+
+
 async def test_resign_stops_the_wait_of_a_candidate(rig: Rig) -> None:
     ann, bob = await rig.process(), await rig.process()
     lease = await ann.lock(NAME).acquire()

@@ -530,7 +530,8 @@ async def test_a_queue_of_killed_waiters_is_forgotten(rig: Rig) -> None:
         kill(rig, process)
         each.cancel()
     assert [len(queue) for queue in members(rig)] == [3, 3, 3]
-    await asyncio.sleep(21)
+    # The third would have looked after 50 s, and kept the queue for twice as long.
+    await asyncio.sleep(101)
     assert members(rig) == [[], [], []]
     for process, _ in line:
         await process.redlock.aclose()

@@ -250,7 +250,7 @@ def _mutants() -> Iterator[Mutant]:
     yield one("out-of-reach", "a waiter without a quorum stays in the queues", (Place, "back_off", _back_off_in_line))
     yield one("refusing", "a waiter that is served stays where it was refused", (Place, "served", lambda self, _: self.stop()))
     yield one("kept", "names kept for a set stay kept for ever", (entry, "KEPT_FOR", 1000.0))
-    yield one("undying", "a queue never expires", (entry, "QUEUE_LIFE", 1000.0))
+    yield one("undying", "a queue never expires", (entry, "QUEUE_LIFE", 1e6))
     yield one("handoff", "a release does not pass the grant on", (extender.Extender, "release", _released_only))
     yield one("guard", "nodes that forgot vote at once", (MemoryServer, "_acquire_guarded", _unguarded))
     yield one(

@@ -6,6 +6,7 @@ import gc
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from aioredlock_ng._core.outlook import MOST_AHEAD
 from tests.simulation.faults import Faults
 from tests.simulation.invariants import effort
 from tests.simulation.process import Process
@@ -26,10 +27,10 @@ LONGEST_OFFER = 2.2
 """True seconds after which no offer is left: those that keep keys for a set live for two seconds."""
 
 QUEUE_LIFE = 20.5
-"""True seconds after the last look of a waiter by which a queue is gone."""
+"""True seconds after the last look by which a queue is gone. Each waiter before the one that looked adds twice as many."""
 
-PATIENCE = 60.0
-"""True seconds after the last fault by which everything must have ended (bodies, leases of the dead, quarantines)."""
+PATIENCE = 400.0
+"""True seconds after the last fault by which all must have ended: bodies, leases of the dead, quarantines, rare looks."""
 
 
 @dataclass(slots=True)
@@ -115,7 +116,8 @@ def _simulate(plan: Plan) -> Outcome:
     if watch.violation is None:
         # Those that were killed or cut off could not leave: a queue ends by itself, by the clock of its server.
         rate = min(server.loop.rate for server in servers)
-        world.run(world.now + QUEUE_LIFE / rate, lambda: not any(server.queues() for server in servers))
+        life = QUEUE_LIFE * (1 + 2 * MOST_AHEAD)
+        world.run(world.now + life / rate, lambda: not any(server.queues() for server in servers))
         for server in servers:
             for key, members in server.queues():
                 watch.found("leftovers", f"at the end {members!r} wait for {key!r} on {server.name}")

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 from aioredlock_ng import QuorumUnreachable
 from aioredlock_ng._core.keys import slot_in, slot_key
 from aioredlock_ng._core.lease_state import Phase
+from aioredlock_ng._core.outlook import MOST_AHEAD
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.tickets import SLOT_QUEUE_KEYS
 from aioredlock_ng._engine.keeping.extender import _MAX_HOLD
+from aioredlock_ng._engine.waiting.entry import QUEUE_LIFE
 from tests.simulation.invariants import (
     Exclusion,
     Fences,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from aioredlock_ng import Lease
     from aioredlock_ng._engine.keeping.holding import Holding
     from aioredlock_ng._engine.spec import LineKey
+    from aioredlock_ng._engine.waiting.line import Line
     from aioredlock_ng._engine.waiting.place import Place
     from aioredlock_ng.errors import RedlockError
     from tests.simulation.faults import Faults
@@ -68,7 +71,7 @@ node timeout is the life of an offer that nobody takes, the other one that of an
 """
 
 SAFETY_NET = 16.0
-"""Seconds until a waiter has looked at its place (`place.LOOK_EVERY`), and has got what it found there."""
+"""Seconds until the first waiter has looked at its place (`place.LOOK_EVERY`), and has got what it found there."""
 
 
 @dataclass(slots=True)
@@ -226,7 +229,7 @@ class Watch:
         A waiter whose entries another client has deleted comes back with its next look. Until then nothing is counted.
         """
         now, holding = self._world.now, tracked.holding
-        if now - max(server.queue_deleted_at for server in self._servers) < SAFETY_NET:
+        if any(map(self._may_be_forgotten, (line for process in self._processes for line in _lines(process)))):
             self._overtaken.clear()
             return
         began = tracked.process.loop.true(holding.started)
@@ -557,6 +560,12 @@ class Watch:
         allowed = 0.15 + self._plan.node_timeout + 2 * self._round_trip
         self.found("leftovers", lingering(server.name, key, member, self._world.now - entry.over, allowed))
 
+    def _may_be_forgotten(self, line: Line[Holding]) -> bool:
+        """True until a waiter has looked again after another client has deleted its entries."""
+        rank = 0 if line.place is None else min(line.place.queued[2] or 0, MOST_AHEAD)
+        deleted = max(server.queue_deleted_at for server in self._servers)
+        return self._world.now - deleted < SAFETY_NET + rank * QUEUE_LIFE
+
     def _judge_waiters(self) -> None:
         now = self._world.now
         waited_for: dict[tuple[bytes, ...], None] = {}
@@ -586,7 +595,7 @@ class Watch:
                     excuses = bool(barred) or stuck
                 else:
                     excuses = len(barred) == len(keys)
-                if excuses:
+                if excuses or self._may_be_forgotten(line):
                     excused.add(keys)
         self._forgotten = forgotten
         for (process, key), since in forgotten.items():
@@ -616,6 +625,10 @@ def _slots_of(queue: bytes, members: Sequence[bytes]) -> list[bytes]:
 def _counts(tracked: _Tracked) -> bool:
     """False for what a process that is stopped or killed has left of a lease that has expired."""
     return tracked.holding.remaining(tracked.process.loop.clock()) > 0.0 or not tracked.process.loop.stopped
+
+
+def _lines(process: Process) -> list[Line[Holding]]:
+    return [] if process.engine is None else list(process.engine.lines._standing.values())
 
 
 def _stands(process: Process, member: bytes) -> bool:

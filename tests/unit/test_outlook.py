@@ -62,3 +62,13 @@ def test_the_rank_of_a_waiter_is_that_of_most_nodes_that_know_it() -> None:
     for node, rank in zip(outlook.nodes, (-1, 4, 3), strict=True):
         node.rank = rank
     assert outlook.rank == 3
+
+
+def test_instants_that_are_forgotten_are_not_known_and_all_nodes_count_again() -> None:
+    outlook = Outlook(3, 2)
+    for node in outlook.nodes:
+        node.free_at, node.votes = 1.0, False
+    outlook.count_all()
+    assert outlook.ask_at == 1.0
+    outlook.forget_expiries()
+    assert outlook.ask_at == inf

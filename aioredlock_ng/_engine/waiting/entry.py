@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["KEPT_FOR", "QUEUE_LIFE", "Entry", "leaving"]
 
 QUEUE_LIFE = 20.0
-"""Seconds until a queue expires, counted from the latest look of its waiters."""
+"""Seconds until a queue expires, counted from the latest look of its head. A look of another waiter
+keeps the queue for twice as long as that waiter needs until its next look."""
 
 KEPT_FOR = 2.0
 """Seconds for which the free keys of a set are reserved for a waiter, while another key of the set

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["POLL_EVERY", "Place"]
 
 LOOK_EVERY = QUEUE_LIFE / 2
-"""Longest time in seconds between looks at the queues. The shortest time is half of it. A look
-costs one command per node. It covers lost messages, and several processes that died together before
-this one. A node that tracks the key is left out if its latest answer is younger than half of this
-time."""
+"""Longest time in seconds between looks of the head. The shortest time is half of it. A look costs
+one command per node, and covers lost messages. A node that tracks the key is left out if its answer
+is younger than half of this time. Each of 15 waiters ahead adds `QUEUE_LIFE`: if none of them died
+and the nodes did not forget this waiter, its look is not needed."""
 
 POLL_EVERY = 0.1
 """Seconds between looks while too few nodes send messages and track keys. Only a look shows a
@@ -168,8 +168,8 @@ class Place(Entry):
         # A report for an earlier lease of this process does not concern the queue.
         if not self.waiting or not node.tracked:
             return
-        # A node that is known to be free needs no further look.
-        node.tracked = node.free_at > self._context.clock()
+        # A node that is free needs no further look. Only the head may look at each renewal.
+        node.tracked = node.rank <= 0 and node.free_at > self._context.clock()
         if node.tracked:
             self._look_at_nodes([index], tracked=True)
 
@@ -237,14 +237,18 @@ class Place(Entry):
         self._free = free
         self._stop_timer()
         until = min(at, self._look_at, self._look_soon_at, self._outlook.next_at(now))
-        # A timer may fire a little early. Without a minimum delay the timer would be set again and
-        # again until the instant is reached.
+        # A timer may fire a little early. Without a minimum delay it would be set again and again.
         self._timer = self._context.loop.call_later(max(until - now, EXPIRY_MARGIN / 4), self._due)
 
     def _due(self) -> None:
         self._timer = None
         now = self._context.clock()
-        if self._outlook.ask_at <= now:
+        if self._outlook.ask_at <= now and self._outlook.rank:
+            # The second looks, in case the head died with the holder. Usually the holder has
+            # renewed, and an attempt would cost twice as many commands.
+            self._outlook.forget_expiries()
+            self.look()
+        elif self._outlook.ask_at <= now:
             self._wake("expiry")
         elif self._look_at <= now and not self._outlook.answered:
             # No quorum answered the look. If an attempt does not reach a quorum either, the line
@@ -254,11 +258,8 @@ class Place(Entry):
             self.look()
         elif self._look_at <= now:
             if now - self._refused_at >= LOOK_EVERY / 2:
-                # A full or busy server does not report when it recovers. So a free key on such a
-                # node counts again after some time. Without that time each of many frequent looks
-                # would cause an attempt.
-                for node in self._outlook.nodes:
-                    node.votes = True
+                # Without this minimum time each of many frequent looks would cause an attempt.
+                self._outlook.count_all()
             self._context.counters.wakeups_fallback += not self._outlook.notified
             self.look()
         else:
@@ -274,9 +275,9 @@ class Place(Entry):
 
     def _set_look(self) -> None:
         """Set the next look. It comes early without answers or messages of a quorum."""
-        context = self._context
+        context, ahead = self._context, self._outlook.ahead
         if self._outlook.answered:
-            every = LOOK_EVERY if self._outlook.notified else POLL_EVERY
+            every = LOOK_EVERY + QUEUE_LIFE * ahead if self._outlook.notified else POLL_EVERY
             self._look_at = context.clock() + every * (1.0 + context.draw()) / 2
         else:
             self._look_at = context.clock() + context.options.node_timeout

@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Protocol
 
 from aioredlock_ng._core.keys import OWN_KEYS, slot_in, slot_key
+from aioredlock_ng._core.outlook import MOST_AHEAD
 from aioredlock_ng._core.tickets import LARGEST_TICKET, OFFER, SLOT_QUEUE_KEYS
 from aioredlock_ng._nodes.memory.members import (
     grace_of,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Keys", "Queues", "queue_for"]
 
 _DISPLACED_LIFE = 20.0
-"""Seconds that a queue lives after a displaced member has entered it again."""
+"""Seconds that a queue lives at least after a displaced member has entered it again."""
 
 _NOTIFIED = re.compile(rb"([0-9a-f]+):")
 
@@ -83,6 +84,23 @@ class Queues:
         members = {member: ticket for ticket, member in self.members(queue)}
         members[member] = ticket
         self._queues[queue] = members, self._clock() + life
+
+    def enter(self, keys: Keys, queue: bytes, claim: bytes, life: float) -> None:
+        """Add a member, and remove the dead members just before it; see `enter` in the script.
+
+        Args:
+            keys: The keys of the server.
+            queue: The name of the queue.
+            claim: The claim of the member.
+            life: Seconds that the queue lives. Each member before this one adds twice as many.
+        """
+        left = self.left(queue) / 1000
+        self.add(queue, claim, life)
+        rank = self.rank(queue, parts_of(claim)[1])
+        while rank > 0 and not _publish(keys, self.members(queue)[rank - 1][1], b""):
+            rank -= 1
+            self.remove(queue, self.members(queue)[rank][1])
+        self.add(queue, claim, max(left, life * (1 + 2 * min(max(rank, 0), MOST_AHEAD))))
 
     def remove(self, queue: bytes, member: bytes) -> bool:
         """Remove a member from a queue. Return False if the member was not in it."""
@@ -247,7 +265,8 @@ class Queues:
         if before.startswith(OFFER):
             _, other = parts_of(before.removeprefix(OFFER))
             if other != member and limit_of(other):
-                self.add(queue, before.removeprefix(OFFER), _DISPLACED_LIFE)
+                life = max(self.left(queue) / 1000, _DISPLACED_LIFE)
+                self.add(queue, before.removeprefix(OFFER), life)
         for number in range(1, limit_of(member) + 1):
             slot = slot_key(queue.removeprefix(SLOT_QUEUE_KEYS), number)
             if is_offer_to(keys.get(slot) or b"", member):
@@ -267,7 +286,9 @@ def _queues_of(key: bytes) -> list[bytes]:
 
 
 def _notify(keys: Keys, member: bytes, milliseconds: int, key: bytes) -> bool:
+    return _publish(keys, member, b"%d %b %b" % (milliseconds, member, key))
+
+
+def _publish(keys: Keys, member: bytes, text: bytes) -> bool:
     manager = _NOTIFIED.match(member)
-    if manager is None:
-        return True
-    return keys.publish(OWN_KEYS + manager[1], b"%d %b %b" % (milliseconds, member, key)) > 0
+    return manager is None or keys.publish(OWN_KEYS + manager[1], text) > 0

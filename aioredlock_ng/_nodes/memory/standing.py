@@ -44,7 +44,7 @@ class StandingServer(Keyspace):
         key, queues = keys[place], self.queues
         if command.tracked:
             self._track(key, by)
-        queues.add(key, claim, int(life) / 1000)
+        queues.enter(own, key, claim, int(life) / 1000)
         for before, value in zip(keys[:place], values, strict=False):
             is_kept = value == OFFER + claim and self.pttl(before) > grace_of(member)
             if not is_kept and int(kept) > 0:
@@ -74,7 +74,7 @@ class StandingServer(Keyspace):
         offered = [is_offer_to(self.get(key) or b"", member) for key in keys]
         if True in offered:
             return [0, offered.index(True) + 1, 0]
-        queues.add(queue, claim, int(life) / 1000)
+        queues.enter(own, queue, claim, int(life) / 1000)
         for key in keys:
             if self.get(key) is None:
                 queues.offer(own, key)

@@ -33,12 +33,14 @@ local function grace_of(member)
   return math.min(tonumber(string.match(member, '[:#](%d+)$')) or 0, 3600000)
 end
 
--- Sends a message to a member. Returns false only if its process is certainly not connected.
-local function notify(member, milliseconds, key)
+-- Sends text to the process of a member. Returns false only if it is certainly not connected.
+local function publish(member, text)
   local manager = string.match(member, '^(%x+):')
-  if not manager then return true end
-  local message = milliseconds .. ' ' .. member .. ' ' .. key
-  return ask('PUBLISH', 'aioredlock_ng:' .. manager, message) ~= 0
+  return not manager or ask('PUBLISH', 'aioredlock_ng:' .. manager, text) ~= 0
+end
+
+local function notify(member, milliseconds, key)
+  return publish(member, milliseconds .. ' ' .. member .. ' ' .. key)
 end
 
 local function is_offer_to(value, member)
@@ -159,6 +161,25 @@ end
 -- would wait for it. A member that still waits enters again with its old ticket.
 local function offer(key) return offer_lock(key) or offer_slot(key) end
 
+-- Adds a member to a queue, or confirms it. Removes the dead members just before it, because a
+-- waiter behind them would not learn that it is the first. The empty text has no meaning. A waiter
+-- looks again within half of the life that this sets. A queue that expired in between would let a
+-- release notify nobody.
+local function enter(queue, ticket, member, life)
+  -- ZRANK fails if the user has no rights to queues. The waiter must not enter then. It could not
+  -- leave, and each hand-over would wait for an offer to it.
+  if ask('ZRANK', queue, member) == nil then return end
+  ask('ZADD', queue, ticket, member)
+  local rank = ask('ZRANK', queue, member) or 0
+  while rank > 0 do
+    local before = (ask('ZRANGE', queue, rank - 1, rank - 1) or {})[1]
+    if not before or publish(before, '') or not ask('ZREM', queue, before) then break end
+    rank = rank - 1
+  end
+  life = life * (1 + 2 * math.min(rank, 15))
+  if (ask('PTTL', queue) or 0) < life then ask('PEXPIRE', queue, life) end
+end
+
 -- Removes a member from a queue. If it was the first, the next member is notified.
 local function step_out(queue, member, key)
   local first = ask('ZRANGE', queue, 0, 0)
@@ -263,7 +284,7 @@ local function served(n, claim)
     local ticket, other = string.match(displaced[i] or '', '^aioredlock_ng:offer:(%d+):(.+)$')
     if other and other ~= member and limit_of(other) then
       ask('ZADD', queue, ticket, other)
-      ask('PEXPIRE', queue, 20000)
+      if (ask('PTTL', queue) or 0) < 20000 then ask('PEXPIRE', queue, 20000) end
     end
     local slots = slots_up_to(limit_of(member) or 0, KEYS[i])
     for at, value in ipairs(#slots > 0 and ask('MGET', unpack(slots)) or {}) do

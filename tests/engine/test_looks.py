@@ -1,0 +1,156 @@
+"""How often waiters look at their queues, and that each waiter finds out in time that all before it are gone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aioredlock_ng._core.outlook import MOST_AHEAD
+from aioredlock_ng._engine.waiting.entry import QUEUE_LIFE
+from aioredlock_ng._engine.waiting.place import LOOK_EVERY
+from tests.engine.test_queue import GRACE, HAND_OVER, KEY, kill, members, now, silent_process, waiters, waiting
+from tests.support.rig import WAY
+
+if TYPE_CHECKING:
+    from aioredlock_ng import Lease
+    from tests.support.rig import Process, Rig
+
+pytestmark = pytest.mark.virtual_time
+
+TTL = 3.0
+
+Line = list[tuple["Process", "asyncio.Future[Lease]"]]
+
+
+def longest(rank: int) -> float:
+    """Seconds between two looks of a waiter with so many before it."""
+    return LOOK_EVERY + min(rank, MOST_AHEAD) * QUEUE_LIFE
+
+
+def die(rig: Rig, line: Line) -> None:
+    for process, each in line:
+        kill(rig, process)
+        each.cancel()
+
+
+async def close(line: Line) -> None:
+    for process, _ in line:
+        await process.redlock.aclose()
+
+
+async def test_the_further_behind_a_waiter_is_the_less_often_it_looks(rig: Rig) -> None:
+    rig.occupy(KEY, ttl=6000)
+    line = await waiters(rig, 12)
+    asked = [process.questions() for process, _ in line]
+    await asyncio.sleep(2000)
+    looks = [sum(command.script.name == "stand" for command in each) / 3 for each in asked]
+    for rank, count in enumerate(looks):
+        # A node that tracks the key is looked at less often by the first.
+        assert 2000 / longest(rank) * (0.3 if rank == 0 else 1) - 1 <= count <= 2 * 2000 / longest(rank) + 1
+    assert sum(looks[3:]) < looks[0] + looks[1] + looks[2]
+    for _, each in line:
+        each.cancel()
+
+
+async def test_the_second_looks_and_does_not_ask_when_a_lease_ends_that_was_renewed(rig: Rig) -> None:
+    holder = await rig.process(ttl=TTL)
+    lease = await holder.lock("a").acquire()
+    line = await waiters(rig, 2)
+    await asyncio.sleep(20 * TTL)
+    assert [process.redlock.stats().attempts for process, _ in line] == [1, 1]
+    await lease.release()
+    for _, each in line:
+        await (await each).release()
+
+
+@pytest.mark.parametrize("dead", range(4))
+async def test_a_waiter_follows_though_all_before_it_died_together_with_the_holder(rig: Rig, dead: int) -> None:
+    holder = await rig.process(ttl=TTL)
+    await holder.lock("a").acquire()
+    line = await waiters(rig, dead + 1)
+    died = now()
+    kill(rig, holder)
+    die(rig, line[:dead])
+    lease = await line[dead][1]
+    if dead < 2:
+        assert now() - died < TTL + dead * GRACE + 2 * HAND_OVER, "the second knows when the lock expires"
+    else:
+        assert now() - died < longest(dead) + HAND_OVER
+    await lease.release()
+    await holder.redlock.aclose()
+    await close(line[:dead])
+
+
+async def test_a_look_shows_a_waiter_that_it_is_the_first_since_those_before_it_died(rig: Rig) -> None:
+    holder = await rig.process(ttl=TTL)
+    await holder.lock("a").acquire()
+    line = await waiters(rig, 4)
+    die(rig, line[:3])
+    await asyncio.sleep(longest(3))
+    last = line[3][0]
+    assert [place.rank for place in last.redlock.stats().queued] == [0]
+    assert [len(queue) for queue in members(rig)] == [1, 1, 1]
+    died = now()
+    kill(rig, holder)
+    await (await line[3][1]).release()
+    assert now() - died < TTL + HAND_OVER
+    await holder.redlock.aclose()
+    await close(line[:3])
+
+
+async def test_a_waiter_behind_processes_that_crash_again_and_again_is_the_second(rig: Rig) -> None:
+    rig.occupy(KEY, ttl=600)
+    first, *_ = await waiters(rig, 1)
+    crashed: Line = []
+    for _ in range(5):
+        crashed += await waiters(rig, 1)
+        die(rig, crashed[-1:])
+    ((last, each),) = await waiters(rig, 1)
+    assert [place.rank for place in last.redlock.stats().queued] == [1]
+    each.cancel()
+    first[1].cancel()
+    await close(crashed)
+
+
+@pytest.mark.parametrize("after", [15, 25, 45, 65])
+async def test_a_release_wakes_the_last_of_a_queue_however_long_those_before_it_have_been_dead(rig: Rig, after: int) -> None:
+    holder = await rig.process()
+    lease = await holder.lock("a", ttl=60).acquire()
+    line = await waiters(rig, 4)
+    die(rig, line[:3])
+    for _ in range(after):
+        await asyncio.sleep(1)
+        last = [queue[-1:] for queue in members(rig)]
+        assert last[0], "no queue has expired"
+        assert last == last[:1] * 3
+    released = now()
+    await lease.release()
+    await (await line[3][1]).release()
+    assert now() - released < HAND_OVER + 2 * WAY
+    await close(line[:3])
+
+
+async def test_a_waiter_without_messages_polls_whatever_its_place(rig: Rig) -> None:
+    rig.occupy(KEY, ttl=600)
+    line = await waiters(rig, 3)
+    silent = await silent_process(rig)
+    each = waiting(silent)
+    await asyncio.sleep(0.1)
+    asked = silent.questions()
+    await asyncio.sleep(2)
+    assert len(asked) >= 3 * 20
+    for future in (each, *(future for _, future in line)):
+        future.cancel()
+
+
+async def test_a_waiter_whose_queue_another_client_deleted_returns_to_it_within_five_minutes(rig: Rig) -> None:
+    rig.occupy(KEY, ttl=6000)
+    line = await waiters(rig, MOST_AHEAD + 4)
+    for server in rig.servers:
+        server.queues.clear()
+    await asyncio.sleep(longest(MOST_AHEAD))
+    assert [len(queue) for queue in members(rig)] == [len(line)] * 3
+    for _, each in line:
+        each.cancel()
