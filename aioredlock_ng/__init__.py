@@ -31,6 +31,7 @@ from aioredlock_ng.records import (
     Queued,
     Refused,
     RoundTrips,
+    SemaphoreInfo,
     Severity,
     Stats,
 )
@@ -68,6 +69,7 @@ __all__ = [
     "Refused",
     "RoundTrips",
     "Semaphore",
+    "SemaphoreInfo",
     "Severity",
     "Stats",
     "Vote",

@@ -1,11 +1,12 @@
-"""Ask all nodes about one lock, for `inspect` and `force_release`."""
+"""Ask all nodes about one lock or semaphore, for `inspect` and `force_release`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aioredlock_ng._core.inspection import Unknown, look_of, look_vote
+from aioredlock_ng._core.inspection import Unknown, look_of, look_vote, semaphore_info
 from aioredlock_ng._core.keys import resource_name
+from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.votes import Refusal
 from aioredlock_ng.errors import QuorumUnreachable
@@ -16,9 +17,31 @@ if TYPE_CHECKING:
     from aioredlock_ng._core.inspection import Look
     from aioredlock_ng._core.votes import Reply
     from aioredlock_ng._engine.engine import Engine
+    from aioredlock_ng._engine.spec import LockSpec
     from aioredlock_ng._scripts import Command
+    from aioredlock_ng._scripts.kinds import LockKind
+    from aioredlock_ng.records import SemaphoreInfo
 
-__all__ = ["look_at"]
+__all__ = ["inspecting", "look_at", "look_at_slots"]
+
+
+def inspecting(
+    kind: LockKind, keys: tuple[bytes, ...], *, labelled: bool
+) -> tuple[Command, Command]:
+    """Return the command that inspects keys and their queues, and one that needs fewer rights.
+
+    Args:
+        kind: The kind of the locks.
+        keys: The keys of locks.
+        labelled: Read the labels too. A manager without labels of its own does not need them.
+
+    Returns:
+        The command, and a plain command for a server that denies the right to read labels.
+    """
+    plain = kind.inspecting(keys, queues=True)
+    if not labelled:
+        return plain, plain
+    return kind.inspecting(keys, tuple(map(owner_key, keys)), queues=True), plain
 
 
 async def look_at(
@@ -41,6 +64,31 @@ async def look_at(
     Raises:
         QuorumUnreachable: Fewer nodes than a quorum answered.
     """
+    replies = await _replies(engine, resource_name((name,)), command, plainer, read)
+    return [read(reply) for reply in replies]
+
+
+async def look_at_slots(engine: Engine, spec: LockSpec) -> SemaphoreInfo:
+    """Ask all nodes about the slots of a semaphore.
+
+    Raises:
+        QuorumUnreachable: Fewer nodes than a quorum answered.
+    """
+    command, plain = inspecting(
+        spec.kind, spec.keys, labelled=engine.context.options.owner is not False
+    )
+    replies = await _replies(engine, spec.resource, command, plain, look_of)
+    addresses = [node.address for node in engine.context.fleet.nodes]
+    return semaphore_info(spec.resource, addresses, replies, len(spec.keys))
+
+
+async def _replies(
+    engine: Engine,
+    resource: str,
+    command: Command,
+    plainer: Command | None,
+    read: Callable[[Reply], Look],
+) -> list[Reply]:
     asked_at = engine.context.clock()
     replies = await engine.poll(command)
     if (
@@ -58,8 +106,8 @@ async def look_at(
         told = "; ".join(map(str, votes))
         raise QuorumUnreachable(
             f"no quorum answered: {told}",
-            resource=resource_name((name,)),
+            resource=resource,
             votes=votes,
             elapsed=engine.context.clock() - asked_at,
         )
-    return looks
+    return replies

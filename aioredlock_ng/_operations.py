@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from aioredlock_ng._core.fencing import slot_of
 from aioredlock_ng._core.inspection import deletion_of, lock_info, look_of
 from aioredlock_ng._core.keys import resource_name
-from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._engine.loops import running_loop
 from aioredlock_ng._engine.trust.forcing import force_release
-from aioredlock_ng._looking import look_at
+from aioredlock_ng._looking import inspecting, look_at
 from aioredlock_ng._nodes.port import NodeState
 from aioredlock_ng.doctor import PROBE, WATCH, diagnose
 from aioredlock_ng.errors import ConfigurationError, RedlockClosed
@@ -80,11 +79,9 @@ class Operations:
         Safety: if it is cancelled, nothing has changed.
         """
         key = self._specs.keys.key(name)
-        # Other managers may write labels even if this manager writes none.
-        labels = (owner_key(key),) if self._options.owner is not False else ()
-        plain = self._specs.kind.inspecting((key,), queues=True)
-        # A server may deny the right to read labels. The plain command still returns the holder.
-        command = self._specs.kind.inspecting((key,), labels, queues=True) if labels else plain
+        command, plain = inspecting(
+            self._specs.kind, (key,), labelled=self._options.owner is not False
+        )
         looks = await look_at(self.engine(), name, command, plain)
         return lock_info(resource_name((name,)), [node.address for node in self._nodes], looks)
 

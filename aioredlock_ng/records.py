@@ -25,6 +25,7 @@ __all__ = [
     "Queued",
     "Refused",
     "RoundTrips",
+    "SemaphoreInfo",
     "Severity",
     "Stats",
 ]
@@ -117,6 +118,29 @@ class LockInfo:
     waiting: int | None = None
     offered: bool = False
     over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SemaphoreInfo:
+    """The state of a semaphore, from the answers of all nodes.
+
+    Attributes:
+        resource: The semaphore's name.
+        limit: Number of slots that were asked for.
+        held: Number of slots that are held.
+        waiting: Number of clients that wait for a slot, with those to which a node offers a slot
+            now: the lower median of the nodes that answer. A process counts once for each limit.
+            With `fair=True` each of its tasks counts. None if no node answers.
+        slots: The state of each slot in the order of the numbers. The first is that of slot 1. Its
+            `resource` is the semaphore's name with "#1". Its `waiting` counts the clients that wait
+            for the semaphore, and those that want this slot as a lock.
+    """
+
+    resource: str
+    limit: int
+    held: int
+    waiting: int | None
+    slots: tuple[LockInfo, ...]
 
 
 @dataclass(frozen=True, slots=True)

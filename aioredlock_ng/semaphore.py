@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from reprlib import repr as shortened
+from typing import TYPE_CHECKING
 
+from aioredlock_ng._looking import look_at_slots
 from aioredlock_ng.lock import Lock
 from aioredlock_ng.usage import async_with_only
+
+if TYPE_CHECKING:
+    from aioredlock_ng.records import SemaphoreInfo
 
 __all__ = ["Semaphore"]
 
@@ -37,6 +42,20 @@ class Semaphore(Lock):
         slots = self._spec.slots
         assert slots is not None
         return slots.limit
+
+    async def inspect(self) -> SemaphoreInfo:
+        """Ask all nodes, in one round, who holds each slot and how many clients wait.
+
+        Nothing is written. Slots above this limit, which processes with a greater limit may hold,
+        are not asked for.
+
+        Raises:
+            QuorumUnreachable: Too few nodes answered.
+            RedlockClosed: The manager is not open, or belongs to another loop or process.
+
+        Safety: if it is cancelled, nothing has changed.
+        """
+        return await look_at_slots(self._source.engine(), self._spec)
 
     def __repr__(self) -> str:
         """Show name, limit and settings."""

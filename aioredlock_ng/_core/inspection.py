@@ -14,7 +14,7 @@ from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.replies import ForceReleased, Free, Held, KeyLook, Looked, NotALock
 from aioredlock_ng._core.tickets import middle_of
 from aioredlock_ng._core.votes import Outcome, Refusal, Vote, no_vote
-from aioredlock_ng.records import LockInfo, NodeAnswer
+from aioredlock_ng.records import LockInfo, NodeAnswer, SemaphoreInfo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,7 @@ __all__ = [
     "look_vote",
     "not_a_lock",
     "seconds_left",
+    "semaphore_info",
 ]
 
 _FOREIGN = re.compile(r"([\w-]{0,30}) (-?\d{1,19})", re.ASCII)
@@ -155,6 +156,43 @@ def lock_info(resource: str, addresses: Sequence[str], looks: Sequence[Look]) ->
         # A node marks a key only after the end of the lease. The other nodes may have missed it.
         over=any(isinstance(look, Held) and look.over for look in keys),
     )
+
+
+def semaphore_info(
+    resource: str, addresses: Sequence[str], replies: Sequence[Reply], limit: int
+) -> SemaphoreInfo:
+    """Return the state of a semaphore by the answers of all nodes.
+
+    Args:
+        resource: The name of the semaphore.
+        addresses: The addresses of the nodes.
+        replies: The answer of each node to an inspection of all slots with their queues.
+        limit: The number of slots.
+    """
+    slots = tuple(
+        lock_info(
+            f"{resource}#{place + 1}", addresses, [look_of(reply, place) for reply in replies]
+        )
+        for place in range(limit)
+    )
+    counts = (_waiters(reply.keys) for reply in replies if isinstance(reply, Looked))
+    waiting = middle_of([count for count in counts if count is not None])
+    return SemaphoreInfo(resource, limit, sum(slot.held for slot in slots), waiting, slots)
+
+
+def _waiters(slots: Sequence[KeyLook]) -> int | None:
+    """Return how many clients wait for any slot, by one node's answer; None if it does not say.
+
+    Each slot's count includes the shared queue, and a client to which that slot is offered. Clients
+    that want a slot as a lock count at that slot alone, so the smallest count has none of them.
+    """
+    queues, offers = [], 0
+    for look in slots:
+        if isinstance(look, (Free, Held)) and look.waiting is not None:
+            offered = isinstance(look, Free) and look.offered is not None
+            queues.append(look.waiting - offered)
+            offers += offered
+    return min(queues) + offers if queues else None
 
 
 def _answer(address: str, look: Look) -> NodeAnswer:

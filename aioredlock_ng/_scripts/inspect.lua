@@ -8,26 +8,27 @@
 --          If labels or queues are asked for, the label or '' comes next.
 --          If queues are asked for, the number of waiters comes last; -1 if it is not known.
 -- part: queue
-local answers, n = {}, tonumber(ARGV[1] or #KEYS)
-for i = 1, n do
-  local token = redis.pcall('GET', KEYS[i])
+local n = tonumber(ARGV[1] or #KEYS)
+local keys = {unpack(KEYS, 1, n)}
+-- One MGET instead of a GET per key: a semaphore may have a thousand slots.
+local values = redis.pcall('MGET', unpack(keys))
+if values.err then return values end
+local labels = n < #KEYS and redis.pcall('MGET', unpack(KEYS, n + 1)) or {}
+local counts = ARGV[2] and waiting(keys, values) or {}
+local answers = {}
+for i, key in ipairs(keys) do
+  -- MGET shows no key of another type. GET raises the error.
+  local token = values[i] or redis.pcall('GET', key)
   if type(token) ~= 'table' then
-    answers[i] = {token and redis.call('PTTL', KEYS[i]) or -2, token or ''}
+    answers[i] = {token and redis.call('PTTL', key) or -2, token or ''}
   elseif string.find(token.err, 'WRONGTYPE', 1, true) then
     -- pcall: users of locks need no right to TYPE.
-    local kind = redis.pcall('TYPE', KEYS[i])
-    answers[i] = {-3, (kind.ok or '') .. ' ' .. redis.call('PTTL', KEYS[i])}
+    local kind = redis.pcall('TYPE', key)
+    answers[i] = {-3, (kind.ok or '') .. ' ' .. redis.call('PTTL', key)}
   else
     return token
   end
-  if n < #KEYS then
-    -- pcall: a key of another type must not end the script. It is no label.
-    local label = redis.pcall('GET', KEYS[n + i])
-    answers[i][3] = type(label) == 'string' and label or ''
-  end
-  if ARGV[2] then
-    answers[i][3] = answers[i][3] or ''
-    answers[i][4] = waiting(KEYS[i], type(token) == 'string' and token)
-  end
+  if n < #KEYS or ARGV[2] then answers[i][3] = labels[i] or '' end
+  answers[i][4] = counts[i]
 end
 return answers

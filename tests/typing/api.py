@@ -33,6 +33,7 @@ from aioredlock_ng import (
     Refused,
     RoundTrips,
     Semaphore,
+    SemaphoreInfo,
     Severity,
     Stats,
     Vote,
@@ -117,6 +118,10 @@ async def semaphores(redlock: Redlock) -> None:
         assert_type(lease.slot, int | Any)
     assert_type(await semaphore.acquire(), Lease)
     assert_type(await semaphore.try_acquire(), Lease | None)
+    info = await semaphore.inspect()
+    assert_type(info, SemaphoreInfo)
+    assert_type((info.resource, info.limit, info.held, info.waiting), tuple[str, int, int, int | None])
+    assert_type(info.slots, tuple[LockInfo, ...])
     redlock.semaphore("gpu")  # type: ignore[call-arg]
 
 

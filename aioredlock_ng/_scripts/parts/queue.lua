@@ -226,15 +226,23 @@ local function length_of(queue)
   return (ask('ZRANK', queue, last[1]) or -2) + 1
 end
 
--- Returns how many members wait for a key with this value; -1 if that is not known. The member of
--- an offer has left the queue, and still waits. A waiter for a semaphore counts for each slot.
-local function waiting(key, value)
-  local count, shared = length_of(queue_of(key)), slots_of(key)
-  local others = shared and length_of(shared) or 0
-  if count < 0 or others < 0 then return -1 end
-  local member = string.match(value or '', '^aioredlock_ng:offer:%d+:(.+)$')
-  if member and not ask('ZRANK', queue_for(member, key), member) then count = count + 1 end
-  return count + others
+-- Returns for each key how many members wait for it; -1 if that is not known. The member of an
+-- offer has left the queue, and still waits. A waiter for a semaphore counts for each slot. A
+-- semaphore may have a thousand slots. So one request finds out that no slot has a queue of its
+-- own, and the queue that the slots share is counted once.
+local function waiting(keys, values)
+  local queues, lengths, counts = {}, {}, {}
+  for i, key in ipairs(keys) do queues[i] = queue_of(key) end
+  local nobody = #keys > 1 and ask('EXISTS', unpack(queues)) == 0
+  for i, key in ipairs(keys) do
+    local count, shared = nobody and 0 or length_of(queues[i]), slots_of(key)
+    if shared and not lengths[shared] then lengths[shared] = length_of(shared) end
+    local others = shared and lengths[shared] or 0
+    local member = string.match(values[i] or '', '^aioredlock_ng:offer:%d+:(.+)$')
+    if member and not ask('ZRANK', queue_for(member, key), member) then count = count + 1 end
+    counts[i] = (count < 0 or others < 0) and -1 or count + others
+  end
+  return counts
 end
 
 -- Returns a refusal because of one of these keys: {0, remaining milliseconds (-1 without expiry),
