@@ -83,6 +83,7 @@ class LockAcquired:
         attempts: Number of rounds to the nodes: 1 if the lock was free, 0 for a grant that another
             task of this process passed on.
         votes: The last vote of each node that has answered.
+        slot: The slot of a semaphore, from 1. None for a lock.
     """
 
     resource: str
@@ -91,6 +92,7 @@ class LockAcquired:
     waited: float
     attempts: int
     votes: tuple[Vote, ...]
+    slot: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,15 +169,15 @@ class Engine(Parts):
                 else acquire_vote(granted.node, reply)
                 for (granted, silent), reply in zip(self._votes, holding.granted, strict=True)
             )
-            waited, attempts = acquisition.waited, acquisition.attempts
             report(
                 LockAcquired(
                     acquisition.resource,
                     holding.token_prefix,
                     holding.fence,
-                    waited,
-                    attempts,
+                    acquisition.waited,
+                    acquisition.attempts,
                     votes,
+                    holding.spec.number,
                 )
             )
         if was_over:

@@ -201,6 +201,8 @@ class OpenTelemetrySink:
         about: dict[str, str | int] = {_PREFIX + "token_prefix": event.token_prefix}
         if event.fence is not None:
             about[_PREFIX + "fence"] = event.fence
+        if event.slot is not None:
+            about[_PREFIX + "slot"] = event.slot
         self._span(event, "acquired", about, event.votes)
 
     def _failed(self, event: AcquireFailed) -> None:

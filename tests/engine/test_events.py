@@ -66,6 +66,15 @@ async def test_a_wait_tells_who_handed_on_and_how_often_was_asked(rig: Rig) -> N
     await second.release()
 
 
+async def test_the_lease_of_a_semaphore_is_reported_with_its_slot(rig: Rig) -> None:
+    heard: list[Event] = []
+    process = await rig.process(sinks=[heard.append])
+    async with process.redlock.semaphore("gpu", 2) as one, process.redlock.semaphore("gpu", 2) as other, process.lock("a"):
+        pass
+    told = [(event.resource, event.slot) for event in heard if isinstance(event, LockAcquired)]
+    assert told == [("gpu", one.slot), ("gpu", other.slot), ("a", None)]
+
+
 async def test_a_waiter_in_another_process_is_woken_by_what_the_servers_tell(rig: Rig) -> None:
     heard: list[Event] = []
     holder = await rig.process()

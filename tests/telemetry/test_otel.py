@@ -98,6 +98,21 @@ async def test_a_span_is_as_long_as_the_wait(rig: Rig, listener: Listener) -> No
 
 
 @pytest.mark.virtual_time
+async def test_the_span_of_a_semaphore_names_the_slot_and_no_metric_does(rig: Rig, listener: Listener) -> None:
+    process = await rig.process(sinks=[listener.sink])
+    leases = [await process.redlock.semaphore("gpu", 2).acquire() for _ in range(2)]
+    async with process.lock("a"):
+        pass
+    for lease in leases:
+        await lease.release()
+    told = [
+        (attributes(span)["aioredlock_ng.resource"], attributes(span).get("aioredlock_ng.slot")) for span in listener.spans()
+    ]
+    assert told == [("gpu", leases[0].slot), ("gpu", leases[1].slot), ("a", None)]
+    assert [dict(point.attributes) for point in listener.points("acquire.wait")] == [{}]
+
+
+@pytest.mark.virtual_time
 async def test_a_failed_acquire_is_an_error_and_says_which(rig: Rig, listener: Listener) -> None:
     process = await rig.process(sinks=[listener.sink])
     rig.occupy(b"a", ttl=5)
