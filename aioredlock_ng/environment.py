@@ -35,11 +35,11 @@ _WORDS: Final[dict[str, dict[str, bool | str | None]]] = {
 
 _KNOWN: Final = tuple(name.upper() for name in ("nodes", *_NUMBERS, *_WORDS, "owner", "key_format"))
 
-_NO_SETTINGS: Final = frozenset({"NAME", "TOKEN", "FENCE", "REDIS_SERVER"})
+_NO_SETTINGS: Final = frozenset({"NAME", "TOKEN", "FENCE", "SLOT", "REDIS_SERVER"})
 """Variables that are no settings.
 
-`aioredlock-ng run` sets three of them for its child. `aioredlock_ng.testing` finds a server by the
-fourth.
+`aioredlock-ng run` sets all but the last for its child. `aioredlock_ng.testing` finds a server by
+the last.
 """
 
 _log = logging.getLogger("aioredlock_ng")

@@ -1,10 +1,15 @@
-"""Provide the command `inspect`, which shows the holder of a lock and writes nothing."""
+"""Provide the command `inspect`, which shows the holders of a lock or a semaphore."""
 
 from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aioredlock_ng._core.keys import MAX_SLOTS
 
 from .demo.interruption import Interruption
 from .exits import reported
@@ -17,16 +22,28 @@ from .settings import (
     manager,
     name_of,
 )
-from .shown import as_dict, fence, holder, is_lock, life, owner, print_json, safe
+from .shown import as_dict, fence, holder, is_lock, life, owner, print_json, safe, slots_as_dict
 
 if TYPE_CHECKING:
-    from aioredlock_ng import LockInfo, Redlock
+    from collections.abc import Iterator
+
+    from aioredlock_ng import LockInfo, Redlock, SemaphoreInfo
 
 __all__ = ["inspect"]
 
 
 def inspect(
     name: NameArgument,
+    slots: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MAX_SLOTS,
+            metavar="N",
+            help="Show the N slots of the semaphore NAME instead of a lock.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonOption = False,
     node: NodeOption = None,
     node_timeout: NodeTimeoutOption = None,
@@ -34,19 +51,26 @@ def inspect(
 ) -> None:
     """Show the holder of a lock, node by node.
 
-    It writes nothing to the nodes. The exit status does not say whether the lock is held: use "wait
-    -w 0 NAME" in scripts.
+    With --slots it shows the holder of each slot of a semaphore. It writes nothing to the nodes.
+    The exit status does not say whether the lock is held: use "wait -w 0 NAME" in scripts.
     """
     with reported("inspect"), Interruption() as interruption:
         # Without the guard, opening writes no marker to a node that has none.
         redlock = manager(
             node, node_timeout=node_timeout, key_format=key_format, recovery_guard="none"
         )
+        if slots is not None:
+            semaphore = interruption.run(_ask_slots(redlock, name_of(name), slots))
+            if as_json:
+                print_json(slots_as_dict(semaphore))
+            else:
+                _print(_lines_of_slots(semaphore))
+            return
         info = interruption.run(_ask(redlock, name_of(name)))
     if as_json:
         print_json(as_dict(info))
     else:
-        _print(info)
+        _print(_lines(info))
 
 
 async def _ask(redlock: Redlock, name: str | bytes) -> LockInfo:
@@ -54,31 +78,38 @@ async def _ask(redlock: Redlock, name: str | bytes) -> LockInfo:
         return await redlock.inspect(name)
 
 
-def _print(info: LockInfo) -> None:
-    resource = safe(info.resource)
+async def _ask_slots(redlock: Redlock, name: str | bytes, slots: int) -> SemaphoreInfo:
+    async with redlock:
+        return await redlock.semaphore(name, slots).inspect()
+
+
+def _print(lines: Iterator[str]) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+def _state(info: LockInfo) -> str:
+    """Return the state of a lock without its name and its owner."""
+    where = f"on {info.nodes} of {info.total} nodes, {life(info.remaining)}"
     if info.held and not is_lock(info):
-        where = f"on {info.nodes} of {info.total} nodes, {life(info.remaining)}"
-        head = f"{resource}: taken by a key that is no lock, {where}"
-    elif info.held:
+        return f"taken by a key that is no lock, {where}"
+    if info.held:
         state = "released, kept by the min_hold of" if info.over else "held by"
-        head = (
-            f"{resource}: {state} {holder(info.token)} on {info.nodes} of {info.total} nodes,"
-            f" {life(info.remaining)}"
-        )
-        if info.owner is not None:
-            since = datetime.fromtimestamp(info.owner.since, tz=UTC).isoformat(
-                timespec="milliseconds"
-            )
-            head += f"\n  owner {owner(info)}, fence {fence(info)}\n  since {since}"
-    elif info.offered:
-        head = f"{resource}: offered to a waiter"
-    elif info.token is not None:
-        head = f"{resource}: free; no majority of the {info.total} nodes has the same key"
-    else:
-        head = f"{resource}: free"
-    lines = [head]
+        return f"{state} {holder(info.token)} {where}"
+    if info.offered:
+        return "offered to a waiter"
+    if info.token is not None:
+        return f"free; no majority of the {info.total} nodes has the same key"
+    return "free"
+
+
+def _lines(info: LockInfo) -> Iterator[str]:
+    yield f"{safe(info.resource)}: {_state(info)}"
+    if info.held and is_lock(info) and info.owner is not None:
+        since = datetime.fromtimestamp(info.owner.since, tz=UTC).isoformat(timespec="milliseconds")
+        yield f"  owner {owner(info)}, fence {fence(info)}"
+        yield f"  since {since}"
     if info.waiting:
-        lines.append(f"  {info.waiting} waiting")
+        yield f"  {info.waiting} waiting"
     for answer in info.answers:
         if answer.foreign:
             said = f"not a lock: {answer.foreign}, {life(answer.remaining)}"
@@ -91,5 +122,24 @@ def _print(info: LockInfo) -> None:
         else:
             over = ", over" if answer.over else ""
             said = f"{holder(answer.token)}{over}, {life(answer.remaining)}"
-        lines.append(f"  {answer.node}: {said}")
-    sys.stdout.write("\n".join(lines) + "\n")
+        yield f"  {answer.node}: {said}"
+
+
+def _lines_of_slots(info: SemaphoreInfo) -> Iterator[str]:
+    yield f"{safe(info.resource)}: {info.held} of {info.limit} slots held"
+    if info.waiting:
+        yield f"  {info.waiting} waiting"
+    states = ((number, _state_of_slot(slot)) for number, slot in enumerate(info.slots, 1))
+    # A thousand slots that are free have one line.
+    for state, group in groupby(states, key=lambda item: item[1]):
+        numbers = [number for number, _ in group]
+        last = "" if len(numbers) == 1 else f" to #{numbers[-1]}"
+        yield f"  #{numbers[0]}{last}: {state}"
+    for answer in info.slots[0].answers:
+        if answer.detail and not answer.foreign:
+            yield f"  {answer.node}: {safe(answer.detail)}"
+
+
+def _state_of_slot(slot: LockInfo) -> str:
+    known = slot.held and slot.owner is not None
+    return f"{_state(slot)}, {owner(slot)}" if known else _state(slot)

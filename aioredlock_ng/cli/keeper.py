@@ -154,6 +154,9 @@ class Keeper:
                 "AIOREDLOCK_NG_NAME": lease.resource,
                 "AIOREDLOCK_NG_TOKEN": lease.token,
                 "AIOREDLOCK_NG_FENCE": "" if lease.fence is None else str(lease.fence),
+                # A lock sets the variable too. Otherwise its child would inherit the slot of an
+                # enclosing semaphore.
+                "AIOREDLOCK_NG_SLOT": "" if lease.slot is None else str(lease.slot),
             }
         )
         lost = asyncio.ensure_future(self._until_lost())

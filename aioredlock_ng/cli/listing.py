@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["ls"]
 
 _COLUMNS = (
-    Column("lock", share=0.7),
+    Column("lock", share=0.7, numbered=True),
     Column("nodes", 2),
     Column("remaining"),
     Column("token", 3),

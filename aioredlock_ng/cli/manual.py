@@ -47,7 +47,7 @@ PAGES = {
     "run": Page(
         (
             ("the command's", "128 + N if signal N ended the command."),
-            ("1", "Another client holds the lock. -E sets another status."),
+            ("1", "Another client holds the lock, or all slots are held. -E sets another status."),
             _USAGE,
             ("69", "No majority of the nodes answered, or a majority refused."),
             ("75", "The lock was lost. --lost-code sets another status."),
@@ -58,6 +58,7 @@ PAGES = {
             "aioredlock-ng run nightly-report -- ./report.sh --all",
             "aioredlock-ng run -n nightly-report -- ./report.sh",
             "aioredlock-ng run -w 30 account:1 account:2 -- ./move.sh",
+            "aioredlock-ng run --slots 4 report -- ./report.sh",
         ),
         "-- COMMAND [ARG]...",
     ),
@@ -75,7 +76,11 @@ PAGES = {
     ),
     "inspect": Page(
         (("0", "The lock is held, or it is free."), _USAGE, _NO_QUORUM),
-        ("aioredlock-ng inspect order:42", "aioredlock-ng inspect order:42 --json"),
+        (
+            "aioredlock-ng inspect order:42",
+            "aioredlock-ng inspect order:42 --json",
+            "aioredlock-ng inspect --slots 4 report",
+        ),
     ),
     "ls": Page(
         (

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from aioredlock_ng._core.keys import MAX_SLOTS
 from aioredlock_ng._core.owners import MAX_LABEL
 from aioredlock_ng.environment import PREFIX
 
@@ -26,10 +27,20 @@ def run(
         list[str],
         typer.Argument(
             metavar="NAME...",
-            help="The lock. Several are taken together, all or none.",
+            help="The lock, or the semaphore. Several locks are taken together, all or none.",
             show_default=False,
         ),
     ],
+    slots: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MAX_SLOTS,
+            metavar="N",
+            help="Hold one of the N slots of the semaphore NAME instead of a lock.",
+            show_default=False,
+        ),
+    ] = None,
     no_wait: Annotated[
         bool,
         typer.Option(
@@ -112,8 +123,8 @@ def run(
     """Hold a lock while a command runs.
 
     The command runs without a shell, in a process group of its own. Its environment has
-    AIOREDLOCK_NG_NAME, AIOREDLOCK_NG_TOKEN and AIOREDLOCK_NG_FENCE. Signals are passed on to it. If
-    this process is killed, the command is killed too.
+    AIOREDLOCK_NG_NAME, AIOREDLOCK_NG_TOKEN, AIOREDLOCK_NG_FENCE and AIOREDLOCK_NG_SLOT. Signals are
+    passed on to it. If this process is killed, the command is killed too.
     """
     command: list[str] = context.obj
     if not any(command[:1]):
@@ -125,16 +136,23 @@ def run(
     if no_wait and wait is not None:
         say("run", "-n and -w contradict each other; give one of them")
         raise typer.Exit(USAGE)
+    if slots is not None and len(names) > 1:
+        say("run", "--slots takes one NAME, because a semaphore has one; give one name")
+        raise typer.Exit(USAGE)
     with reported("run"):
         if owner is None and f"{PREFIX}OWNER" not in os.environ:
             owner = _owner(command[0])
         redlock = manager(
             node, ttl=ttl, node_timeout=node_timeout, key_format=key_format, owner=owner
         )
-        blocking_timeout = 0.0 if no_wait else wait
-        lock = redlock.lock(
-            *map(name_of, names), blocking_timeout=blocking_timeout, min_hold=min_hold
-        )
+        timeout = 0.0 if no_wait else wait
+        if slots is None:
+            names_given = map(name_of, names)
+            lock = redlock.lock(*names_given, blocking_timeout=timeout, min_hold=min_hold)
+        else:
+            lock = redlock.semaphore(
+                name_of(names[0]), slots, blocking_timeout=timeout, min_hold=min_hold
+            )
         child = Child(command)
         try:
             status = asyncio.run(

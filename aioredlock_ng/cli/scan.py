@@ -10,7 +10,7 @@ from hiredis import pack_command
 
 from aioredlock_ng import QuorumUnreachable
 from aioredlock_ng._core.inspection import lock_info, look_of
-from aioredlock_ng._core.keys import OWN_KEYS
+from aioredlock_ng._core.keys import OWN_KEYS, slot_in
 from aioredlock_ng._core.owners import owner_key
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.replies import Free, Held
@@ -76,7 +76,9 @@ class Scan:
         return sum(reply for reply in replies if type(reply) is int)
 
     async def keys(self, advance: Callable[[int], object] = lambda _: None) -> list[bytes]:
-        """Return the keys that may be locks, by SCAN on every node.
+        """Return the keys that may be locks, by SCAN on every node, in order.
+
+        The slots of a semaphore are in the order of their numbers.
 
         Args:
             advance: Called with a number of scanned keys.
@@ -97,7 +99,7 @@ class Scan:
         if len(scanned) < quorum_of(len(nodes)):
             told = "; ".join(f"{address}: {said}" for address, said in self.silent.items())
             raise QuorumUnreachable(f"no majority of the nodes could be scanned: {told}")
-        return sorted(set().union(*scanned))
+        return sorted(set().union(*scanned), key=_rank)
 
     async def look(self, keys: Sequence[bytes]) -> list[LockInfo]:
         """Return the locks among these keys, by one request to all nodes."""
@@ -168,6 +170,10 @@ class Scan:
             if self._every or any(map(_may_be_a_lock, looks)):
                 locks.append(info)
         return locks
+
+
+def _rank(key: bytes) -> tuple[bytes, int]:
+    return slot_in(key) or (key, 0)
 
 
 def _may_be_a_lock(look: Look) -> bool:

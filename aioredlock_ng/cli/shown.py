@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aioredlock_ng import LockInfo
+    from aioredlock_ng import LockInfo, SemaphoreInfo
 
 __all__ = [
     "as_dict",
@@ -24,6 +24,7 @@ __all__ = [
     "print_json",
     "safe",
     "seconds",
+    "slots_as_dict",
     "waiting",
 ]
 
@@ -55,6 +56,17 @@ def as_dict(info: LockInfo) -> dict[str, Any]:
         if answer["foreign"]:
             answer["token"] = None
     return told
+
+
+def slots_as_dict(info: SemaphoreInfo) -> dict[str, Any]:
+    """Return the state of a semaphore as a dictionary for JSON."""
+    return {
+        "resource": info.resource,
+        "limit": info.limit,
+        "held": info.held,
+        "waiting": info.waiting,
+        "slots": [as_dict(slot) for slot in info.slots],
+    }
 
 
 def is_lock(info: LockInfo) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,6 +23,10 @@ _UNLIMITED = 10_000
 """Width of a pipe or a file in columns, more than any table needs."""
 
 
+_NUMBER = re.compile(r"#[0-9]{1,18}\Z")
+"""The number of a slot at the end of its name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column of a table.
@@ -32,12 +37,14 @@ class Column:
             ranks.
         share: Largest share of the line for a cell. A longer cell ends in "…".
         right: True for numbers.
+        numbered: True if a cell may end in a number such as "#12", which is never cut off.
     """
 
     head: str
     rank: int = 0
     share: float = 1.0
     right: bool = False
+    numbered: bool = False
 
 
 def fitted(
@@ -93,8 +100,14 @@ def output_width() -> int:
 
 def _shortened(cell: Text | str, column: Column, width: int) -> Text:
     text = Text(cell) if isinstance(cell, str) else cell.copy()
-    text.truncate(max(int(width * column.share), 1), overflow="ellipsis")
-    return text
+    room = max(int(width * column.share), 1)
+    number = _NUMBER.search(text.plain) if column.numbered and text.cell_len > room else None
+    if number is None:
+        text.truncate(room, overflow="ellipsis")
+        return text
+    name = text[: number.start()]
+    name.truncate(max(room - len(number[0]), 1), overflow="ellipsis")
+    return name + number[0]
 
 
 def _width_of(table: Table) -> int:

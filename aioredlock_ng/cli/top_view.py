@@ -37,7 +37,7 @@ _NODE_COLUMNS = (
 )
 
 _LOCK_COLUMNS = (
-    Column("lock", share=0.5),
+    Column("lock", share=0.5, numbered=True),
     Column("holder", 5),
     Column("owner", 1, share=0.5),
     Column("fence", 7),

@@ -32,6 +32,15 @@ def test_no_table_is_wider_than_its_line_and_no_row_takes_two(rows: list[list[st
     assert "important" in lines[1]
 
 
+@pytest.mark.parametrize(("width", "shown"), [(40, "tenant:4711:gpu#12"), (24, "tenant:4…#12"), (6, "…#12")])
+def test_a_name_that_is_too_long_keeps_the_number_of_its_slot(width: int, shown: str) -> None:
+    columns = (Column("lock", share=0.5, numbered=True),)
+    console = Console(width=80, color_system=None)
+    with console.capture() as capture:
+        console.print(fitted(columns, [["tenant:4711:gpu#12"]], width))
+    assert capture.get().splitlines()[3].strip() == shown
+
+
 @pytest.mark.parametrize(
     ("width", "shown"),
     [

@@ -245,7 +245,7 @@ def test_a_misspelt_variable_is_named_in_the_log_with_the_one_that_was_meant(cap
     nodes = {"AIOREDLOCK_NG_NODES": "redis://127.0.0.1:1", "AIOREDLOCK": "x", "PATH": "/bin"}
     # What `aioredlock-ng run` sets for its child is no slip of the pen.
     Redlock.from_env(
-        nodes | dict.fromkeys((f"AIOREDLOCK_NG_{name}" for name in ("NAME", "TOKEN", "FENCE", "REDIS_SERVER")), "a")
+        nodes | dict.fromkeys((f"AIOREDLOCK_NG_{name}" for name in ("NAME", "TOKEN", "FENCE", "SLOT", "REDIS_SERVER")), "a")
     )
     Redlock.from_env(nodes | {"AIOREDLOCK_NG_COLOUR": "red"})
     assert caplog.messages == []
