@@ -59,7 +59,8 @@ class LineIndex:
         line: Line[Holding] = Line(key, keys, self._count, contender.spec.slots)
         if not alone:
             self._lines[key] = line
-        if alone or len(keys) > 1:
+        # Only the line of a lock with one key is found by that key alone.
+        if alone or len(keys) > 1 or key != keys:
             for each in keys:
                 self._others.setdefault(each, {})[line] = None
         return line

@@ -1,8 +1,7 @@
 """The place of a waiting line: when it looks at its queues, and when it asks the nodes again.
 
 The place knows for each node when the node may grant: now, at a later instant, or at an unknown
-    one. The
-line asks all nodes when a quorum may grant. A slow timer covers messages that were lost.
+one. The line asks all nodes when a quorum may grant. A slow timer covers messages that were lost.
 """
 
 from __future__ import annotations

@@ -1,0 +1,76 @@
+"""Semaphores in unusual states: split slots, unequal limits, missing nodes, cancelled calls."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioredlock_ng import Lease, LockHeld
+from tests.support.rig import WAY, Process, Rig
+
+if TYPE_CHECKING:
+    from aioredlock_ng import Semaphore
+
+pytestmark = pytest.mark.virtual_time
+
+TRIP = 2 * WAY
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def semaphore(process: Process, limit: int, **settings: Any) -> Semaphore:
+    return process.redlock.semaphore("gpu", limit, **settings)
+
+
+def waiting(process: Process, limit: int, **settings: Any) -> asyncio.Future[Lease]:
+    return asyncio.ensure_future(semaphore(process, limit, **settings).acquire())
+
+
+def taken(process: Process) -> set[int]:
+    """Return the slots that a process believes it holds or asks for."""
+    return {number for line in process.redlock.engine().lines._all() for number in line.taken}
+
+
+# -- A semaphore with one slot --------------------------------------------------------------------------
+
+
+async def test_a_semaphore_with_one_slot_refuses_to_let_a_task_wait_for_itself(rig: Rig) -> None:
+    process = await rig.process()
+    async with semaphore(process, 1):
+        with pytest.raises(LockHeld, match="this very task holds it"):
+            async with asyncio.timeout(1.0):
+                await semaphore(process, 1).acquire()
+
+
+async def test_the_only_slot_is_noticed_when_another_client_deletes_it(rig: Rig) -> None:
+    holder, other = await rig.process(), await rig.process()
+    lease = await semaphore(holder, 1).acquire()
+    waiter = waiting(other, 1)
+    await asyncio.sleep(0.5)
+    rig.vacate(b"gpu#1")
+    async with asyncio.timeout(0.1):
+        await (await waiter).release()
+    await asyncio.sleep(0.1)
+    assert lease.lost
+
+
+async def test_the_grant_of_the_only_slot_is_not_passed_on_after_its_key_was_deleted(rig: Rig) -> None:
+    process, other = await rig.process(), await rig.process()
+    blocker = await semaphore(other, 1).acquire()
+    tasks = [waiting(process, 1) for _ in range(3)]
+    await asyncio.sleep(0.1)
+    await blocker.release()
+    first = await tasks[0]
+    rig.vacate(b"gpu#1")
+    thief = await semaphore(other, 1).try_acquire()
+    assert thief is not None
+    await first.release()
+    await asyncio.sleep(5 * TRIP)
+    assert not tasks[1].done(), "another process has the slot"
+    await thief.release()
+    for task in tasks[1:]:
+        await (await task).release()
