@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.replies import Free, Held, Looked
@@ -48,13 +49,16 @@ def free_slots(replies: Sequence[Reply], quorum: int) -> list[int]:
 
 
 def soonest(replies: Sequence[Reply]) -> float | None:
-    """Return the shortest remaining life that the nodes named, in seconds; None if they named none.
+    """Return the shortest remaining life that the nodes named, in seconds.
+
+    None: they named none, or no key expires.
 
     Args:
         replies: The answer of each node to an inspection.
     """
     lives = [look.remaining for keys in _looks(replies) for look in keys if type(look) is Held]
-    return min(lives, default=None)
+    left = min(lives, default=inf)
+    return left if left < inf else None
 
 
 def _looks(replies: Sequence[Reply]) -> list[tuple[KeyLook, ...]]:

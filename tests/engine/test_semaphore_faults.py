@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aioredlock_ng import Lease, LockHeld
-from tests.support.rig import WAY, Process, Rig
+from tests.support.rig import NODE_TIMEOUT, WAY, Process, Rig
 
 if TYPE_CHECKING:
     from aioredlock_ng import Semaphore
@@ -74,3 +75,39 @@ async def test_the_grant_of_the_only_slot_is_not_passed_on_after_its_key_was_del
     await thief.release()
     for task in tasks[1:]:
         await (await task).release()
+
+
+# -- Calls that do not wait -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["stopped", "hung", "refusing"])
+async def test_try_acquire_finds_the_free_slot_while_a_minority_of_nodes_has_failed(rig: Rig, fault: str) -> None:
+    one, other = await rig.process(), await rig.process()
+    leases = [await semaphore(one, 8).acquire() for _ in range(7)]
+    if fault == "stopped":
+        rig.stop(0)
+    elif fault == "hung":
+        rig.hang(0)
+    else:
+        rig.refuse("LOADING Redis is loading the dataset in memory", 0)
+    for _ in range(5):
+        began = now()
+        lease = await semaphore(other, 8).try_acquire()
+        assert lease is not None
+        assert now() - began < NODE_TIMEOUT
+        await lease.release()
+    if fault == "stopped":
+        rig.start(0)
+    rig.resume()
+    rig.refuse(None, 0)
+    for lease in leases:
+        await lease.release()
+
+
+async def test_a_slot_without_expiry_gives_no_time_to_retry(rig: Rig) -> None:
+    process = await rig.process()
+    rig.occupy(b"gpu#1", math.inf)
+    rig.occupy(b"gpu#2", math.inf)
+    with pytest.raises(LockHeld) as refused:
+        await semaphore(process, 2, blocking_timeout=0).acquire()
+    assert refused.value.retry_after is None

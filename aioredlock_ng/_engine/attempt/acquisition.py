@@ -21,7 +21,7 @@ from aioredlock_ng._engine.attempt.refusal import (
     held_by_another,
     not_acquired,
 )
-from aioredlock_ng._engine.attempt.round import Round
+from aioredlock_ng._engine.attempt.slot_look import SlotLook
 from aioredlock_ng._engine.keeping.holding import Holding
 from aioredlock_ng.errors import AcquireTimeout, LockHeld, QuorumUnreachable
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._core.tally import Tally
     from aioredlock_ng._core.tickets import WakeCause
     from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._engine.attempt.round import Round
 
 __all__ = ["Acquisition"]
 
@@ -245,11 +246,7 @@ class Acquisition(Call):
 
     def _look_for_free_slot(self) -> None:
         """Ask the nodes which slots of the semaphore are free, and try one of them."""
-        context = self.context
-        # No answer counts as a yes. So the look is over once a quorum of nodes has answered.
-        enough = len(context.fleet.nodes) + 1 - context.quorum
-        command = self.spec.kind.inspecting(self.keys)
-        Round(context, command, None, enough, context.clock(), self._looked).ask()
+        SlotLook(self.context, self.spec, self._looked).ask()
 
     def _looked(self, look: Round) -> None:
         if self.future.done():
