@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aioredlock_ng import Lease, LockHeld
-from tests.support.rig import NODE_TIMEOUT, WAY, Process, Rig
+from aioredlock_ng import AcquireTimeout, Lease, LockHeld
+from aioredlock_ng._engine.waiting import line_index
+from tests.support.rig import NODE_TIMEOUT, WAY, Process, Rig, occupied
 
 if TYPE_CHECKING:
     from aioredlock_ng import Semaphore
@@ -104,6 +105,38 @@ async def test_try_acquire_finds_the_free_slot_while_a_minority_of_nodes_has_fai
         await lease.release()
 
 
+async def test_refused_calls_leave_no_line_behind(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_index, "_MOST_IDLE", 8)
+    process = await rig.process()
+    for number in range(50):
+        rig.occupy(b"gpu%d#1" % number)
+        assert await process.redlock.semaphore(f"gpu{number}", 1).try_acquire() is None
+    lines = process.redlock.engine().lines
+    assert len(lines._lines) + len(lines._others) <= 10
+
+
+async def test_a_cancelled_fair_call_leaves_no_line_and_forgets_no_slot_of_others(rig: Rig) -> None:
+    process = await rig.process()
+    lease = await semaphore(process, 2).acquire()
+    calls = [waiting(process, 2, fair=True) for _ in range(8)]
+    await asyncio.sleep(WAY)
+    for call in calls:
+        call.cancel()
+    await asyncio.sleep(0.1)
+    assert taken(process) == {lease.slot}
+    lines = process.redlock.engine().lines
+    assert set(lines._lines) == {(b"gpu", 2)}
+    await lease.release()
+    assert taken(process) == set()
+    alone = process.redlock.semaphore("other", 2, fair=True)
+    call = asyncio.ensure_future(alone.acquire())
+    await asyncio.sleep(WAY)
+    call.cancel()
+    await asyncio.sleep(0.1)
+    assert set(lines._lines) == {(b"gpu", 2)}
+    assert occupied(lines) == []
+
+
 async def test_a_slot_without_expiry_gives_no_time_to_retry(rig: Rig) -> None:
     process = await rig.process()
     rig.occupy(b"gpu#1", math.inf)
@@ -111,3 +144,18 @@ async def test_a_slot_without_expiry_gives_no_time_to_retry(rig: Rig) -> None:
     with pytest.raises(LockHeld) as refused:
         await semaphore(process, 2, blocking_timeout=0).acquire()
     assert refused.value.retry_after is None
+
+
+async def test_a_call_that_ends_just_after_its_line_was_served_says_that_others_hold_the_slots(rig: Rig) -> None:
+    holder, process = await rig.process(), await rig.process()
+    leases = [await semaphore(holder, 2).acquire() for _ in range(2)]
+    first = waiting(process, 2)
+    await asyncio.sleep(0.05)
+    second = waiting(process, 2, blocking_timeout=0.5)
+    await asyncio.sleep(0.5 - 2 * TRIP)
+    await leases[0].release()
+    await first
+    with pytest.raises(AcquireTimeout):
+        await second
+    await (await first).release()
+    await leases[1].release()

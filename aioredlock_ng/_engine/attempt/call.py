@@ -47,6 +47,7 @@ class Call(Attempts):
         line_key: The name of the line.
         fair: True if the call stands in the queues by itself, and takes no grant that is passed on.
         line: The line in which the call waits, from `Lines.join` on.
+        booked: See `Contender`.
     """
 
     __slots__ = (
@@ -56,6 +57,7 @@ class Call(Attempts):
         "_limit",
         "_lines",
         "_look",
+        "booked",
         "fair",
         "future",
         "keys",
@@ -95,6 +97,7 @@ class Call(Attempts):
         self.line_key = spec.line
         self.fair = spec.fair
         self.line: Line[Holding] | None = None
+        self.booked: Line[Holding] | None = None
         self.future: asyncio.Future[Holding] = context.loop.create_future()
 
     def successor(self, holding: Holding, now: float) -> Holding | None:

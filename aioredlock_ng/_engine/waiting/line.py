@@ -32,6 +32,7 @@ class Contender(Protocol[_H]):
         fair: True if it shares no line, and stands in the queues by itself.
         line: The line in which it waits; set by `Lines.join`.
         unreachable: True while its latest attempt reached no quorum.
+        booked: The line whose `taken` has the slot of its latest attempt for this attempt alone.
     """
 
     keys: tuple[bytes, ...]
@@ -40,6 +41,7 @@ class Contender(Protocol[_H]):
     fair: bool
     line: Line[_H] | None
     unreachable: bool
+    booked: Line[_H] | None
 
     @property
     def asking(self) -> bool:

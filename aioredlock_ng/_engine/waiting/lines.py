@@ -91,6 +91,8 @@ class Lines(StandingLines):
         line = self._line_of(contender)
         holding.line = line
         line.holders[holding] = None
+        if holding.spec.number is not None:
+            line.taken.add(holding.spec.number)
         holding.run_until = now + max(RUN, RUN_TRIPS * (now - holding.started))
         if line.contender is contender:
             line.contender = None
@@ -99,8 +101,10 @@ class Lines(StandingLines):
                 line.place.served(attempt)
                 line.place = None
             if line.queue and not line.full:
-                # Another slot of the semaphore may be free.
-                self._next(line).attempt()
+                # Another slot of the semaphore may be free. A quorum has just answered.
+                following = self._next(line)
+                following.unreachable = False
+                following.attempt()
 
     def refused(self, contender: Contender[Holding], attempt: Round) -> None:
         """Put the line of a contender into the queues, after a quorum refused its attempt."""
@@ -234,6 +238,9 @@ class Lines(StandingLines):
         line = self._line_of(contender)
         if not number:
             number = free_slot(line.taken, list(line.recent), slots.limit, self._context.draw())
+        # Another task of this process may ask for the slot or have it. The end of this attempt must
+        # not take the slot out of the books of that task.
+        contender.booked = None if number in line.taken else line
         line.taken.add(number)
         return slots[number]
 
@@ -242,13 +249,17 @@ class Lines(StandingLines):
 
         The choice is random, so that clients that look at the same time ask for different slots.
         """
-        taken = self._line_of(contender).taken
-        left = [number for number in free if number not in taken]
+        line = contender.line or self._lines.get(contender.line_key)
+        left = [number for number in free if line is None or number not in line.taken]
         return left[int(self._context.draw() * len(left))] if left else 0
 
     def unused(self, contender: Contender[Holding], number: int) -> None:
         """Record that an attempt for a slot of a semaphore has failed."""
-        self._line_of(contender).taken.discard(number)
+        # The contender may have left its line by now.
+        line, contender.booked = contender.booked, None
+        if line is not None:
+            line.taken.discard(number)
+            self._forget_idle(line)
 
     def _unused(self, line: Line[Holding], number: int | None) -> None:
         if number is not None:
