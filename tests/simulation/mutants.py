@@ -194,7 +194,7 @@ def _count_slots(self: MemoryServer, keys: Any, claim: bytes) -> Any:
 
 def _served_and_keeping(self: Queues, keys: Any, key: bytes, claim: bytes, *_: bytes) -> None:
     """Leave other slots that were offered to the member as they are."""
-    _, _, member = claim.partition(b":")
+    member = claim.partition(b":")[2]
     self.remove(queues.queue_for(member, key), member)
     self.notify_first(keys, queues.queue_for(member, key))
 

@@ -47,9 +47,9 @@ CAUGHT: Final = {
     "garbled": (0, {"leftovers"}),
     "counting": (0, {"exclusion"}),
     "beyond": (0, {"limit"}),
-    "hoarding": (80, {"leftovers"}),
+    "hoarding": (30, {"leftovers"}),
     "unheard": (80, {"order", "waiters"}),
-    "forgotten": (100, {"waiters"}),
+    "forgotten": (450, {"waiters"}),
     "timer": (2, {"told"}),
     "monotonic": (10, {"exclusion"}),
 }
