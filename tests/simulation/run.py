@@ -29,7 +29,7 @@ LONGEST_OFFER = 2.2
 QUEUE_LIFE = 20.5
 """True seconds after the last look by which a queue is gone. Each waiter before the one that looked adds twice as many."""
 
-PATIENCE = 400.0
+PATIENCE = 600.0
 """True seconds after the last fault by which all must have ended: bodies, leases of the dead, quarantines, rare looks."""
 
 

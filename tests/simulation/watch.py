@@ -18,7 +18,6 @@ from aioredlock_ng._core.outlook import MOST_AHEAD
 from aioredlock_ng._core.quorum import quorum_of
 from aioredlock_ng._core.tickets import SLOT_QUEUE_KEYS
 from aioredlock_ng._engine.keeping.extender import _MAX_HOLD
-from aioredlock_ng._engine.waiting.entry import QUEUE_LIFE
 from tests.simulation.invariants import (
     Exclusion,
     Fences,
@@ -564,7 +563,7 @@ class Watch:
         """True until a waiter has looked again after another client has deleted its entries."""
         rank = 0 if line.place is None else min(line.place.queued[2] or 0, MOST_AHEAD)
         deleted = max(server.queue_deleted_at for server in self._servers)
-        return self._world.now - deleted < SAFETY_NET + rank * QUEUE_LIFE
+        return self._world.now - deleted < SAFETY_NET * (1 + 2 * rank)
 
     def _judge_waiters(self) -> None:
         now = self._world.now
