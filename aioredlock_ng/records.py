@@ -174,6 +174,7 @@ class Stats:
         cancelled: Acquisitions whose caller was cancelled.
         released: Leases released by their holder.
         lost: Leases lost, including those whose release found the loss.
+        stalled: Lost leases that were not renewed because the event loop stood still.
         renewals: Renewed leases, summed over all renewals.
         renewals_failed: Renewals that no quorum confirmed in time.
         handoffs: Leases followed by a local waiter's acquisition within the tick of the release.
@@ -203,6 +204,7 @@ class Stats:
     cancelled: int
     released: int
     lost: int
+    stalled: int
     renewals: int
     renewals_failed: int
     handoffs: int

@@ -39,6 +39,7 @@ class Counters:
     cancelled: int = 0
     released: int = 0
     lost: int = 0
+    stalled: int = 0
     renewals: int = 0
     renewals_failed: int = 0
     handoffs: int = 0

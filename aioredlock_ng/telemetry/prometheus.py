@@ -59,7 +59,7 @@ _M = TypeVar("_M", Counter, Gauge, Histogram)
 
 _ERRORS = ("LockHeld", "AcquireTimeout", "QuorumUnreachable", "RedlockClosed")
 _CAUSES = ("told", "expiry", "look")
-_LOSSES = ("gone", "unrenewed", "expired", "max_hold", "closed")
+_LOSSES = ("gone", "unrenewed", "stalled", "expired", "max_hold", "closed")
 
 
 class _Counted(NamedTuple):

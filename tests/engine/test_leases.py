@@ -405,7 +405,7 @@ async def test_a_lease_that_is_abandoned_behind_its_deadline_is_lost(rig: Rig) -
     assert lease.lost
     with pytest.raises(LockLost):
         lease.check()
-    assert [event.cause for event in events if isinstance(event, LeaseLost)] == ["unrenewed"]
+    assert [event.cause for event in events if isinstance(event, LeaseLost)] == ["stalled"]
 
     async def body() -> None:
         async with process.lock("a") as lease:
@@ -690,7 +690,8 @@ async def test_a_loss_by_a_blocked_event_loop_says_for_how_long_it_stood_still(r
     # The timers of the loop are half a second apart at most.
     assert re.search(STOOD_STILL.format(r"(2\.[5-9]|3\.0)"), said)
     lost = [event for event in events if isinstance(event, LeaseLost)]
-    assert [event.cause for event in lost] == ["unrenewed"]
+    assert [event.cause for event in lost] == ["stalled"]
+    assert (process.redlock.stats().stalled, process.redlock.stats().lost) == (1, 1)
     assert "the event loop stood still" in lost[0].reason
 
 
@@ -721,6 +722,7 @@ async def test_a_loss_by_silent_nodes_blames_no_event_loop(rig: Rig, stall: floa
     said = await loss_of(process.lock("a"), body)
     assert "its deadline passed before a quorum renewed it" in said
     assert "stood still" not in said
+    assert (process.redlock.stats().stalled, process.redlock.stats().lost) == (0, 1)
 
 
 async def test_a_lease_that_was_not_to_be_renewed_blames_no_event_loop(rig: Rig) -> None:

@@ -91,6 +91,18 @@ async def test_failed_renewals_and_losses_are_counted(rig: Rig, registry: Collec
 
 
 @pytest.mark.virtual_time
+async def test_a_loss_by_a_blocked_event_loop_is_counted_apart(rig: Rig, registry: CollectorRegistry) -> None:
+    process = await rig.process(sinks=[PrometheusSink(registry)], ttl=3.0)
+    lease = await process.lock("a").acquire()
+    await asyncio.sleep(0.5)
+    asyncio.get_running_loop().advance(3.0)  # type: ignore[attr-defined]
+    await lease.wait_lost()
+    seen = exposed(registry)
+    assert seen.value("leases_lost_total", cause="stalled") == 1
+    assert seen.value("leases_lost_total", cause="unrenewed") == 0
+
+
+@pytest.mark.virtual_time
 async def test_an_end_that_the_application_wanted_is_counted_apart(rig: Rig, registry: CollectorRegistry) -> None:
     process, closing = await rig.process(sinks=[PrometheusSink(registry)]), list[asyncio.Task[None]]()
     with pytest.raises(LockLost, match="max_hold"):
@@ -104,10 +116,11 @@ async def test_an_end_that_the_application_wanted_is_counted_apart(rig: Rig, reg
         async with process.lock("a"):
             await asyncio.sleep(3)
     await closing[0]
-    seen, causes = exposed(registry), ("gone", "unrenewed", "expired", "max_hold", "closed")
+    seen, causes = exposed(registry), ("gone", "unrenewed", "stalled", "expired", "max_hold", "closed")
     assert {cause: seen.value("leases_lost_total", cause=cause) for cause in causes} == {
         "gone": 0,
         "unrenewed": 0,
+        "stalled": 0,
         "expired": 1,
         "max_hold": 1,
         "closed": 1,

@@ -180,6 +180,7 @@ async def operators(redlock: Redlock) -> None:
     assert_type(stats, Stats)
     assert_type((stats.acquired, stats.attempts, stats.refused, stats.unreachable), tuple[int, int, int, int])
     assert_type((stats.timeouts, stats.cancelled, stats.released, stats.lost), tuple[int, int, int, int])
+    assert_type(stats.stalled, int)
     assert_type((stats.renewals, stats.renewals_failed, stats.held, stats.waiting), tuple[int, int, int, int])
     assert_type((stats.standing, stats.queued), tuple[int, tuple[Queued, ...]])
     queued = stats.queued[0]

@@ -40,9 +40,9 @@ CLOSED = "its Redlock was closed"
 _UNRENEWED = "its deadline passed before a quorum renewed it"
 _MAX_HOLD = "held longer than max_hold"
 _EXPIRED = "its deadline passed, and it was not to be renewed (auto_extend=False)"
+_STOOD_STILL = "; the event loop stood still for"
 _CAUSES = {CLOSED: "closed", _UNRENEWED: "unrenewed", _MAX_HOLD: "max_hold", _EXPIRED: "expired"}
-"""`LeaseLost.cause` for each reason. A remark after a ";" is no part of the reason. Any other
-reason means that the keys are gone."""
+"""`LeaseLost.cause` for each reason. Any other reason means that the keys are gone."""
 
 
 class Extender:
@@ -180,7 +180,8 @@ class Extender:
         """Report to listeners that a caller's lease is lost or abandoned."""
         context, resource = self._context, holding.spec.resource
         if holding.phase is Phase.LOST:
-            cause = _CAUSES.get(holding.reason.partition(";")[0], "gone")
+            stalled = _STOOD_STILL in holding.reason
+            cause = "stalled" if stalled else _CAUSES.get(holding.reason, "gone")
             context.emit(
                 LeaseLost(
                     resource,
@@ -218,7 +219,9 @@ class Extender:
         if holding.deadline == holding.ends_at:
             self.lose(holding, _MAX_HOLD)
         elif holding.spec.auto_extend or holding.unconfirmed:
-            self.lose(holding, _UNRENEWED + self._standstill(holding))
+            remark = self._standstill(holding)
+            self._context.counters.stalled += remark != ""
+            self.lose(holding, _UNRENEWED + remark)
         else:
             self.lose(holding, _EXPIRED)
 
@@ -229,11 +232,7 @@ class Extender:
         """
         now = self._context.clock()
         stall = max(now - holding.deadline, self._schedule.stall(holding.started, now))
-        return (
-            f"; the event loop stood still for {stall:.1f} s"
-            if stall >= holding.ttl * STALL_SHARE
-            else ""
-        )
+        return f"{_STOOD_STILL} {stall:.1f} s" if stall >= holding.ttl * STALL_SHARE else ""
 
     def _end(self, holding: Holding, now: float) -> Round:
         self._forget(holding)
