@@ -37,6 +37,9 @@ class NodeView:
         rank: Number of waiters before this one in the node's queue; -1 if not known.
         notified: True if the node will send messages to the waiter.
         tracked: True if the node will report a change of the key.
+        closed: Slots that the node refused a moment ago, and the instant until which they do not
+            count here. Otherwise a waiter to which each node offers another slot would ask again
+            and again.
     """
 
     free_at: float = inf
@@ -47,6 +50,7 @@ class NodeView:
     rank: int = -1
     notified: bool = False
     tracked: bool = False
+    closed: dict[int, float] | None = None
 
     @property
     def answered(self) -> bool:
@@ -58,6 +62,27 @@ class NodeView:
         """True if the waiter is the head on the node, and the node does not track the key."""
         return self.rank == 0 and not self.tracked
 
+    def usable_at(self, slot: int) -> float:
+        """Return the instant from which the node may grant this slot, or 0 for a lock.
+
+        A waiter may take what is offered to waiters with higher tickets. So a node that offers
+        another slot may grant this slot too, unless it has just refused it.
+        """
+        if slot == self.slot or self.closed is None:
+            return self.free_at
+        return max(self.free_at, self.closed.get(slot, -inf))
+
+    def close(self, slot: int, now: float, until: float) -> None:
+        """Record that the node refused a slot, which does not count here until that instant."""
+        closed = {other: at for other, at in (self.closed or {}).items() if at > now}
+        self.closed = {**closed, slot: until}
+
+    def learn(self, free_at: float, slot: int) -> None:
+        """Record from when on the node may grant, and which slot."""
+        self.free_at, self.slot = free_at, slot
+        if self.closed is not None and free_at < inf:
+            self.closed.pop(slot, None)
+
     def refused(self, *, votes: bool) -> None:
         """Discard the knowledge that a refused attempt made outdated."""
         # A change of the key by our own connection ends tracking without a report.
@@ -67,6 +92,7 @@ class NodeView:
         """Discard all news: the node did not answer, or has a new connection."""
         self.free_at, self.answered_at, self.rank = inf, -inf, -1
         self.notified = self.tracked = False
+        self.closed = None
 
 
 class Outlook:
@@ -90,21 +116,26 @@ class Outlook:
     def ask_at(self) -> float:
         """The instant from which a quorum may grant; infinite while it is not known."""
         usable = sorted(self._usable())
-        return usable[self._quorum - 1] if len(usable) >= self._quorum else inf
+        if len(usable) < self._quorum or usable[self._quorum - 1] == inf:
+            return inf
+        if not any(node.closed for node in self.nodes):
+            return usable[self._quorum - 1]
+        return min(map(self._usable_at, self._named(inf)), default=inf)
 
     def free(self, now: float) -> int:
         """Return the number of nodes that may grant now."""
         return sum(at <= now for at in self._usable())
 
     def slot(self, now: float) -> int:
-        """Return the slot of a semaphore that most nodes may grant now; 0 if none is known.
+        """Return the slot of a semaphore that a quorum may grant now; 0 if none is known.
 
-        Waiters with lower tickets may take what is offered to those behind them. So the first
-        waiter gets this slot also from nodes that have offered other slots to it.
+        Of several slots it is the slot that most nodes name.
         """
-        slots = Counter(node.slot for node in self.nodes if node.votes and node.free_at <= now)
+        slots = self._named(now)
         del slots[0]
-        return min(slots, key=lambda slot: (-slots[slot], slot), default=0)
+        return min(
+            slots, key=lambda slot: (self._usable_at(slot) > now, -slots[slot], slot), default=0
+        )
 
     def next_at(self, now: float) -> float:
         """Return the next instant at which one more node may grant; infinite if none is known."""
@@ -174,6 +205,22 @@ class Outlook:
                 plain.append(index)
             node.answered_at, node.notified = -inf, False
         return plain, tracking
+
+    def _usable_at(self, slot: int) -> float:
+        """Return the instant from which a quorum may grant this slot."""
+        usable = sorted(node.usable_at(slot) for node in self.nodes if node.votes)
+        if len(usable) < self._quorum:
+            return inf
+        named = min(node.free_at for node in self.nodes if node.votes and node.slot == slot)
+        return max(usable[self._quorum - 1], named)
+
+    def _named(self, by: float) -> Counter[int]:
+        """Count the nodes that may grant each slot by this instant."""
+        return Counter(
+            node.slot
+            for node in self.nodes
+            if node.votes and node.free_at <= by and node.free_at < inf
+        )
 
     def _usable(self) -> list[float]:
         return [node.free_at for node in self.nodes if node.votes]

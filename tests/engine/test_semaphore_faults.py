@@ -78,6 +78,39 @@ async def test_the_grant_of_the_only_slot_is_not_passed_on_after_its_key_was_del
         await (await task).release()
 
 
+# -- Nodes that disagree --------------------------------------------------------------------------------
+
+
+async def test_a_waiter_does_not_ask_in_vain_while_each_node_has_another_slot_free(rig: Rig) -> None:
+    """Without the recovery guard nothing repairs a key that one node lacks."""
+    rig.occupy(b"gpu#1", on=[1, 2])
+    rig.occupy(b"gpu#2", on=[0, 2])
+    process = await rig.process()
+    waiter = waiting(process, 2)
+    await asyncio.sleep(2.0)
+    assert process.redlock.stats().attempts < 50
+    rig.vacate(b"gpu#2")
+    async with asyncio.timeout(0.5):
+        lease = await waiter
+    assert lease.slot == 2
+    await lease.release()
+
+
+async def test_a_waiter_gets_the_free_slot_though_as_many_nodes_name_another_one() -> None:
+    async with Rig(5) as rig:
+        process = await rig.process()
+        rig.occupy(b"gpu#1", on=[2, 3])
+        rig.occupy(b"gpu#2")
+        rig.stop(4)
+        waiter = waiting(process, 2)
+        await asyncio.sleep(1.0)
+        rig.vacate(b"gpu#2", on=[0, 1, 2, 3])
+        async with asyncio.timeout(0.5):
+            lease = await waiter
+        assert lease.slot == 2
+        await lease.release()
+
+
 # -- Calls that do not wait -----------------------------------------------------------------------------
 
 

@@ -90,11 +90,14 @@ class Place(Entry):
         self._look_at = self._look_soon_at = inf
         self.waiting = self._looking = False
 
-    def stand(self, replies: Sequence[Reply]) -> None:
-        """Enter the queues, or look at the entry again, after these replies refused an attempt."""
+    def stand(self, replies: Sequence[Reply], slot: int = 0) -> None:
+        """Enter the queues, or look at the entry again, after these replies refused an attempt.
+
+        The attempt asked for this slot of a semaphore; 0 stands for a lock.
+        """
         self._failures = self._free = 0
         self._generation += 1
-        self._refused(replies)
+        self._refused(replies, slot)
         self.look()
 
     def look(self) -> None:
@@ -216,8 +219,7 @@ class Place(Entry):
         at = (
             inf if left is None else self._context.clock() + left + (EXPIRY_MARGIN if left else 0.0)
         )
-        node = self._outlook.nodes[index]
-        node.free_at, node.slot = at, slot
+        self._outlook.nodes[index].learn(at, slot)
         self._plan()
 
     def _plan(self) -> None:
