@@ -20,9 +20,9 @@ for i, holder in ipairs(redis.call('MGET', unpack(KEYS))) do
     if ARGV[3] ~= '' then
       redis.pcall('SET', 'aioredlock_ng:owner:' .. KEYS[i], ARGV[3], 'PX', left)
     end
-    notify_first(queue_of(KEYS[i]), KEYS[i])
-    local shared = slots_of(KEYS[i])
-    if shared then notify_first(shared, KEYS[i]) end
+    notify_first(queue_of(KEYS[i]), KEYS[i], 0)
+    local shared, slot = slots_of(KEYS[i])
+    if shared then notify_first(shared, KEYS[i], slot) end
   end
 end
 return kept

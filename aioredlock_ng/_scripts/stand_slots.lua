@@ -6,7 +6,8 @@
 -- ARGV[2]  milliseconds that the queue lives from now on, see stand.lua
 -- Returns  {left, place, rank}. Left: milliseconds until this node may grant; 0 now, -1 not known.
 --          Place: the slot that this node may grant then. Rank: how many waiters are before this
---          one; -1 if it could not be put in the queue.
+--          one; -1 if it could not be put in the queue. Waiters before it may have lower limits.
+--          If none or one of them takes its highest slot, the rank is 0 or 1.
 -- One MGET instead of a GET per key: see extend.lua.
 -- part: queue
 local claim = ARGV[1]
@@ -34,12 +35,22 @@ for slot, value in ipairs(redis.call('MGET', unpack(KEYS))) do
   if value and admits(value, claim) then admitting = admitting or slot end
 end
 
-local rank = ask('ZRANK', queue, member) or -1
+local rank, lowest = ask('ZRANK', queue, member) or -1, 1
+if rank > 0 then
+  local head = taker(queue, 0, 0)
+  if head and not takes(head, #KEYS) then lowest = limit_of(head) + 1 end
+  local first, at = taker(queue, #KEYS, 0)
+  if first == member then
+    rank = 0
+  elseif taker(queue, #KEYS, at + 1) == member then
+    rank = 1
+  end
+end
 if free or admitting then return {0, free or admitting, rank} end
 if rank > 1 then return {-1, 1, rank} end
 local soonest, place = -1, 1
-for slot, key in ipairs(KEYS) do
-  local left = redis.call('PTTL', key)
+for slot = lowest, #KEYS do
+  local left = redis.call('PTTL', KEYS[slot])
   if left >= 0 and (soonest < 0 or left < soonest) then soonest, place = left, slot end
 end
 if soonest < 0 then return {-1, 1, rank} end

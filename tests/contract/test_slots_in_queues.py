@@ -29,7 +29,9 @@ def member(manager: str, limit: int) -> bytes:
 
 
 ONE, TWO, THREE = member("a", 3), member("b", 3), member("c", 3)
-LOW = member("e", 1)
+LOW, MIDDLE = member("e", 1), member("e", 2)
+# The test is connected as the manager `d`. No client is connected as `7`.
+LIVE, DEAD = (member_of(manager * 16, 1, GRACE, 2, notified=True) for manager in (b"d", b"7"))
 PLAIN = member_of(b"f" * 16, 1, GRACE, notified=False)
 
 
@@ -118,10 +120,11 @@ async def test_a_waiter_keeps_the_time_of_its_offer_when_slots_are_shared_out_ag
 async def test_a_waiter_with_a_lower_limit_is_passed_over_for_higher_slots_alone(both: Both) -> None:
     await fill(both)
     assert await stand(both, 1, LOW, limit=1) == Standing(1.0, 0)
-    assert await stand(both, 2, TWO) == Standing(1.0, 1)
+    assert await stand(both, 2, TWO) == Standing(1.0, 0), "nobody before it takes slot 2 or 3"
+    assert await stand(both, 3, THREE) == Standing(1.0, 1)
     assert await both.release(b"t3", b"gpu#3") == released(1)
     assert await both.acquire(b"x", b"gpu#3", claim=claim_of(2, TWO)) is GRANTED
-    assert await stand(both, 3, THREE) == Standing(1.0, 1)
+    assert await stand(both, 3, THREE) == Standing(1.0, 0)
     assert await both.release(b"t1", b"gpu#1") == released(1)
     assert await both.acquire(b"x", b"gpu#1", claim=claim_of(3, THREE)) == Refused(1.0, 1, 3)
     assert await both.acquire(b"x", b"gpu#1", claim=claim_of(1, LOW)) is GRANTED
@@ -164,8 +167,8 @@ async def test_how_many_wait_is_told_for_each_slot(both: Both) -> None:
 
 
 def steps(rng: random.Random, count: int) -> Iterator[tuple[Any, ...]]:
-    """Random steps of three waiters, a low one and a plain one, on three slots."""
-    members = (ONE, TWO, THREE, LOW, PLAIN)
+    """Random steps of waiters with several limits, a dead one and a plain one, on three slots."""
+    members = (ONE, TWO, THREE, LOW, MIDDLE, LIVE, DEAD, PLAIN)
     for number in range(count):
         who = rng.choice(members)
         key = rng.choice(slots())
@@ -177,7 +180,7 @@ def steps(rng: random.Random, count: int) -> Iterator[tuple[Any, ...]]:
 async def test_random_steps_have_the_same_effect_on_a_server_and_in_memory(both: Both, seed: int) -> None:
     holders: dict[bytes, bytes] = {}
     for kind, who, key, ticket, token in steps(random.Random(seed), 120):
-        limit = 1 if who is LOW else 3
+        limit = {LOW: 1, MIDDLE: 2, LIVE: 2, DEAD: 2}.get(who, 3)
         keys = (key,) if who is PLAIN else slots(limit)
         claim = claim_of(ticket, who)
         match kind:
@@ -193,3 +196,38 @@ async def test_random_steps_have_the_same_effect_on_a_server_and_in_memory(both:
             case "leave":
                 await both.leave(who, *keys)
         await both.ask(MUTEX.inspecting(slots(), queues=True))
+
+
+DAMAGED_PLAIN = (b"nobody:20000", b"a:b:c#20000", b"-e5:1:0#20000", b"\xff\x00\r\n#:20000")
+DAMAGED = (
+    b"\xff\x00\r\n:1:3#20000",
+    b"-e5:1:00000000000000000000000003#20000",
+    b"-e5:1:%b#20000" % (b"9" * 30),
+    b"-e5:1:%b#20000" % (b"9" * 400),
+    b"-e5:#:5000#20000",
+)
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_damaged_members_and_odd_keys_have_the_same_effect_on_a_server_and_in_memory(both: Both, seed: int) -> None:
+    rng = random.Random(seed)
+    odd = (b"gpu#0", b"gpu#01", b"gpu#2000", b"#1", b"gpu#", b"gpu\n\x00#1#2", b"plain")
+    held: dict[bytes, bytes] = {}
+    for number in range(150):
+        plain = rng.random() < 0.4
+        who, token = rng.choice((PLAIN, *DAMAGED_PLAIN) if plain else (ONE, LIVE, *DAMAGED)), b"t%d" % number
+        key = rng.choice((*slots(), *odd) if plain else slots())
+        claim = claim_of(rng.randrange(1, 6), who)
+        match rng.choice(("acquire", "claim", "release", "release", "stand", "stand", "leave")):
+            case "acquire" | "claim" as kind:
+                if await both.acquire(token, key, claim=claim if kind == "claim" else b"") is GRANTED:
+                    held[key] = token
+            case "release":
+                await both.release(held.pop(key, b"nobody"), key)
+            case "stand" if plain:
+                await both.stand(claim, key)
+            case "stand":
+                await both.ask(standing_for_slot(slots(), claim, 20_000))
+            case "leave":
+                await both.leave(who, *((key,) if plain else slots()))
+        await both.ask(MUTEX.inspecting((*slots(), *odd)))

@@ -111,6 +111,49 @@ async def test_a_waiter_gets_the_free_slot_though_as_many_nodes_name_another_one
         await lease.release()
 
 
+# -- Unequal limits -------------------------------------------------------------------------------------
+
+
+async def test_a_slot_that_expires_goes_at_once_to_a_waiter_behind_others_with_lower_limits(rig: Rig) -> None:
+    holder, one, two, high = [await rig.process() for _ in range(4)]
+    low = [await semaphore(holder, 2).acquire() for _ in range(2)]
+    rig.occupy(b"gpu#3", 2.0)
+    waiters = [waiting(one, 2), waiting(two, 2)]
+    await asyncio.sleep(0.2)
+    third = waiting(high, 3)
+    await asyncio.sleep(0.2)
+    began = now()
+    lease = await third
+    assert lease.slot == 3
+    assert now() - began < 2.0
+    for held in (*low, lease):
+        await held.release()
+    for waiter in waiters:
+        await (await waiter).release()
+
+
+async def test_a_stopped_process_delays_waiters_behind_others_with_lower_limits_by_one_offer_only(rig: Rig) -> None:
+    holder, stopped, low, high = [await rig.process() for _ in range(4)]
+    lows = [await semaphore(holder, 2).acquire() for _ in range(2)]
+    top = await semaphore(holder, 3).acquire()
+    assert top.slot == 3
+    waiters = []
+    for process, limit in ((stopped, 3), (low, 2), (high, 3)):
+        waiters.append(waiting(process, limit))
+        await asyncio.sleep(0.1)
+    for node in stopped.nodes:
+        node.hang()
+    await top.release()
+    async with asyncio.timeout(5 * NODE_TIMEOUT):
+        lease = await waiters[2]
+    for node in stopped.nodes:
+        node.resume()
+    for held in (*lows, lease):
+        await held.release()
+    for waiter in waiters[:2]:
+        await (await waiter).release()
+
+
 # -- Calls that do not wait -----------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from aioredlock_ng._core.tickets import (
     message_of,
     middle_of,
 )
-from aioredlock_ng._nodes.memory.queues import admits, grace_of
+from aioredlock_ng._nodes.memory.members import admits, grace_of
 
 MANAGER = b"0123456789abcdef"
 

@@ -91,10 +91,7 @@ class Place(Entry):
         self.waiting = self._looking = False
 
     def stand(self, replies: Sequence[Reply], slot: int = 0) -> None:
-        """Enter the queues, or look at the entry again, after these replies refused an attempt.
-
-        The attempt asked for this slot of a semaphore; 0 stands for a lock.
-        """
+        """Enter the queues, or look again, after these replies refused a lock (0) or this slot."""
         self._failures = self._free = 0
         self._generation += 1
         self._refused(replies, slot)

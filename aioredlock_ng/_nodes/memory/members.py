@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import re
 
-from aioredlock_ng._core.keys import MAX_SLOTS
-from aioredlock_ng._core.tickets import OFFER
+from aioredlock_ng._core.keys import MAX_SLOTS, slot_in
+from aioredlock_ng._core.tickets import OFFER, SLOT_QUEUE_KEYS
 
-__all__ = ["admits", "grace_of", "is_offer_to", "limit_of", "offer_value", "parts_of"]
+__all__ = [
+    "admits",
+    "grace_of",
+    "is_offer_to",
+    "limit_of",
+    "offer_value",
+    "parts_of",
+    "queues_of",
+    "slot_queue_of",
+    "takes",
+]
 
 _CLAIM = re.compile(rb"(\d+):(.+)", re.DOTALL)
 _LIMITED = re.compile(rb".*:(\d+)#\d+", re.DOTALL)
@@ -38,6 +48,11 @@ def limit_of(member: bytes) -> int:
     return min(int(found[1]), MAX_SLOTS) if found else 0
 
 
+def takes(member: bytes, slot: int) -> bool:
+    """Return True if a member takes this slot. Slot 0 is a lock, which every member takes."""
+    return (limit_of(member) or slot) >= slot
+
+
 def offer_value(ticket: int, member: bytes) -> bytes:
     """Return the value of a key that is offered to a member."""
     return b"%b%d:%b" % (OFFER, ticket, member)
@@ -47,3 +62,15 @@ def parts_of(claim: bytes) -> tuple[int, bytes]:
     """Return the ticket and the member of a claim; 0 and no member if it is damaged."""
     found = _CLAIM.fullmatch(claim)
     return (int(found[1]), found[2]) if found else (0, b"")
+
+
+def slot_queue_of(key: bytes) -> bytes:
+    """Return the queue that a slot shares with other slots; empty for any other key."""
+    slot = slot_in(key)
+    return b"" if slot is None else SLOT_QUEUE_KEYS + slot[0]
+
+
+def queues_of(key: bytes) -> list[bytes]:
+    """Return the queues of the waiters for a key."""
+    shared = slot_queue_of(key)
+    return [key, shared] if shared else [key]

@@ -17,6 +17,9 @@ from aioredlock_ng._nodes.memory.members import (
     limit_of,
     offer_value,
     parts_of,
+    queues_of,
+    slot_queue_of,
+    takes,
 )
 
 if TYPE_CHECKING:
@@ -121,7 +124,7 @@ class Queues:
         kept = 0
         if value is not None and value.startswith(OFFER):
             kept, _ = parts_of(value.removeprefix(OFFER))
-        tickets = (ticket for queue in _queues_of(key) for ticket, _ in self.members(queue))
+        tickets = (ticket for queue in queues_of(key) for ticket, _ in self.members(queue))
         return min(max([kept, *tickets]), LARGEST_TICKET)
 
     def waiting(self, key: bytes, value: bytes) -> int:
@@ -131,7 +134,7 @@ class Queues:
             key: The lock's key.
             value: The value of the key.
         """
-        members = {member for queue in _queues_of(key) for _, member in self.members(queue)}
+        members = {member for queue in queues_of(key) for _, member in self.members(queue)}
         if value.startswith(OFFER):
             members.add(parts_of(value.removeprefix(OFFER))[1])
         return len(members)
@@ -141,20 +144,28 @@ class Queues:
         members = enumerate(self.members(queue))
         return next((rank for rank, (_, who) in members if who == member), -1)
 
-    def notify_first(self, keys: Keys, queue: bytes) -> None:
-        """Tell the head of a queue that it is the head. Remove members whose process is gone."""
-        while members := self.members(queue):
-            head = members[0][1]
-            base = queue.removeprefix(SLOT_QUEUE_KEYS)
-            key = queue if base == queue else slot_key(base, 1)
-            if _notify(keys, head, -1, key):
+    def notify_first(self, keys: Keys, queue: bytes, limit: int = 0) -> None:
+        """Tell the first members that take the slots up to this limit; see the script."""
+        base = queue.removeprefix(SLOT_QUEUE_KEYS)
+        key, slot = queue if base == queue else slot_key(base, 1), 0
+        while slot <= limit and (first := self.taker(queue, slot)) is not None:
+            if not _notify(keys, first, -1, key):
+                self.remove(queue, first)
+            elif limit_of(first):
+                slot = limit_of(first) + 1
+            else:
                 return
-            self.remove(queue, head)
+
+    def taker(self, queue: bytes, slot: int, at: int = 0) -> bytes | None:
+        """Return the first member, from place `at` on, that takes this slot; None without one."""
+        members = (member for _, member in self.members(queue)[at:])
+        return next((member for member in members if takes(member, slot)), None)
 
     def notify_waiters(self, keys: Keys, key: bytes) -> None:
         """Tell the head of each queue of a key to look at the key again."""
-        for queue in _queues_of(key):
-            self.notify_first(keys, queue)
+        slot = slot_in(key)
+        for queue in queues_of(key):
+            self.notify_first(keys, queue, 0 if queue == key or slot is None else slot[1])
 
     def offer(self, keys: Keys, key: bytes) -> bool:
         """Offer a key to the first waiter for it, and take that member out of its queue.
@@ -184,12 +195,12 @@ class Queues:
         for ticket, member in self.members(queue):
             if limit_of(member) < slot[1]:
                 continue
-            behind = [who for _, who in self.members(queue)]
-            behind = behind[behind.index(member) + 1 :]
+            at = self.rank(queue, member)
             self.remove(queue, member)
             if self._share_out(keys, slot, ticket, member):
-                if behind and limit_of(behind[0]) >= slot[1]:
-                    _notify(keys, behind[0], grace_of(member), key)
+                second = self.taker(queue, slot[1], at)
+                if second is not None:
+                    _notify(keys, second, grace_of(member), key)
                 return True
         return False
 
@@ -226,10 +237,11 @@ class Queues:
         return True
 
     def step_out(self, keys: Keys, queue: bytes, member: bytes) -> None:
-        """Remove a member from a queue. Notify the next member if the head was removed."""
-        first = self.members(queue)[:1]
-        if self.remove(queue, member) and first[0][1] == member:
-            self.notify_first(keys, queue)
+        """Remove a member. If it was the first that takes its slots, notify the next one."""
+        limit = limit_of(member)
+        first = self.taker(queue, limit)
+        if self.remove(queue, member) and first == member:
+            self.notify_first(keys, queue, limit)
 
     def leave(self, keys: Keys, key: bytes, member: bytes) -> None:
         """Remove a member that no longer wants the key. An offer to it goes to the next one."""
@@ -271,18 +283,12 @@ class Queues:
             slot = slot_key(queue.removeprefix(SLOT_QUEUE_KEYS), number)
             if is_offer_to(keys.get(slot) or b"", member):
                 self.give_back(keys, slot)
-        self.notify_first(keys, queue)
+        self.notify_first(keys, queue, limit_of(member))
 
 
 def queue_for(member: bytes, key: bytes) -> bytes:
     """Return the queue in which a member waits for a key."""
-    slot = slot_in(key)
-    return SLOT_QUEUE_KEYS + slot[0] if slot is not None and limit_of(member) else key
-
-
-def _queues_of(key: bytes) -> list[bytes]:
-    slot = slot_in(key)
-    return [key] if slot is None else [key, SLOT_QUEUE_KEYS + slot[0]]
+    return (limit_of(member) and slot_queue_of(key)) or key
 
 
 def _notify(keys: Keys, member: bytes, milliseconds: int, key: bytes) -> bool:

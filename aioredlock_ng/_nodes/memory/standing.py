@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.tickets import OFFER
 from aioredlock_ng._nodes.memory.keyspace import Keyspace, Writing
-from aioredlock_ng._nodes.memory.members import admits, grace_of, is_offer_to
-from aioredlock_ng._nodes.memory.queues import queue_for
+from aioredlock_ng._nodes.memory.members import (
+    admits,
+    grace_of,
+    is_offer_to,
+    limit_of,
+    slot_queue_of,
+    takes,
+)
 
 if TYPE_CHECKING:
     from aioredlock_ng._core.votes import Raw, Refusal
@@ -70,7 +76,7 @@ class StandingServer(Keyspace):
         member = claim.partition(b":")[2]
         for key in keys:
             self._track(key, by)
-        queues, queue = self.queues, queue_for(member, keys[0])
+        queues, queue = self.queues, slot_queue_of(keys[0])
         offered = [is_offer_to(self.get(key) or b"", member) for key in keys]
         if True in offered:
             return [0, offered.index(True) + 1, 0]
@@ -87,13 +93,18 @@ class StandingServer(Keyspace):
                 return [0, slot, 0]
             elif admits(value, claim):
                 admitting = admitting or slot
-        rank = queues.rank(queue, member)
+        rank, lowest = queues.rank(queue, member), 1
+        if rank > 0:
+            head = queues.taker(queue, 0) or b""
+            if not takes(head, len(keys)):
+                lowest = limit_of(head) + 1
+            before = queues.members(queue)[:rank]
+            rivals = sum(takes(other, len(keys)) for _, other in before)
+            rank = rivals if rivals < 2 else rank
         if free or admitting:
             return [0, free or admitting, rank]
-        left, slot = min(
-            ((self.pttl(key), slot) for slot, key in enumerate(keys, 1) if self.pttl(key) >= 0),
-            default=(-1, 1),
-        )
+        lives = ((self.pttl(key), slot) for slot, key in enumerate(keys, 1) if slot >= lowest)
+        left, slot = min((life for life in lives if life[0] >= 0), default=(-1, 1))
         if rank > 1 or left < 0:
             return [-1, 1, rank]
         return [left + max(rank, 0) * grace_of(member), slot, rank]

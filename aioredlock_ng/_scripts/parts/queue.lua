@@ -24,8 +24,14 @@ end
 local function queue_of(key) return 'aioredlock_ng:queue:' .. key end
 -- part: slots
 
--- Returns the limit of a member that waits for a semaphore; nil for any other member.
-local function limit_of(member) return tonumber(string.match(member, ':(%d+)#%d+$')) end
+-- Returns the key of another slot of the same semaphore.
+local function slot_key(key, slot) return (string.match(key, '^.*#') or key) .. slot end
+
+-- Returns the limit of a member that waits for a semaphore, 1000 at most; nil for any other member.
+local function limit_of(member)
+  local limit = tonumber(string.match(member, ':(%d+)#%d+$') or 0)
+  if limit > 0 then return math.min(limit, 1000) end
+end
 
 -- Returns the milliseconds of a member's grace, an hour at most. A damaged member in the queue must
 -- not produce a number that the caller cannot read.
@@ -57,16 +63,36 @@ local function admits(value, claim)
   return member == me or own < ticket or (own == ticket and me < member)
 end
 
--- Tells the first member of a queue that it is the first now. Removes members whose process is
--- gone. The key is one of those that the queue is for. A waiter for a semaphore may have too low a
--- limit for this slot, but every such waiter takes slot 1.
-local function notify_first(queue, key)
-  local first = ask('ZRANGE', queue, 0, 0)
-  while first and first[1] do
-    local known = limit_of(first[1]) and string.gsub(key, '%d+$', '1', 1) or key
-    if notify(first[1], -1, known) or not ask('ZREM', queue, first[1]) then return end
-    first = ask('ZRANGE', queue, 0, 0)
+-- Returns true if a member takes this slot. Slot 0 is a lock, which every member takes.
+local function takes(member, slot) return (limit_of(member) or slot) >= slot end
+
+-- Returns the first member, from place `at` of a queue on, that takes this slot; and its place.
+-- Returns nil if there is no such member.
+local function taker(queue, slot, at)
+  while true do
+    local member = (ask('ZRANGE', queue, at, at) or {})[1]
+    if not member or takes(member, slot) then return member, at end
+    at = at + 1
   end
+end
+
+-- Tells the first member of a queue that it is the first now. Also tells the first member that
+-- takes the slots above the limit of that member, up to this limit; 0 is the limit of a lock.
+-- Removes members whose process is gone. The key is one of those that the queue is for. Every
+-- waiter for a semaphore takes slot 1.
+local function notify_first(queue, key, limit)
+  local slot = 0
+  repeat
+    local first = taker(queue, slot, 0)
+    if not first then return end
+    local own = limit_of(first)
+    if notify(first, -1, own and slot_key(key, 1) or key) then
+      if not own then return end
+      slot = own + 1
+    elseif not ask('ZREM', queue, first) then
+      return
+    end
+  until slot > limit
 end
 
 -- Sets a key to an offer.
@@ -95,7 +121,7 @@ end
 -- Returns the keys of the slots 1 to `limit` of the semaphore to which a slot belongs.
 local function slots_up_to(limit, key)
   local keys = {}
-  for slot = 1, math.min(limit, 1000) do keys[slot] = string.gsub(key, '%d+$', slot, 1) end
+  for slot = 1, limit do keys[slot] = slot_key(key, slot) end
   return keys
 end
 
@@ -148,7 +174,8 @@ local function offer_slot(key)
     else
       if not ask('ZREM', queue, member) then return false end
       if share_out(key, slot, ticket, member) then
-        if second and limit_of(second) >= slot then notify(second, grace_of(member), key) end
+        if second and not takes(second, slot) then second = taker(queue, slot, at + 1) end
+        if second then notify(second, grace_of(member), key) end
         return true
       end
     end
@@ -180,12 +207,12 @@ local function enter(queue, ticket, member, life)
   if (ask('PTTL', queue) or 0) < life then ask('PEXPIRE', queue, life) end
 end
 
--- Removes a member from a queue. If it was the first, the next member is notified.
+-- Removes a member from a queue. If it was the first that takes its slots, the next member is
+-- notified.
 local function step_out(queue, member, key)
-  local first = ask('ZRANGE', queue, 0, 0)
-  if ask('ZREM', queue, member) == 1 and first and first[1] == member then
-    notify_first(queue, key)
-  end
+  local limit = limit_of(member) or 0
+  local first = taker(queue, limit, 0)
+  if ask('ZREM', queue, member) == 1 and first == member then notify_first(queue, key, limit) end
 end
 
 -- Returns the queue in which a member waits for a key.
@@ -294,12 +321,13 @@ local function served(n, claim)
       ask('ZADD', queue, ticket, other)
       if (ask('PTTL', queue) or 0) < 20000 then ask('PEXPIRE', queue, 20000) end
     end
-    local slots = slots_up_to(limit_of(member) or 0, KEYS[i])
+    local limit = slots_of(KEYS[i]) and limit_of(member) or 0
+    local slots = slots_up_to(limit, KEYS[i])
     for at, value in ipairs(#slots > 0 and ask('MGET', unpack(slots)) or {}) do
       if value and is_offer_to(value, member) and not offer(slots[at]) then
         ask('DEL', slots[at])
       end
     end
-    notify_first(queue, KEYS[i])
+    notify_first(queue, KEYS[i], limit)
   end
 end
