@@ -1,17 +1,19 @@
-"""Random tasks of two processes that want random sets, by seed: each is served or told, and nothing is left."""
+"""Random tasks of two processes that want random sets and slots, by seed: each is served or told, and nothing is left."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.rig import NODE_TIMEOUT, occupied
 
 if TYPE_CHECKING:
-    from aioredlock_ng import Lease
+    from collections.abc import Callable
+
+    from aioredlock_ng import Lease, Lock
     from tests.support.rig import Process, Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -41,7 +43,8 @@ def assert_nobody_is_forgotten(process: Process) -> None:
         if line.contender is not None:
             assert line.contender.asking or (line.place is not None and (line.place.waiting or line.place._timer is not None))
         else:
-            assert not line.queue or line.holders, line.keys
+            assert not line.queue or line.full, line.keys
+        assert {holding.spec.number for holding in line.holders} <= {None, *line.taken}, line.taken
         assert line.place is None or lines._standing[line.place.member] is line
         assert line.contender is not None or line.holders or line.queue or line.place is None, line.keys
     assert all(line.place is not None for line in lines._standing.values())
@@ -49,13 +52,61 @@ def assert_nobody_is_forgotten(process: Process) -> None:
 
 def assert_nothing_is_left(process: Process) -> None:
     lines = process.redlock.engine().lines
-    assert (occupied(lines), lines._others, lines._standing) == ([], {}, {})
+    assert (occupied(lines), lines._standing) == ([], {})
+    # An idle line of a semaphore is kept.
+    assert all(line.slots is not None for others in lines._others.values() for line in others)
+    assert not any(line.taken for line in lines._all())
     assert process.redlock.stats().waiting == 0
+
+
+def some_lock(rng: random.Random, by: Process, wanted: list[str], **options: Any) -> Lock:
+    """Return a lock of these names."""
+    return by.lock(*wanted, **options)
+
+
+def some_semaphore(rng: random.Random, by: Process, wanted: list[str], **options: Any) -> Lock:
+    """Return a semaphore, rarely the lock of one of its slots."""
+    if rng.random() < 0.1:
+        return by.lock(f"{wanted[0]}#{rng.randint(1, 3)}", **options)
+    return by.redlock.semaphore(wanted[0], rng.choice((1, 2, 3, 3, 3)), **options)
+
+
+def key_of_lock(rng: random.Random, name: str) -> bytes:
+    return name.encode()
+
+
+def key_of_slot(rng: random.Random, name: str) -> bytes:
+    return b"%b#%d" % (name.encode(), rng.randint(1, 3))
+
+
+def assert_no_slot_is_held_twice(leases: list[Lease]) -> None:
+    held = [lease._holding.spec.keys for lease in leases if lease.valid]
+    assert len(set(held)) == len(held), held
 
 
 @pytest.mark.parametrize("seed", range(60))
 async def test_nobody_is_forgotten_whatever_happens_to_those_before(rig: Rig, seed: int) -> None:
-    rng = random.Random(seed)
+    await play(rig, random.Random(seed), some_lock, key_of_lock, ACTIONS)
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_nobody_is_forgotten_at_a_semaphore_whatever_happens_to_those_before(rig: Rig, seed: int) -> None:
+    # A client that deletes keys lets two processes have one slot until the loss is noticed.
+    deletes = seed % 2 == 0
+    actions = tuple(action for action in ACTIONS if deletes or action != "vacate")
+    check = (lambda leases: None) if deletes else assert_no_slot_is_held_twice
+    await play(rig, random.Random(seed), some_semaphore, key_of_slot, actions, check)
+
+
+async def play(
+    rig: Rig,
+    rng: random.Random,
+    make: Callable[..., Lock],
+    key_of: Callable[[random.Random, str], bytes],
+    actions: tuple[str, ...],
+    check: Callable[[list[Lease]], None] = lambda leases: None,
+) -> None:
+    """Let random things happen, and assert after each of them that each task will go on."""
     process, other = await rig.process(), await rig.process()
     names = "abcd"[: rng.randint(2, 4)]
     waiting: dict[asyncio.Future[Lease], None] = {}
@@ -70,14 +121,15 @@ async def test_nobody_is_forgotten_whatever_happens_to_those_before(rig: Rig, se
             leases.append(future.result())
 
     for _ in range(120):
-        action = rng.choice(ACTIONS)
+        action = rng.choice(actions)
         wanted = rng.sample(names, rng.randint(1, min(3, len(names))))
         index = rng.randrange(3)
         match action:
             case "acquire" | "acquire fair" | "try" | "wait":
                 timeout = {"try": 0.0, "wait": rng.choice((0.001, 0.003, 0.05))}.get(action)
                 by = rng.choice((process, process, other))
-                lock = by.lock(*wanted, blocking_timeout=timeout, max_hold=30.0, fair=action == "acquire fair")
+                fair = action == "acquire fair"
+                lock = make(rng, by, wanted, blocking_timeout=timeout, max_hold=30.0, fair=fair)
                 waiting[asyncio.ensure_future(lock.acquire())] = None
             case "cancel" if waiting:
                 rng.choice(list(waiting)).cancel()
@@ -90,9 +142,9 @@ async def test_nobody_is_forgotten_whatever_happens_to_those_before(rig: Rig, se
                 else:
                     lease.abandon()
             case "occupy":
-                rig.occupy(wanted[0].encode(), on=[index], ttl=1.0)
+                rig.occupy(key_of(rng, wanted[0]), on=[index], ttl=1.0)
             case "vacate":
-                rig.vacate(wanted[0].encode(), on=[index])
+                rig.vacate(key_of(rng, wanted[0]), on=[index])
             case "stop" if not down():
                 rig.stop(index)
             case "start":
@@ -103,6 +155,7 @@ async def test_nobody_is_forgotten_whatever_happens_to_those_before(rig: Rig, se
         await asyncio.sleep(0)
         for future in [future for future in waiting if future.done()]:
             settle(future)
+        check(leases)
         assert_nobody_is_forgotten(process)
         assert_nobody_is_forgotten(other)
     rig.start(*down())

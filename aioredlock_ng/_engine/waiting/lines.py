@@ -258,7 +258,9 @@ class Lines(StandingLines):
         # The contender may have left its line by now.
         line, contender.booked = contender.booked, None
         if line is not None:
-            line.taken.discard(number)
+            # Another attempt of this process may have been granted this slot meanwhile.
+            if all(holding.spec.number != number for holding in line.holders):
+                line.taken.discard(number)
             self._forget_idle(line)
 
     def _unused(self, line: Line[Holding], number: int | None) -> None:
