@@ -11,6 +11,8 @@ import anyio
 import pytest
 
 from aioredlock_ng import AcquireTimeout, QuorumUnreachable
+from aioredlock_ng._core.keys import slot_key
+from aioredlock_ng._core.tickets import SLOT_QUEUE_KEYS
 from tests.support.rig import NODE_TIMEOUT, Process, Rig, occupied
 from tests.support.stepping import SteppedLoop
 
@@ -100,6 +102,45 @@ async def crowd(world: World) -> None:
             group.create_task(body(world))
 
 
+async def slot(world: World) -> None:
+    lease = await world.mine.redlock.semaphore(NAME, 2).acquire()
+    await lease.release()
+
+
+async def slot_crowd(world: World) -> None:
+    async def enter() -> None:
+        async with world.mine.redlock.semaphore(NAME, 2):
+            await asyncio.sleep(0.002)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(4):
+            group.create_task(enter())
+
+
+async def fair_slot(world: World) -> None:
+    async with world.mine.redlock.semaphore(NAME, 2, fair=True):
+        await asyncio.sleep(0.001)
+
+
+async def try_slot(world: World) -> None:
+    lease = await world.mine.redlock.semaphore(NAME, 4).try_acquire()
+    if lease is not None:
+        await lease.release()
+
+
+async def slots_held_by_another_process(world: World) -> None:
+    for delay in (0.003, 0.006):
+        lease = await world.other.redlock.semaphore(NAME, 2).acquire()
+        asyncio.get_running_loop().call_later(delay, _release_soon, lease)
+
+
+async def all_slots_but_the_last_held(world: World) -> None:
+    # The first attempt is refused, whichever slot it asks for.
+    for number in range(1, 5):
+        world.rig.occupy(slot_key(KEY, number), 0.004 if number == 4 else 0.1)
+    asyncio.get_running_loop().call_later(0.0015, world.rig.vacate, slot_key(KEY, 4))
+
+
 async def held_by_another_process(world: World) -> None:
     lease = await world.other.lock(NAME).acquire()
     asyncio.get_running_loop().call_later(0.003, _release_soon, lease)
@@ -176,6 +217,11 @@ SCENARIOS: dict[str, Scenario] = {
     "two-slow-several": (two_are_slow, several_resources),
     "down-down-up": (first_two_are_down, body),
     "all-refuse": (all_refuse, body),
+    "slot": (None, slot),
+    "slot-crowd": (slots_held_by_another_process, slot_crowd),
+    "slot-fair": (slots_held_by_another_process, fair_slot),
+    "slot-two-slow": (two_are_slow, slot_crowd),
+    "slot-try": (all_slots_but_the_last_held, try_slot),
 }
 
 
@@ -376,11 +422,15 @@ async def _interrupt(loop: SteppedLoop, interruption: str, scenario: str, at: in
         rig.resume()
         await asyncio.sleep(CLEAN_UP_TIME)
         assert rig.clean, f"keys left: {rig.keys()}"
-        assert not any(server.queues.members(KEY) for server in rig.servers), "entries left in a queue"
+        queues = (KEY, SLOT_QUEUE_KEYS + KEY)
+        left = [server.queues.members(queue) for server in rig.servers for queue in queues]
+        assert not any(left), "entries left in a queue"
         for process in (world.mine, world.other):
             assert process.redlock.stats().held == process.redlock.stats().waiting == 0
             lines = process.redlock._engine.lines
-            assert (occupied(lines), lines._others, lines._standing) == ([], {}, {})
+            assert (occupied(lines), lines._standing) == ([], {})
+            assert all(line.slots is not None for others in lines._others.values() for line in others)
+            assert not any(line.taken for line in lines._all())
         for process in (world.other, world.mine):
             lease = await process.lock(NAME).try_acquire()
             assert lease is not None
