@@ -33,16 +33,18 @@ class LineIndex:
 
     def holders(self, keys: tuple[bytes, ...]) -> list[Holding]:
         """Return the leases that this process has of any of the keys."""
-        lines, wanted = (
-            dict.fromkeys(line for key in keys for line in self._wanting(key)),
-            set(keys),
-        )
-        return [
-            holding
-            for line in lines
-            for holding in line.holders
-            if not wanted.isdisjoint(holding.spec.keys)
-        ]
+        lines: dict[Line[Holding], None] = {}
+        # A semaphore may have a thousand keys, and this runs for each call that waits.
+        for key in keys:
+            if (line := self._lines.get((key,))) is not None:
+                lines[line] = None
+            if (others := self._others.get(key)) is not None:
+                lines.update(others)
+        held = [holding for line in lines for holding in line.holders]
+        if not held:
+            return held
+        wanted = set(keys)
+        return [holding for holding in held if not wanted.isdisjoint(holding.spec.keys)]
 
     def contenders(self) -> list[Contender[Holding]]:
         """Return all tasks that contend or wait."""
