@@ -2,6 +2,13 @@
 -- KEYS     the keys
 -- ARGV[1]  member, see parts/queue.lua
 -- Returns  1
+-- The slots of a semaphore share one queue, so the member leaves that queue once.
 -- part: queue
-for _, key in ipairs(KEYS) do leave(key, ARGV[1]) end
+local member = ARGV[1]
+local values = limit_of(member) and slots_of(KEYS[1]) and redis.call('MGET', unpack(KEYS)) or {}
+for i, key in ipairs(KEYS) do
+  if i == 1 or values[i] == nil or (values[i] and is_offer_to(values[i], member)) then
+    leave(key, member)
+  end
+end
 return 1
