@@ -5,7 +5,6 @@ This is the one rule of waking: a waiter asks when a quorum of nodes may grant.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from aioredlock_ng._core.tickets import middle_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 __all__ = ["MOST_AHEAD", "NodeView", "Outlook"]
 
@@ -28,8 +27,7 @@ class NodeView:
 
     Attributes:
         free_at: Instant from which the node may grant; infinite while it is not known.
-        slot: The slot of a semaphore that the node may grant then; 0 if it is not known, or for a
-            lock.
+        slots: The slots of a semaphore that the node may grant then; empty for a lock.
         votes: False if the latest attempt showed that the node cannot grant. A free key on this
             node does not count then. Otherwise the waiter would ask again and again.
         entered: True if the node's queue may have an entry of the waiter.
@@ -37,20 +35,16 @@ class NodeView:
         rank: Number of waiters before this one in the node's queue; -1 if not known.
         notified: True if the node will send messages to the waiter.
         tracked: True if the node will report a change of the key.
-        closed: Slots that the node refused a moment ago, and the instant until which they do not
-            count here. Otherwise a waiter to which each node offers another slot would ask again
-            and again.
     """
 
     free_at: float = inf
-    slot: int = 0
+    slots: tuple[int, ...] = ()
     votes: bool = True
     entered: bool = False
     answered_at: float = -inf
     rank: int = -1
     notified: bool = False
     tracked: bool = False
-    closed: dict[int, float] | None = None
 
     @property
     def answered(self) -> bool:
@@ -62,37 +56,27 @@ class NodeView:
         """True if the waiter is the head on the node, and the node does not track the key."""
         return self.rank == 0 and not self.tracked
 
-    def usable_at(self, slot: int) -> float:
-        """Return the instant from which the node may grant this slot, or 0 for a lock.
+    def learn(self, free_at: float, slots: tuple[int, ...], now: float) -> None:
+        """Record from when on the node may grant, and which slots.
 
-        A waiter may take what is offered to waiters with higher tickets. So a node that offers
-        another slot may grant this slot too, unless it has just refused it.
+        A slot that is offered beside others does not close these. They were offered to this waiter,
+        and so they are at most offered to waiters behind it now.
         """
-        if slot == self.slot or self.closed is None:
-            return self.free_at
-        return max(self.free_at, self.closed.get(slot, -inf))
-
-    def close(self, slot: int, now: float, until: float) -> None:
-        """Record that the node refused a slot, which does not count here until that instant."""
-        closed = {other: at for other, at in (self.closed or {}).items() if at > now}
-        self.closed = {**closed, slot: until}
-
-    def learn(self, free_at: float, slot: int) -> None:
-        """Record from when on the node may grant, and which slot."""
-        self.free_at, self.slot = free_at, slot
-        if self.closed is not None and free_at < inf:
-            self.closed.pop(slot, None)
+        if self.free_at <= now and free_at <= now:
+            slots = tuple(sorted({*self.slots, *slots}))
+        self.free_at, self.slots = free_at, slots
 
     def refused(self, *, votes: bool) -> None:
         """Discard the knowledge that a refused attempt made outdated."""
         # A change of the key by our own connection ends tracking without a report.
         self.free_at, self.votes, self.answered_at, self.tracked = inf, votes, -inf, False
+        self.slots = ()
 
     def lost(self) -> None:
         """Discard all news: the node did not answer, or has a new connection."""
         self.free_at, self.answered_at, self.rank = inf, -inf, -1
         self.notified = self.tracked = False
-        self.closed = None
+        self.slots = ()
 
 
 class Outlook:
@@ -114,28 +98,25 @@ class Outlook:
 
     @property
     def ask_at(self) -> float:
-        """The instant from which a quorum may grant; infinite while it is not known."""
-        usable = sorted(self._usable())
-        if len(usable) < self._quorum or usable[self._quorum - 1] == inf:
-            return inf
-        if not any(node.closed for node in self.nodes):
-            return usable[self._quorum - 1]
-        return min(map(self._usable_at, self._named(inf)), default=inf)
+        """The instant from which a quorum may grant; infinite while it is not known.
+
+        A semaphore needs a quorum for one of its slots. If each node names another slot, no attempt
+        could succeed.
+        """
+        slots = {slot for node in self.nodes for slot in node.slots}
+        return min(map(self._open_at, slots)) if slots else self._quorum_of(self._usable())
 
     def free(self, now: float) -> int:
         """Return the number of nodes that may grant now."""
         return sum(at <= now for at in self._usable())
 
     def slot(self, now: float) -> int:
-        """Return the slot of a semaphore that a quorum may grant now; 0 if none is known.
+        """Return the lowest slot of a semaphore that a quorum may grant now; 0 if there is none.
 
-        Of several slots it is the slot that most nodes name.
+        The nodes offer the lowest of several slots to the waiter with the lowest ticket.
         """
-        slots = self._named(now)
-        del slots[0]
-        return min(
-            slots, key=lambda slot: (self._usable_at(slot) > now, -slots[slot], slot), default=0
-        )
+        slots = {slot for node in self.nodes for slot in node.slots}
+        return min((slot for slot in slots if self._open_at(slot) <= now), default=0)
 
     def next_at(self, now: float) -> float:
         """Return the next instant at which one more node may grant; infinite if none is known."""
@@ -206,21 +187,15 @@ class Outlook:
             node.answered_at, node.notified = -inf, False
         return plain, tracking
 
-    def _usable_at(self, slot: int) -> float:
+    def _open_at(self, slot: int) -> float:
         """Return the instant from which a quorum may grant this slot."""
-        usable = sorted(node.usable_at(slot) for node in self.nodes if node.votes)
-        if len(usable) < self._quorum:
-            return inf
-        named = min(node.free_at for node in self.nodes if node.votes and node.slot == slot)
-        return max(usable[self._quorum - 1], named)
-
-    def _named(self, by: float) -> Counter[int]:
-        """Count the nodes that may grant each slot by this instant."""
-        return Counter(
-            node.slot
-            for node in self.nodes
-            if node.votes and node.free_at <= by and node.free_at < inf
+        return self._quorum_of(
+            node.free_at for node in self.nodes if node.votes and slot in node.slots
         )
+
+    def _quorum_of(self, instants: Iterable[float]) -> float:
+        ordered = sorted(instants)
+        return ordered[self._quorum - 1] if len(ordered) >= self._quorum else inf
 
     def _usable(self) -> list[float]:
         return [node.free_at for node in self.nodes if node.votes]

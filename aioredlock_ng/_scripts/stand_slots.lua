@@ -4,38 +4,36 @@
 -- KEYS     the keys of all slots that the waiter takes
 -- ARGV[1]  claim, see parts/queue.lua
 -- ARGV[2]  milliseconds that the queue lives from now on, see stand.lua
--- Returns  {left, place, rank}. Left: milliseconds until this node may grant; 0 now, -1 not known.
---          Place: the slot that this node may grant then. Rank: how many waiters are before this
---          one; -1 if it could not be put in the queue. Waiters before it may have lower limits.
---          If none or one of them takes its highest slot, the rank is 0 or 1.
+-- Returns  {left, rank, slot, slot, ...}. Left: milliseconds until this node may grant; 0 now, -1 not
+--          known. Rank: how many waiters are before this one; -1 if it could not be put in the
+--          queue. Waiters before it may have lower limits. If none or one of them takes its highest
+--          slot, the rank is 0 or 1. Slots: those that this node may grant then, eight at most.
 -- One MGET instead of a GET per key: see extend.lua.
 -- part: queue
 local claim = ARGV[1]
 local ticket, member = string.match(claim, '^(%d+):(.+)$')
 local queue = slots_of(KEYS[1])
-local values = redis.call('MGET', unpack(KEYS))
-for slot, value in ipairs(values) do
-  if value and is_offer_to(value, member) then return {0, slot, 0} end
-end
-
-enter(queue, ticket, member, ARGV[2])
+local values, own = redis.call('MGET', unpack(KEYS)), false
+for _, value in ipairs(values) do own = own or value and is_offer_to(value, member) end
+-- A member with an offer does not stand in the queue. Otherwise it would be offered more slots.
+if not own then enter(queue, ticket, member, ARGV[2]) end
 
 -- MGET shows no key of another type. That slot is taken.
 local odd = {}
 for slot, key in ipairs(KEYS) do
   local value = values[slot] or redis.pcall('GET', key)
   odd[slot] = type(value) == 'table'
-  if not value then offer(key) end
+  if not value and not own then offer(key) end
 end
 
-local free, admitting = nil, nil
+local slots = {}
 for slot, value in ipairs(redis.call('MGET', unpack(KEYS))) do
-  if value and is_offer_to(value, member) then return {0, slot, 0} end
-  if not value and not odd[slot] then free = free or slot end
-  if value and admits(value, claim) then admitting = admitting or slot end
+  own = own or value and is_offer_to(value, member)
+  local grants = value and admits(value, claim) or not value and not odd[slot]
+  if grants and #slots < 8 then slots[#slots + 1] = slot end
 end
 
-local rank, lowest = ask('ZRANK', queue, member) or -1, 1
+local rank, lowest = own and 0 or ask('ZRANK', queue, member) or -1, 1
 if rank > 0 then
   local head = taker(queue, 0, 0)
   if head and not takes(head, #KEYS) then lowest = limit_of(head) + 1 end
@@ -46,12 +44,12 @@ if rank > 0 then
     rank = 1
   end
 end
-if free or admitting then return {0, free or admitting, rank} end
-if rank > 1 then return {-1, 1, rank} end
-local soonest, place = -1, 1
+if #slots > 0 then return {0, rank, unpack(slots)} end
+if rank > 1 then return {-1, rank} end
+local soonest, place = -1, nil
 for slot = lowest, #KEYS do
   local left = redis.call('PTTL', KEYS[slot])
   if left >= 0 and (soonest < 0 or left < soonest) then soonest, place = left, slot end
 end
-if soonest < 0 then return {-1, 1, rank} end
-return {soonest + math.max(rank, 0) * grace_of(member), place, rank}
+if soonest < 0 then return {-1, rank} end
+return {soonest + math.max(rank, 0) * grace_of(member), rank, place}

@@ -97,12 +97,6 @@ def force_release(reply: Any, call: Call) -> ForceReleased | None:
 
 def stand(reply: Any, call: Call) -> Standing | None:
     """Read the milliseconds until the node may grant, the place of a key, and a rank."""
-    standing = stand_slots(reply, call)
-    return None if standing is None else Standing(standing.left, standing.rank)
-
-
-def stand_slots(reply: Any, call: Call) -> Standing | None:
-    """Read the milliseconds until the node may grant, the number of a slot, and a rank."""
     if type(reply) is not list or len(reply) != 3:
         return None
     left, place, rank = reply
@@ -112,7 +106,22 @@ def stand_slots(reply: Any, call: Call) -> Standing | None:
         and replies.is_int(rank, -1)
     ):
         return None
-    return Standing(seconds_until(left), rank, place)
+    return Standing(seconds_until(left), rank)
+
+
+def stand_slots(reply: Any, call: Call) -> Standing | None:
+    """Read the milliseconds until the node may grant, a rank, and the numbers of slots."""
+    if type(reply) is not list or len(reply) < 2:
+        return None
+    left, rank, *slots = reply
+    if not (
+        replies.is_int(left, -1)
+        and replies.is_int(rank, -1)
+        and (left == -1) == (not slots)
+        and replies.are(slots, len(call.keys), lambda slot: replies.is_int(slot, 1, len(call.keys)))
+    ):
+        return None
+    return Standing(seconds_until(left), rank, tuple(slots))
 
 
 def leave(reply: Any, _call: Call) -> Left | None:

@@ -86,7 +86,7 @@ class Both:
                 replace(reply, left=float(reply.left > 0)) if getattr(reply, "left", None) else reply for reply in replies
             ]
         # Which slot expires first is a matter of microseconds.
-        replies = [replace(reply, slot=0) if isinstance(reply, Standing) and reply.left else reply for reply in replies]
+        replies = [replace(reply, slots=()) if isinstance(reply, Standing) and reply.left else reply for reply in replies]
         if command.script.name == "inspect":
             replies = [Looked(tuple(map(_without_times, reply.keys))) for reply in replies]
         assert replies[0] == replies[1], command.step

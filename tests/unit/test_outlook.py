@@ -74,23 +74,25 @@ def test_instants_that_are_forgotten_are_not_known_and_all_nodes_count_again() -
     assert outlook.ask_at == inf
 
 
-def test_a_slot_that_a_node_refused_does_not_count_there_while_the_node_offers_another_one() -> None:
+def test_a_semaphore_needs_a_quorum_for_one_of_its_slots() -> None:
     outlook = Outlook(3, 2)
     for node, slot in zip(outlook.nodes, (1, 2), strict=False):
-        node.learn(10.0, slot)
-    assert (outlook.ask_at, outlook.slot(10.0)) == (10.0, 1), "a waiter may have what others are offered"
-    outlook.nodes[1].close(1, 10.0, 11.0)
+        node.learn(10.0, (slot,), 10.0)
+    assert (outlook.free(10.0), outlook.ask_at, outlook.slot(10.0)) == (2, inf, 0)
+    outlook.nodes[2].learn(10.0, (2, 3), 10.0)
     assert (outlook.ask_at, outlook.slot(10.0)) == (10.0, 2)
-    outlook.nodes[0].close(2, 10.0, 12.0)
-    assert (outlook.ask_at, outlook.slot(11.0)) == (11.0, 1)
-    outlook.nodes[1].learn(10.5, 1)
-    assert (outlook.ask_at, outlook.slot(10.5)) == (10.5, 1), "the node says itself that the slot is free"
+    outlook.nodes[0].refused(votes=True)
+    outlook.nodes[1].refused(votes=True)
+    assert (outlook.ask_at, outlook.slot(10.0)) == (inf, 0)
 
 
-def test_a_slot_that_no_node_names_as_free_is_not_asked_for() -> None:
+def test_a_slot_that_is_offered_beside_others_does_not_close_them() -> None:
     outlook = Outlook(3, 2)
-    for node, (at, slot) in zip(outlook.nodes, ((5.0, 1), (5.0, 2), (50.0, 3)), strict=True):
-        node.learn(at, slot)
-    outlook.nodes[0].close(2, 5.0, 9.0)
-    outlook.nodes[1].close(1, 5.0, 8.0)
-    assert (outlook.ask_at, outlook.slot(8.0)) == (8.0, 1)
+    outlook.nodes[0].learn(10.0, (4,), 10.0)
+    outlook.nodes[0].learn(10.0, (2,), 10.0)
+    outlook.nodes[1].learn(10.0, (4,), 10.0)
+    assert (outlook.ask_at, outlook.slot(10.0)) == (10.0, 4)
+    outlook.nodes[1].learn(10.0, (2,), 10.0)
+    assert outlook.slot(10.0) == 2, "the lowest one is offered to this waiter, and others to those behind it"
+    outlook.nodes[1].learn(50.0, (5,), 10.0)
+    assert outlook.nodes[1].slots == (5,)

@@ -109,12 +109,12 @@ class Standing:
     Attributes:
         left: Seconds until the node may grant; 0.0 means now, None means unknown.
         rank: Number of waiters before it; -1 if the node could not put it in the queue.
-        slot: The slot of a semaphore that the node may grant then; 0 for a lock.
+        slots: The slots of a semaphore that the node may grant then; empty for a lock.
     """
 
     left: float | None
     rank: int
-    slot: int = 0
+    slots: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

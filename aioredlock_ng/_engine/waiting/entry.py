@@ -33,11 +33,6 @@ KEPT_FOR = 2.0
 """Seconds for which the free keys of a set are reserved for a waiter, while another key of the set
 is held. Reservations of nested locks can block each other. After this time they end."""
 
-SPLIT_PAUSE = 0.2
-"""Longest time in seconds for which a slot does not count on a node that refused it but offers
-another slot. The shortest time is half of it. A release in that time may cause no message, because
-the node has no entry of a waiter to which it offers a slot."""
-
 
 class Entry:
     """The entry of one line, and the latest news of each node about it.
@@ -138,12 +133,11 @@ class Entry:
             answered(index)
         attempt.on_late = answered
 
-    def _refused(self, replies: Sequence[Reply], slot: int) -> None:
+    def _refused(self, replies: Sequence[Reply]) -> None:
         """Take a ticket if there is none, and discard old news, after a refused attempt.
 
         Args:
             replies: The answer of each node to the attempt.
-            slot: The slot of a semaphore that the attempt asked for; 0 for a lock.
         """
         context = self._context
         self._refused_at = context.clock()
@@ -155,11 +149,6 @@ class Entry:
             self._ticket = context.last_ticket
         for node, reply in zip(self._outlook.nodes, replies, strict=True):
             node.refused(votes=reply is None or is_held(reply) or is_granted(reply))
-            if slot and is_held(reply):
-                left = SPLIT_PAUSE * (1.0 + context.draw()) / 2
-                if reply.left is not None:
-                    left = min(left, reply.left)
-                node.close(slot, self._refused_at, self._refused_at + left)
 
     def _stand_at(
         self,

@@ -29,7 +29,6 @@ class Contender(Protocol[_H]):
         keys: The keys that it wants: all of them, or any one slot of a semaphore.
         line_key: The name of its line.
         spec: The lock or the semaphore.
-        target: The lock that its latest attempt asked for: `spec`, or a slot of the semaphore.
         fair: True if it shares no line, and stands in the queues by itself.
         line: The line in which it waits; set by `Lines.join`.
         unreachable: True while its latest attempt reached no quorum.
@@ -39,7 +38,6 @@ class Contender(Protocol[_H]):
     keys: tuple[bytes, ...]
     line_key: LineKey
     spec: LockSpec
-    target: LockSpec
     fair: bool
     line: Line[_H] | None
     unreachable: bool

@@ -110,7 +110,7 @@ class Lines(StandingLines):
         """Put the line of a contender into the queues, after a quorum refused its attempt."""
         line = contender.line
         if line is not None and line.contender is contender:
-            self._place_of(line).stand(attempt.replies, contender.target.number or 0)
+            self._place_of(line).stand(attempt.replies)
 
     def unreachable(self, contender: Contender[Holding]) -> None:
         """Take the line of a contender out of the queues, after no quorum could be asked."""

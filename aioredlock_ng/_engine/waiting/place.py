@@ -90,11 +90,11 @@ class Place(Entry):
         self._look_at = self._look_soon_at = inf
         self.waiting = self._looking = False
 
-    def stand(self, replies: Sequence[Reply], slot: int = 0) -> None:
-        """Enter the queues, or look again, after these replies refused a lock (0) or this slot."""
+    def stand(self, replies: Sequence[Reply]) -> None:
+        """Enter the queues, or look at the entry again, after these replies refused an attempt."""
         self._failures = self._free = 0
         self._generation += 1
-        self._refused(replies, slot)
+        self._refused(replies)
         self.look()
 
     def look(self) -> None:
@@ -156,7 +156,7 @@ class Place(Entry):
         self._outlook.nodes[index].rank = 0
         if left is None:
             self._look_soon()
-        self._learn(index, left, self.keys.index(key) + 1 if self._any_key else 0)
+        self._learn(index, left, (self.keys.index(key) + 1,) if self._any_key else ())
 
     def changed(self, index: int) -> None:
         """Look at node `index` again, because the tracked key changed there.
@@ -210,13 +210,12 @@ class Place(Entry):
             self._set_look()
         if self._outlook.untracked and node.to_track and served_by.tracking:
             self._look_soon()
-        self._learn(index, reply.left, reply.slot)
+        self._learn(index, reply.left, reply.slots)
 
-    def _learn(self, index: int, left: float | None, slot: int) -> None:
-        at = (
-            inf if left is None else self._context.clock() + left + (EXPIRY_MARGIN if left else 0.0)
-        )
-        self._outlook.nodes[index].learn(at, slot)
+    def _learn(self, index: int, left: float | None, slots: tuple[int, ...]) -> None:
+        now = self._context.clock()
+        at = inf if left is None else now + left + (EXPIRY_MARGIN if left else 0.0)
+        self._outlook.nodes[index].learn(at, () if left is None else slots, now)
         self._plan()
 
     def _plan(self) -> None:

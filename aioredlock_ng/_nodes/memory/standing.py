@@ -77,23 +77,18 @@ class StandingServer(Keyspace):
         for key in keys:
             self._track(key, by)
         queues, queue = self.queues, slot_queue_of(keys[0])
-        offered = [is_offer_to(self.get(key) or b"", member) for key in keys]
-        if True in offered:
-            return [0, offered.index(True) + 1, 0]
-        queues.enter(own, queue, claim, int(life) / 1000)
-        for key in keys:
-            if self.get(key) is None:
-                queues.offer(own, key)
-        free = admitting = 0
-        for slot, key in enumerate(keys, 1):
-            value = self.get(key)
-            if value is None:
-                free = free or slot
-            elif is_offer_to(value, member):
-                return [0, slot, 0]
-            elif admits(value, claim):
-                admitting = admitting or slot
-        rank, lowest = queues.rank(queue, member), 1
+
+        def offered() -> bool:
+            return any(is_offer_to(self.get(key) or b"", member) for key in keys)
+
+        if not offered():
+            queues.enter(own, queue, claim, int(life) / 1000)
+            for key in keys:
+                if self.get(key) is None:
+                    queues.offer(own, key)
+        values = [self.get(key) for key in keys]
+        slots = [at for at, value in enumerate(values, 1) if value is None or admits(value, claim)]
+        rank, lowest = 0 if offered() else queues.rank(queue, member), 1
         if rank > 0:
             head = queues.taker(queue, 0) or b""
             if not takes(head, len(keys)):
@@ -101,13 +96,13 @@ class StandingServer(Keyspace):
             before = queues.members(queue)[:rank]
             rivals = sum(takes(other, len(keys)) for _, other in before)
             rank = rivals if rivals < 2 else rank
-        if free or admitting:
-            return [0, free or admitting, rank]
+        if slots:
+            return [0, rank, *slots[:8]]
         lives = ((self.pttl(key), slot) for slot, key in enumerate(keys, 1) if slot >= lowest)
-        left, slot = min((life for life in lives if life[0] >= 0), default=(-1, 1))
+        left, slot = min((life for life in lives if life[0] >= 0), default=(-1, 0))
         if rank > 1 or left < 0:
-            return [-1, 1, rank]
-        return [left + max(rank, 0) * grace_of(member), slot, rank]
+            return [-1, rank]
+        return [left + max(rank, 0) * grace_of(member), rank, slot]
 
     def _leave(self, command: Command, by: Connection) -> Raw | Refusal:
         for key in command.keys:
