@@ -258,16 +258,19 @@ class Lines(StandingLines):
         # The contender may have left its line by now.
         line, contender.booked = contender.booked, None
         if line is not None:
-            # Another attempt of this process may have been granted this slot meanwhile.
-            if all(holding.spec.number != number for holding in line.holders):
-                line.taken.discard(number)
+            self._unbook(line, number)
             self._forget_idle(line)
 
     def _unused(self, line: Line[Holding], number: int | None) -> None:
         if number is not None:
-            line.taken.discard(number)
+            self._unbook(line, number)
             line.recent.pop(number, None)
             line.recent[number] = None
+
+    def _unbook(self, line: Line[Holding], number: int) -> None:
+        # Another attempt of this process may have been granted this slot meanwhile.
+        if all(holding.spec.number != number for holding in line.holders):
+            line.taken.discard(number)
 
     def _line_of(self, contender: Contender[Holding]) -> Line[Holding]:
         return (
