@@ -167,8 +167,10 @@ class Place(Entry):
         # A report for an earlier lease of this process does not concern the queue.
         if not self.waiting or not node.tracked:
             return
-        # A node that is free needs no further look. Only the head may look at each renewal.
-        node.tracked = node.rank <= 0 and node.free_at > self._context.clock()
+        # A node that is free needs no further look, unless another slot may be free there too. Only
+        # the head may look at each renewal.
+        free = node.free_at <= self._context.clock() and not self._any_key
+        node.tracked = node.rank <= 0 and not free
         if node.tracked:
             self._look_at_nodes([index], tracked=True)
 
