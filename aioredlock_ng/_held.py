@@ -30,6 +30,14 @@ class Held:
         self._engine = engine
         self._holding = holding
 
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        """The keys that the lease has on the nodes.
+
+        Internal: for `Lock`.
+        """
+        return self._holding.spec.keys
+
     def entered(self, task: asyncio.Task[object], on_lost: Callable[[], None] | None) -> None:
         """Record that `task` enters an `async with` of this lease.
 

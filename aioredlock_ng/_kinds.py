@@ -111,7 +111,9 @@ class Kinds(Operations):
         """
         return candidate(self, self._options, self._specs.keys.key(name), name, **options)
 
-    def guard(self, template: str, **options: Unpack[LockOptions]) -> Guard:
+    def guard(
+        self, template: str, *, limit: int | None = None, **options: Unpack[LockOptions]
+    ) -> Guard:
         """Return a decorator that runs each call inside `async with redlock.lock(name)`.
 
         docs/workers.md has examples. A call raises the errors of `async with redlock.lock(…)`.
@@ -120,6 +122,8 @@ class Kinds(Operations):
         Args:
             template: The name, with parameters of the function, their attributes and formats:
                 "report:{user.id}:{day:%F}".
+            limit: Number of calls that may run at a time under one name: `semaphore` in place of
+                `lock`. None: a lock.
             options: Options of `lock`.
 
         Raises:
@@ -128,7 +132,9 @@ class Kinds(Operations):
 
         Safety: as in `Lock`.
         """
-        return guarded(partial(self.lock, **options), template)
+        if limit is None:
+            return guarded(partial(self.lock, **options), template)
+        return guarded(partial(self.semaphore, limit=limit, **options), template)
 
 
 def _checked(blocking_timeout: float | None, on_lost: OnLost) -> float | None:

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from aioredlock_ng._core.fencing import slot_of
-from aioredlock_ng._core.keys import MAX_NAMES, MAX_SLOTS, KeyFormat, resource_name, slot_key
+from aioredlock_ng._core.keys import MAX_NAMES, KeyFormat, resource_name, slot_key
 from aioredlock_ng._core.owners import checked_label
+from aioredlock_ng._core.slots import checked_limit
 from aioredlock_ng._core.validity import keys_life, ttl_ms, watch_after
 from aioredlock_ng._engine.spec import Life, LockSpec, Numbered
 from aioredlock_ng._scripts.kinds import MUTEX, guarded_mutex
@@ -136,10 +137,7 @@ class Specs:
 
     def semaphore(self, name: str | bytes, limit: int, options: SpecOptions) -> LockSpec:
         """Check the arguments of `semaphore`, and return the settings that follow from them."""
-        if type(limit) is not int or not 1 <= limit <= MAX_SLOTS:
-            raise ConfigurationError(
-                f"limit must be a whole number from 1 to {MAX_SLOTS:,}, got {limit!r}"
-            )
+        checked_limit(limit)
         usual = (name, limit) if not options and type(name) is str else None
         if usual is not None and (spec := self._semaphores.get(usual)) is not None:
             return spec

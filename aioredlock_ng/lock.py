@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from aioredlock_ng._bodies import Bodies, Body
 from aioredlock_ng._core.lease_state import Phase
+from aioredlock_ng._core.slots import blocks_itself
 from aioredlock_ng.errors import LockHeld, LockLost, LockNotAcquired, RedlockClosed, RedlockError
 from aioredlock_ng.lease import Lease
 from aioredlock_ng.usage import async_with_only
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
 
     from aioredlock_ng._engine.engine import Engine
@@ -143,6 +145,14 @@ class Lock:
             # would form a reference cycle.
             del acquisition
         return Lease(engine, holding)
+
+    def would_wait_for(self, leases: Iterable[Lease]) -> bool:
+        """Return True if the lock cannot be granted as long as these leases are held.
+
+        Internal: for `aioredlock_ng.sync`.
+        """
+        held = {key for lease in leases for key in lease.keys}
+        return blocks_itself(self._spec.keys, held, any_one=self._spec.slots is not None)
 
     async def try_acquire(self) -> Lease | None:
         """Try to acquire the lock without waiting, and return None if another client holds it.

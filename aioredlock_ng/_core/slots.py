@@ -1,11 +1,13 @@
-"""The choice of a slot of a semaphore. Pure."""
+"""Decisions about the slots of a semaphore. Pure."""
 
 from __future__ import annotations
 
 from math import inf
 from typing import TYPE_CHECKING
 
+from aioredlock_ng._core.keys import MAX_SLOTS
 from aioredlock_ng._core.replies import Free, Held, Looked
+from aioredlock_ng.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -13,7 +15,31 @@ if TYPE_CHECKING:
     from aioredlock_ng._core.replies import KeyLook
     from aioredlock_ng._core.votes import Reply
 
-__all__ = ["free_slot", "free_slots", "soonest"]
+__all__ = ["blocks_itself", "checked_limit", "free_slot", "free_slots", "soonest"]
+
+
+def checked_limit(limit: object) -> int:
+    """Return the number of slots that a user gave.
+
+    Raises:
+        ConfigurationError: It is no whole number from 1 to `MAX_SLOTS`.
+    """
+    if type(limit) is not int or not 1 <= limit <= MAX_SLOTS:
+        raise ConfigurationError(
+            f"limit must be a whole number from 1 to {MAX_SLOTS:,}, got {limit!r}"
+        )
+    return limit
+
+
+def blocks_itself(wanted: Collection[bytes], held: set[bytes], *, any_one: bool) -> bool:
+    """Return True if a client that holds the keys `held` would wait for itself.
+
+    Args:
+        wanted: The keys of a lock, or of all slots of a semaphore.
+        held: The keys of the client's leases.
+        any_one: True for a semaphore, where one free key is enough.
+    """
+    return held.issuperset(wanted) if any_one else not held.isdisjoint(wanted)
 
 
 def free_slot(taken: Collection[int], recent: Sequence[int], limit: int, draw: float) -> int:

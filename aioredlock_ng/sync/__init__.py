@@ -12,5 +12,6 @@ from aioredlock_ng.sync._lease import Lease
 from aioredlock_ng.sync._lock import Lock, OnLost
 from aioredlock_ng.sync._options import LockOptions, RedlockOptions
 from aioredlock_ng.sync._redlock import Redlock
+from aioredlock_ng.sync._semaphore import Semaphore
 
-__all__ = ["Lease", "Lock", "LockOptions", "OnLost", "Redlock", "RedlockOptions"]
+__all__ = ["Lease", "Lock", "LockOptions", "OnLost", "Redlock", "RedlockOptions", "Semaphore"]

@@ -43,6 +43,14 @@ class Lease:
         return self._lease.token
 
     @property
+    def slot(self) -> int | Any:
+        """The slot of a semaphore, from 1 to its limit.
+
+        Two leases never have the same slot at the same time. The value is None for a lock.
+        """
+        return self._lease.slot
+
+    @property
     def fence(self) -> int | Any:
         """The fencing token: greater than that of every earlier lease of the same resources.
 
@@ -177,6 +185,14 @@ class Lease:
     def lost_error(self) -> LockLost:
         """Return the error that describes the loss of this lease, for callers that raise it."""
         return self._orphaned() if self._is_orphaned else self._lease.lost_error()
+
+    @property
+    def granted(self) -> aioredlock_ng.Lease:
+        """The lease of the asyncio lock.
+
+        Internal: for `Lock`.
+        """
+        return self._lease
 
     @property
     def was_gone(self) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aioredlock_ng.errors import LockHeld, LockLost, RedlockError
 from aioredlock_ng.sync._lease import Lease
+from aioredlock_ng.sync._process import Entry
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -16,24 +17,25 @@ if TYPE_CHECKING:
     import aioredlock_ng
     from aioredlock_ng.sync._thread import EngineThread
 
-__all__ = ["Lock", "OnLost"]
+__all__ = ["Lock", "Manager", "OnLost"]
 
 OnLost = Callable[[Lease], object]
 """Called once with a lease that is lost, on a thread made for this call."""
 
 
-class _Manager(Protocol):
+class Manager(Protocol):
     """The part of a `Redlock` that its locks need."""
 
     def opened(self) -> EngineThread:
         """Return the thread of the locks' event loop. Open the manager at the first call."""
 
-    def described(self, lock: Lock) -> aioredlock_ng.Lock:
-        """Return the asyncio lock with these settings, from the manager of this process."""
+    @property
+    def known(self) -> aioredlock_ng.Redlock:
+        """The asyncio manager of this process, open or not."""
 
     @property
-    def inside(self) -> list[Lease]:
-        """The leases that the current thread holds by `with`, oldest first."""
+    def inside(self) -> list[Entry]:
+        """The open `with` entries of the current thread, oldest first."""
 
 
 class Lock:
@@ -42,35 +44,42 @@ class Lock:
     A `with` must be left by the thread that entered it.
     """
 
-    __slots__ = ("_blocking_timeout", "_manager", "_on_lost", "options", "resources")
+    __slots__ = ("_manager", "_on_lost", "options", "resources")
 
     def __init__(
         self,
-        manager: _Manager,
+        manager: Manager,
         resources: tuple[str | bytes, ...],
-        options: dict[str, object],
-        blocking_timeout: float | None,
+        options: dict[str, Any],
         on_lost: OnLost | None,
     ) -> None:
         self._manager = manager
-        self._blocking_timeout = blocking_timeout
         self._on_lost = on_lost
         self.resources = resources
         self.options = options
+        # Invalid arguments are refused here.
+        self._described()
 
     @property
     def resource(self) -> str:
         """The lock's name; several names are joined by ", "."""
-        return self._manager.described(self).resource
+        return self._described().resource
 
     @property
     def ttl(self) -> float:
         """Seconds until the lock expires without renewal."""
-        return self._manager.described(self).ttl
+        return self._described().ttl
 
     def __repr__(self) -> str:
         """Show name and settings."""
-        return repr(self._manager.described(self))
+        return repr(self._described())
+
+    def described_by(self, redlock: aioredlock_ng.Redlock) -> aioredlock_ng.Lock:
+        """Return the asyncio lock with these settings.
+
+        Internal: for `Semaphore`, which replaces this method.
+        """
+        return redlock.lock(*self.resources, on_lost="flag", **self.options)
 
     def acquire(self) -> Lease:
         """Wait for the lock, for at most `blocking_timeout`.
@@ -117,7 +126,7 @@ class Lock:
         Safety: as `acquire`.
         """
         lease = self.acquire()
-        self._manager.inside.append(lease)
+        self._manager.inside.append(Entry(self, lease))
         return lease
 
     def __exit__(
@@ -136,7 +145,7 @@ class Lock:
         Safety: as `Lease.release`.
         """
         inside = self._manager.inside
-        mine = [lease for lease in inside if lease.resources == self.resources]
+        mine = [entry for entry in inside if entry.owner is self]
         if not mine:
             unknown = RedlockError(
                 f"the lock {self.resource!r} is left in a thread that did not enter it, so nothing"
@@ -146,8 +155,8 @@ class Lock:
                 raise unknown
             exc.add_note(str(unknown))
             return
-        lease = mine[-1]
-        inside.remove(lease)
+        lease = mine[-1].lease
+        inside.remove(mine[-1])
         lost = lease.lost
         if not lost and (lease.release() or not lease.was_gone):
             return
@@ -161,7 +170,7 @@ class Lock:
         self, ask: Callable[[aioredlock_ng.Lock], Awaitable[aioredlock_ng.Lease | None]]
     ) -> Lease | None:
         thread = self._manager.opened()
-        lock = self._manager.described(self)
+        lock = self._described()
 
         async def acquire() -> Lease | None:
             granted = await ask(lock)
@@ -175,11 +184,14 @@ class Lock:
 
         return thread.run(acquire, _give_back)
 
+    def _described(self) -> aioredlock_ng.Lock:
+        return self.described_by(self._manager.known)
+
     def _refuse_deadlock(self) -> None:
-        if self._blocking_timeout is not None:
+        if self.options.get("blocking_timeout") is not None:
             return
-        names = set(self.resources)
-        if any(lease.valid and names & set(lease.resources) for lease in self._manager.inside):
+        held = [entry.lease for entry in self._manager.inside if entry.lease.valid]
+        if held and self._described().would_wait_for(lease.granted for lease in held):
             raise LockHeld(
                 f"{self.resource!r} was not acquired: this very thread holds it in an enclosing"
                 " `with` and would wait for ever",
@@ -190,8 +202,8 @@ class Lock:
 
 async def _give_back(lease: Lease | None) -> None:
     if lease is not None:
-        lease._lease.forgo_min_hold()
-        await lease._lease.release()
+        lease.granted.forgo_min_hold()
+        await lease.granted.release()
 
 
 def _watch(

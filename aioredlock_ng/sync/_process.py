@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     import aioredlock_ng
     from aioredlock_ng.sync._lease import Lease
 
-__all__ = ["Opened", "PerProcess"]
+__all__ = ["Entry", "Opened", "PerProcess"]
+
+
+class Entry(NamedTuple):
+    """One open `with`: the lock whose `with` it is, and its lease."""
+
+    owner: object
+    lease: Lease
 
 
 class Opened(NamedTuple):
@@ -30,10 +37,10 @@ class Opened(NamedTuple):
 
 
 class _Inside(threading.local):
-    """The leases that the current thread holds by `with`, oldest first."""
+    """The open `with` entries of the current thread, oldest first."""
 
     def __init__(self) -> None:
-        self.leases: list[Lease] = []
+        self.entries: list[Entry] = []
 
 
 _all: Final[WeakSet[PerProcess]] = WeakSet()
@@ -66,9 +73,9 @@ class PerProcess:
         return opened if opened is not None and opened.process == os.getpid() else None
 
     @property
-    def inside(self) -> list[Lease]:
-        """The leases that the current thread holds by `with`, oldest first."""
-        return self._inside.leases
+    def inside(self) -> list[Entry]:
+        """The open `with` entries of the current thread, oldest first."""
+        return self._inside.entries
 
     def open(self, *, again: bool = False) -> Opened:
         """Return the open manager. Open it at the first call.

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import aioredlock_ng
 from aioredlock_ng.environment import naming_variables, settings_from
-from aioredlock_ng.errors import ConfigurationError, RedlockError
+from aioredlock_ng.errors import RedlockError
+from aioredlock_ng.sync._kinds import Kinds
 from aioredlock_ng.sync._lease import Lease
-from aioredlock_ng.sync._lock import Lock
 from aioredlock_ng.sync._process import PerProcess
 from aioredlock_ng.sync._thread import refuse_greenlets
-from aioredlock_ng.sync.guarded import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -23,16 +22,14 @@ if TYPE_CHECKING:
     import redis.asyncio
 
     from aioredlock_ng import Diagnosis, LockInfo, NodeState, Stats
-    from aioredlock_ng.sync._options import LockOptions, RedlockOptions
-    from aioredlock_ng.sync._thread import EngineThread
-    from aioredlock_ng.sync.guarded import Guard
+    from aioredlock_ng.sync._options import RedlockOptions
 
 T = TypeVar("T")
 
 __all__ = ["Redlock"]
 
 
-class Redlock:
+class Redlock(Kinds):
     """Locks for threads.
 
     The object may be made at import time, and opens at its first use in each process.
@@ -80,7 +77,7 @@ class Redlock:
 
     def __repr__(self) -> str:
         """Show the state and the addresses of the nodes, without credentials."""
-        return repr(self._known)
+        return repr(self.known)
 
     def open(self) -> Self:
         """Connect now instead of at the first use.
@@ -119,44 +116,6 @@ class Redlock:
     ) -> None:
         """Close the manager."""
         self.close()
-
-    def lock(self, name: str | bytes, *more: str | bytes, **options: Unpack[LockOptions]) -> Lock:
-        """Describe a lock. No I/O happens, and the manager need not be open.
-
-        Args:
-            name: The resource, 1 to 65,536 bytes.
-            more: Further resources to acquire together: all or nothing.
-            options: As for `aioredlock_ng.Redlock.lock`, except for `on_lost`. It is a function
-                that takes the lost lease. It is called once per lost lease, on a thread of its own.
-
-        Raises:
-            ConfigurationError: An argument is invalid.
-        """
-        on_lost = options.pop("on_lost", None)
-        if on_lost is not None and not callable(on_lost):
-            raise ConfigurationError(
-                f"on_lost must be a function that takes the lease, or None, not {on_lost!r}"
-            )
-        lock = Lock(self, (name, *more), dict(options), options.get("blocking_timeout"), on_lost)
-        self.described(lock)
-        return lock
-
-    def guard(self, template: str, **options: Unpack[LockOptions]) -> Guard:
-        """Decorate a plain function: each call runs inside `with redlock.lock(name)`.
-
-        Args:
-            template: The name, with parameters of the function, their attributes and formats:
-                "report:{user.id}:{day:%F}".
-            options: As for `lock`.
-
-        Raises:
-            ConfigurationError: At decoration: a coroutine function, an unknown placeholder or an
-                invalid option. At the call: a value without a stable text, or with the separator.
-
-        A call raises the errors of `with redlock.lock(…)`. After `LockNotAcquired` the function has
-        not begun. After `LockLost` it has finished, and its result is discarded.
-        """
-        return guarded(lambda name: self.lock(name, **options), template)
 
     def locked(self, name: str | bytes) -> bool:
         """Return True if any client holds `name` now, so that a quorum of nodes has its token.
@@ -202,7 +161,7 @@ class Redlock:
     @property
     def nodes(self) -> tuple[NodeState, ...]:
         """Health of every node, in the order given."""
-        return self._known.nodes
+        return self.known.nodes
 
     @property
     def ready(self) -> bool:
@@ -245,7 +204,7 @@ class Redlock:
         """
         if not self.inside:
             raise RedlockError("this thread holds no lock by `with` or by a decorator")
-        return self.inside[-1]
+        return self.inside[-1].lease
 
     def stats(self) -> Stats:
         """Return the counters since `open` and the places of this process in the queues.
@@ -260,38 +219,6 @@ class Redlock:
             return redlock.stats()
 
         return self._run(stats)
-
-    def opened(self) -> EngineThread:
-        """Return the thread of the locks' event loop. Open the manager at the first call.
-
-        Internal: for `Lock`.
-
-        Raises:
-            RedlockClosed: Closed.
-        """
-        return self._process.open().thread
-
-    def described(self, lock: Lock) -> aioredlock_ng.Lock:
-        """Return the asyncio lock with these settings, from the manager of this process.
-
-        Internal: for `Lock`.
-        """
-        options: dict[str, Any] = lock.options
-        return self._known.lock(*lock.resources, on_lost="flag", **options)
-
-    @property
-    def inside(self) -> list[Lease]:
-        """The leases that the current thread holds by `with`, oldest first.
-
-        Internal: for `Lock`.
-        """
-        return self._process.inside
-
-    @property
-    def _known(self) -> aioredlock_ng.Redlock:
-        """The manager that is open in this process, or else the manager that is never opened."""
-        here = self._process.here
-        return self._unopened if here is None else here.redlock
 
     def _run(self, call: Callable[[aioredlock_ng.Redlock], Coroutine[Any, Any, T]]) -> T:
         here = self._process.open()

@@ -397,6 +397,14 @@ async def test_a_task_that_holds_all_slots_does_not_wait_for_itself(processes: l
             assert again.slot in (1, 2), "one of two slots is no reason to refuse"
 
 
+async def test_a_task_that_holds_a_lock_on_every_slot_does_not_wait_for_itself(processes: list[Process]) -> None:
+    async with processes[0].lock("gpu#2", "gpu#1"):
+        with pytest.raises(LockHeld, match="this very task holds it"):
+            await semaphore(processes[0], 2).acquire()
+        async with semaphore(processes[0], 3) as third:
+            assert third.slot == 3
+
+
 async def test_a_lock_with_the_name_of_a_slot_and_the_slot_exclude_each_other(processes: list[Process]) -> None:
     one, other = processes[:2]
     async with one.lock("gpu#1"):

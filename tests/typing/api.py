@@ -38,6 +38,7 @@ from aioredlock_ng import (
     Stats,
     Vote,
 )
+from aioredlock_ng import sync as threads
 from aioredlock_ng.events import Event, LockAcquired
 from aioredlock_ng.fencing import MAX_FENCE, FenceGuard, RedisFence, StaleFence
 from aioredlock_ng.testing import LocalNodes, LocalServer, MemoryNodes, lose, lose_at, lose_lock
@@ -123,6 +124,26 @@ async def semaphores(redlock: Redlock) -> None:
     assert_type((info.resource, info.limit, info.held, info.waiting), tuple[str, int, int, int | None])
     assert_type(info.slots, tuple[LockInfo, ...])
     redlock.semaphore("gpu")  # type: ignore[call-arg]
+
+
+def semaphores_for_threads(redlock: threads.Redlock) -> None:
+    def on_lost(lease: threads.Lease) -> None: ...
+
+    semaphore = redlock.semaphore("gpu", 4, ttl=30, blocking_timeout=2, auto_extend=False, on_lost=on_lost, fair=True)
+    assert_type(semaphore, threads.Semaphore)
+    assert_type((semaphore.resource, semaphore.limit, semaphore.ttl), tuple[str, int, float])
+    with semaphore as lease:
+        assert_type(lease, threads.Lease)
+        assert_type(lease.slot, int | Any)
+    assert_type(semaphore.acquire(), threads.Lease)
+    assert_type(semaphore.try_acquire(), threads.Lease | None)
+    redlock.semaphore("gpu")  # type: ignore[call-arg]
+
+    @redlock.guard("render:{page}", limit=4, on_lost=on_lost)
+    def render(page: int) -> str:
+        return "done"
+
+    assert_type(render(7), str)
 
 
 async def leases(lease: Lease) -> None:
@@ -240,6 +261,13 @@ async def guarded_functions(redlock: Redlock) -> None:
 
     assert_type(await report(7, urgent=True), str)
     assert_type(await Account().close("gone"), int)
+
+    @redlock.guard("export:{day}", limit=4, blocking_timeout=60)
+    async def export(day: str) -> bytes:
+        return b""
+
+    assert_type(await export("monday"), bytes)
+    redlock.guard("x", limit="4")  # type: ignore[arg-type]
     redlock.guard("x", timeout=3)  # type: ignore[call-arg]
     await report("seven")  # type: ignore[arg-type]
 

@@ -188,6 +188,8 @@ def test_what_is_no_coroutine_function_is_refused(redlock: Redlock) -> None:
         ({"max_hold": 0}, "max_hold"),
         ({"min_hold": 0}, "min_hold"),
         ({"on_lost": "?"}, "on_lost"),
+        ({"limit": 0}, "limit must be a whole number from 1 to 1,000"),
+        ({"limit": 2, "ttl": 0}, "ttl"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused_at_once(redlock: Redlock, options: Any, told: str) -> None:
@@ -255,6 +257,29 @@ async def test_calls_with_one_name_run_one_at_a_time_and_others_together(rig: Ri
     assert most == {"a": 1, "b": 1}
     assert sorted(map(abs, told)) == [1, 1, 2, 2, 3, 3]
     assert max(told) > 0
+    assert rig.clean
+
+
+@pytest.mark.virtual_time
+async def test_with_a_limit_as_many_calls_run_at_a_time_in_the_whole_fleet(rig: Rig) -> None:
+    processes, running, most = [await rig.process() for _ in range(2)], [], 0
+
+    async def call(host: str) -> int:
+        nonlocal most
+        running.append(host)
+        most = max(most, running.count("a"))
+        await asyncio.sleep(1)
+        running.remove(host)
+        return len(running)
+
+    calls = [process.redlock.guard("api:{host}", limit=3, blocking_timeout=60)(call) for process in processes]
+    await asyncio.gather(*(calls[number % 2](host) for number in range(8) for host in ("a", "b")))
+    assert most == 3
+    leases = [await process.redlock.semaphore("api:a", 3).acquire() for process in (*processes, processes[0])]
+    with pytest.raises(LockHeld, match="in all 3 slots"):
+        await processes[1].redlock.guard("api:{host}", limit=3, blocking_timeout=0)(call)("a")
+    for lease in leases:
+        await lease.release()
     assert rig.clean
 
 

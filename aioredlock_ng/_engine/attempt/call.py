@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from aioredlock_ng._core.slots import blocks_itself
 from aioredlock_ng._engine.attempt.attempts import Attempts
 from aioredlock_ng._engine.attempt.refusal import held_by_another, name_holder
 from aioredlock_ng.errors import LockHeld
@@ -128,9 +129,14 @@ class Call(Attempts):
         task = asyncio.current_task()
         if self._blocking_timeout is not None or task is None:
             return
-        now, slots = self.context.clock(), self.spec.slots
-        own = [held for held in holders if held.task is task and held.remaining(now) > 0.0]
-        if len(own) >= (1 if slots is None else slots.limit):
+        now = self.context.clock()
+        own = {
+            key
+            for held in holders
+            if held.task is task and held.remaining(now) > 0.0
+            for key in held.spec.keys
+        }
+        if blocks_itself(self.keys, own, any_one=self.spec.slots is not None):
             why = "this very task holds it in an enclosing `async with` and would wait for ever"
             raise held_by_another(LockHeld, why, self, holders)
 

@@ -1,0 +1,47 @@
+"""Define the semaphore for threads, which a limited number of holders have at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aioredlock_ng.sync._lock import Lock
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    import aioredlock_ng
+    from aioredlock_ng.sync._lock import Manager, OnLost
+
+__all__ = ["Semaphore"]
+
+
+class Semaphore(Lock):
+    """A named semaphore, made by `Redlock.semaphore`. It is used like a `Lock`.
+
+    `aioredlock_ng.Semaphore` says what its slots are. `lease.slot` is the number of a lease's slot.
+    A thread may hold several slots.
+
+    `acquire` and `try_acquire` raise the errors of `Lock`. `LockHeld` and `AcquireTimeout` mean
+    that others held all slots.
+    """
+
+    __slots__ = ("limit",)
+
+    def __init__(
+        self,
+        manager: Manager,
+        name: str | bytes,
+        limit: int,
+        options: dict[str, Any],
+        on_lost: OnLost | None,
+    ) -> None:
+        self.limit = limit
+        super().__init__(manager, (name,), options, on_lost)
+
+    def described_by(self, redlock: aioredlock_ng.Redlock) -> aioredlock_ng.Semaphore:
+        """Return the asyncio semaphore with these settings.
+
+        Internal: for `Lock`.
+        """
+        (name,) = self.resources
+        return redlock.semaphore(name, self.limit, on_lost="flag", **self.options)
