@@ -34,9 +34,11 @@ class Parameters:
 
     Args:
         endpoint: The function behind a route.
+        maker: The function that made the dependency, for errors: `lock_for` or `semaphore_for`.
     """
 
-    def __init__(self, endpoint: Callable[..., Any]) -> None:
+    def __init__(self, endpoint: Callable[..., Any], maker: str) -> None:
+        self._maker = maker
         self._called = f"{getattr(endpoint, '__name__', repr(endpoint))}()"
         self._found = dict(get_typed_signature(endpoint).parameters)
         self._adapters: dict[str, TypeAdapter[Any]] = {}
@@ -66,10 +68,10 @@ class Parameters:
                 or isinstance(marker, params.Depends)
                 or _declarable(parameter.annotation)
             ):
-                remedy = f"declare the value, like lock_for(..., {name}={_remedy(parameter)})"
+                remedy = f"declare the value, like {self._maker}(..., {name}={_remedy(parameter)})"
             else:
                 remedy = (
-                    "use a dependency that returns such a value: lock_for(...,"
+                    f"use a dependency that returns such a value: {self._maker}(...,"
                     f" {name}=Depends(...))"
                 )
             raise ConfigurationError(
@@ -109,7 +111,7 @@ class Parameters:
                 )
             if self._default(name) is not _NONE:
                 raise ConfigurationError(
-                    f"{name} has a default in {self._called}, but not in lock_for(); use a"
+                    f"{name} has a default in {self._called}, but not in {self._maker}(); use a"
                     f" dependency that returns it in both places: {name}=Depends(...)"
                 )
         elif name not in path and not isinstance(_marker(declared), params.Header | params.Cookie):
@@ -130,7 +132,7 @@ class Parameters:
             raise ConfigurationError(
                 f"{placeholder} must be a str, int, UUID, date or Enum, not"
                 f" {_written(annotation)}; name an attribute of it, or use a dependency that"
-                f" returns such a value: lock_for(..., {name}=Depends(...))"
+                f" returns such a value: {self._maker}(..., {name}=Depends(...))"
             )
 
     def read(self, names: Iterable[str], connection: HTTPConnection) -> dict[str, Any]:

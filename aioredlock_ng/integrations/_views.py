@@ -156,7 +156,7 @@ class ViewLock:
                 text.
         """
         try:
-            lock = self._policy.lock(redlock.lock, self._values(args, kwargs, more))
+            lock = self._policy.lock(redlock, self._values(args, kwargs, more))
         except UnusableValue as error:
             raise Refused(Answer(_BAD_REQUEST, str(error), {})) from error
         lease = None

@@ -3,33 +3,24 @@
 The module needs the extra `fastapi`. Only an import of this module imports FastAPI.
 """
 
-# FastAPI reads the annotations of this module, so `from __future__ import annotations` is not
-# possible.
-import inspect
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Final
-from weakref import WeakKeyDictionary
+from typing import Any
 
 try:
-    from fastapi import Depends, FastAPI, HTTPException
-    from fastapi.exceptions import RequestValidationError
-    from starlette.requests import HTTPConnection
+    from fastapi import FastAPI
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
         f'{__name__} needs fastapi: install aioredlock-ng with its extra "fastapi"',
         name=missing.name,
     ) from missing
 
-from aioredlock_ng import ConfigurationError, Lease, LockLost, LockNotAcquired, Redlock
+from aioredlock_ng import ConfigurationError, Redlock
 
-from ._endpoints import work_of, yields
-from ._openapi import parameter_of, response_of
-from ._parameters import Parameters
-from ._policy import UNAVAILABLE, Policy, checked_manager
+from ._dependency import LockDependency, LockUnavailable, get_redlock
+from ._endpoints import yields
+from ._policy import Policy, checked_manager
 from ._routes import dependencies_of, served
-from ._template import UnusableValue
-from ._threads import outlasting
 
 __all__ = [
     "LockDependency",
@@ -38,37 +29,8 @@ __all__ = [
     "get_redlock",
     "lock_for",
     "redlock_lifespan",
+    "semaphore_for",
 ]
-
-_CONNECTION: Final = "_connection"
-_REDLOCK: Final = "_redlock"
-
-
-class LockUnavailable(HTTPException):
-    """The lock was held by another request (409 or 423), not available, or lost (503).
-
-    FastAPI sends the answer, with a Retry-After header, by itself. An exception handler for this
-    class may answer differently. `__cause__` is the library's error with the votes of the nodes.
-    """
-
-
-async def get_redlock(connection: HTTPConnection) -> Redlock:
-    """Return the app's manager, as a dependency: `Annotated[Redlock, Depends(get_redlock)]`.
-
-    Locks use the same dependency, so `app.dependency_overrides[get_redlock]` replaces the manager
-    of endpoints and locks.
-
-    Raises:
-        ConfigurationError: The app has no manager.
-    """
-    for state in (connection.app.state, connection.state):
-        if (found := getattr(state, "redlock", None)) is not None:
-            return found  # type: ignore[no-any-return]
-    raise ConfigurationError(
-        "this app has no Redlock: write FastAPI(lifespan=redlock_lifespan()), and let the"
-        " lifespan run (a TestClient runs it only in `with TestClient(app)`), or override the"
-        " dependency get_redlock"
-    )
 
 
 def redlock_lifespan(
@@ -105,96 +67,6 @@ def redlock_lifespan(
     return lifespan
 
 
-class LockDependency:
-    """A dependency made by `lock_for`, which FastAPI calls for every request.
-
-    Attributes:
-        responses: Value for `responses=` of a route, so that its OpenAPI contains the answers
-            although `check_locks` has not seen the route.
-    """
-
-    def __init__(self, policy: Policy, declared: dict[str, Any]) -> None:
-        needed = {placeholder.name for placeholder in policy.placeholders}
-        if unused := declared.keys() - needed:
-            raise ConfigurationError(
-                f"lock_for() got {', '.join(sorted(unused))}, which is neither an option nor"
-                " a placeholder of the lock's name"
-            )
-        self._policy = policy
-        self._undeclared = needed - declared.keys()
-        self._parameters: WeakKeyDictionary[Callable[..., Any], Parameters] = WeakKeyDictionary()
-        asked = {_CONNECTION: HTTPConnection, _REDLOCK: Depends(get_redlock), **declared}
-        self.__signature__ = inspect.Signature(
-            [parameter_of(name, value) for name, value in asked.items()]
-        )
-        self.responses: dict[int | str, dict[str, Any]] = {
-            policy.held_status: response_of("Another request holds the lock"),
-            UNAVAILABLE: response_of("The lock is not available, or was lost"),
-        }
-
-    def __repr__(self) -> str:
-        return f"lock_for({', '.join(repr(template.text) for template in self._policy.templates)})"
-
-    async def __call__(self, **values: Any) -> AsyncIterator[Lease]:
-        """Hold the lock while the request is handled."""
-        connection, redlock = values.pop(_CONNECTION), values.pop(_REDLOCK)
-        if self._undeclared:
-            values |= self._parameters_of(connection.scope["endpoint"]).read(
-                self._undeclared, connection
-            )
-        try:
-            lock = self._policy.lock(redlock.lock, values)
-        except UnusableValue as error:
-            raise RequestValidationError(
-                [{"type": "lock_name", "loc": ("lock",), "msg": str(error), "input": None}]
-            ) from error
-        work = work_of(connection)
-        lease = None
-        try:
-            async with lock as lease:
-                lease.used_by(work.still_used)
-                try:
-                    with outlasting(lease, work):
-                        yield lease
-                finally:
-                    work.leave()
-        except LockNotAcquired as error:
-            if lease is not None:
-                raise
-            raise self._unavailable(error) from error
-        except LockLost as error:
-            if lease is None or not lease.was_gone:
-                raise
-            raise self._unavailable(error) from error
-
-    def _unavailable(self, error: LockNotAcquired | LockLost) -> LockUnavailable:
-        return LockUnavailable(*self._policy.answer(error))
-
-    def _parameters_of(self, endpoint: Callable[..., Any]) -> Parameters:
-        if (found := self._parameters.get(endpoint)) is None:
-            found = self._parameters[endpoint] = Parameters(endpoint)
-        return found
-
-    def check(
-        self, endpoint: Callable[..., Any], path: frozenset[str], redlock: Redlock | None
-    ) -> None:
-        """Check that a route with this endpoint and path has the values for the name.
-
-        Internal: for `check_locks`.
-
-        Raises:
-            ConfigurationError: A value is missing, or the manager does not accept the options.
-        """
-        parameters = self._parameters_of(endpoint)
-        for placeholder in self._policy.placeholders:
-            if placeholder.name in self._undeclared:
-                parameters.check(placeholder, path)
-            else:
-                parameters.agree(placeholder, self.__signature__.parameters[placeholder.name], path)
-        if redlock is not None:
-            self._policy.check(redlock.lock)
-
-
 def lock_for(
     template: str,
     *more: str,
@@ -226,16 +98,19 @@ def lock_for(
 
     Args:
         template: The lock's name. `{order_id}` is a parameter of the endpoint from the path or the
-            query. Its value in the endpoint is a str, int, UUID, date or Enum.
+            query, with the value that the endpoint gets. Its type is str, int, UUID, date or Enum,
+            so that a value has one name.
         more: Names of further locks, which are acquired together: all or nothing.
         ttl: Seconds until the lock expires without renewal. None: the manager's ttl.
         blocking_timeout: Seconds to wait while another request holds the lock. None: for ever. 0:
-            no wait. Simultaneous requests may then all be refused. A short wait prevents that.
+            no wait. Simultaneous requests in several processes may then all be refused, because
+            none of them gets a majority. A short wait prevents that.
         max_hold: Seconds after which the lock is lost although it could be renewed. None: never.
         min_hold: Seconds for which the lock stays taken at least (`Redlock.lock`).
         held_status: Status if another request holds the lock: 409 or 423.
-        retry_after: Whole seconds for the Retry-After header of 409, 423 and 503. For 503 the value
-            is larger if quarantined nodes need longer, up to an hour.
+        retry_after: Whole seconds for the Retry-After header of 409, 423 and 503. The value is
+            larger if it is known that the lock stays taken for longer: for 503 while nodes are
+            quarantined, up to an hour, and otherwise by `min_hold`.
         fail_fast: Answer 503 after one attempt, without waiting for `blocking_timeout`, while no
             quorum of nodes can grant.
         fair: Serve the waiting requests of all processes strictly in the order of their arrival.
@@ -261,6 +136,58 @@ def lock_for(
         "fair": fair,
     }
     return LockDependency(Policy((template, *more), options, held_status, retry_after), declared)
+
+
+def semaphore_for(
+    template: str,
+    limit: int,
+    *,
+    ttl: float | None = None,
+    blocking_timeout: float | None = 0.0,
+    max_hold: float | None = None,
+    min_hold: float | None = None,
+    held_status: int = 429,
+    retry_after: int = 1,
+    fail_fast: bool = True,
+    fair: bool = False,
+    **declared: Any,
+) -> LockDependency:
+    """Return a dependency that holds a slot of a semaphore, named by the request's values.
+
+    At most `limit` requests of one name are inside at the same time, in all processes. The
+    dependency is used like that of `lock_for`. Its value is the `Lease`, and `lease.slot` is the
+    number of the slot.
+
+    Args:
+        template: The semaphore's name, as in `lock_for`.
+        limit: The number of slots, 1 to 1,000.
+        ttl: As in `lock_for`.
+        blocking_timeout: Seconds to wait while other requests hold all slots. None: for ever. 0:
+            no wait.
+        max_hold: As in `lock_for`.
+        min_hold: Seconds for which the slot stays taken at least. So at most `limit` requests
+            begin within that time.
+        held_status: Status if other requests hold all slots: 409, 423 or 429.
+        retry_after: As in `lock_for`.
+        fail_fast: As in `lock_for`.
+        fair: As in `lock_for`.
+        declared: As in `lock_for`.
+
+    Raises:
+        ConfigurationError: As in `lock_for`.
+
+    Safety: as in `lock_for`.
+    """
+    options = {
+        "ttl": ttl,
+        "blocking_timeout": blocking_timeout,
+        "max_hold": max_hold,
+        "min_hold": min_hold,
+        "fail_fast": fail_fast,
+        "fair": fair,
+    }
+    policy = Policy((template,), options, held_status, retry_after, limit)
+    return LockDependency(policy, declared)
 
 
 def check_locks(app: FastAPI, redlock: Redlock | None = None) -> None:

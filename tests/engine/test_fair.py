@@ -274,7 +274,7 @@ async def test_the_web_integrations_pass_fair_on(rig: Rig, fair: bool) -> None:
     policy = Policy(("a",), {"blocking_timeout": None, "fair": fair}, 423, 1)
 
     async def request() -> None:
-        async with policy.lock(process.redlock.lock, {}):
+        async with policy.lock(process.redlock, {}):
             await asyncio.sleep(WAY)
 
     await asyncio.gather(*(request() for _ in range(5)))

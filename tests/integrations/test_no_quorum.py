@@ -100,7 +100,21 @@ def test_retry_after_is_whole_seconds_rounded_up_and_an_hour_at_most(known: floa
     error.retry_after = known
     policy = Policy(("a",), {}, 423, 7)
     assert policy.answer(error).headers == {"Retry-After": said}
-    assert policy.answer(LockHeld("no")).headers == policy.answer(LockLost("no")).headers == {"Retry-After": "7"}
+    assert policy.answer(LockLost("no")).headers == {"Retry-After": "7"}
+
+
+def test_retry_after_of_a_held_lock_is_not_the_life_of_its_keys() -> None:
+    """A holder renews its keys until it releases them, so their life says nothing about the end of its request."""
+    held = LockHeld("no")
+    held.retry_after = 9.5
+    assert Policy(("a",), {}, 423, 7).answer(held).headers == {"Retry-After": "7"}
+
+
+@pytest.mark.parametrize(("left", "said"), [(None, "7"), (3.0, "7"), (19.2, "20"), (1000.0, "30")])
+def test_retry_after_is_what_is_left_of_the_min_hold(left: float | None, said: str) -> None:
+    held = LockHeld("no")
+    held.retry_after = left
+    assert Policy(("a",), {"min_hold": 30.0}, 423, 7).answer(held).headers == {"Retry-After": said}
 
 
 @pytest.mark.parametrize("decorate", [lock_for, locked])

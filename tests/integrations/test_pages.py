@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aioredlock_ng import LockHeld
+from aioredlock_ng.integrations import aiohttp, fastapi
 from aioredlock_ng.integrations._views import ViewOptions, policy_of
 from aioredlock_ng.integrations.aiohttp import locked
 from aioredlock_ng.integrations.fastapi import lock_for
@@ -28,6 +29,15 @@ DOCS = Path(__file__).parents[2] / "docs"
 pages = pytest.mark.parametrize(("page", "function"), [("fastapi.md", lock_for), ("aiohttp.md", locked)])
 
 
+def options_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the keyword arguments of a function with their defaults."""
+    return {
+        name: parameter.default
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+
+
 @pages
 async def test_the_pages_blocks_run_one_after_another(
     page: str, function: Callable[..., Any], nodes: NodeSet, monkeypatch: pytest.MonkeyPatch
@@ -40,11 +50,7 @@ async def test_the_pages_blocks_run_one_after_another(
 @pages
 def test_every_option_is_in_the_table_with_its_default(page: str, function: Callable[..., Any]) -> None:
     table = (DOCS / page).read_text(encoding="utf-8").partition(f"## Options of `{function.__name__}`")[2]
-    options = {
-        name: parameter.default
-        for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-    }
+    options = options_of(function)
     rows = {name: row[2] for row in re.findall(r"^\| ((`\w+`(?:, )?)+) \|([^|]*)\|", table, re.MULTILINE)
             for name in re.findall(r"\w+", row[0])}  # fmt: skip
     assert rows.keys() == options.keys()
@@ -69,3 +75,14 @@ def test_the_page_of_frameworks_has_every_option_of_views_with_its_default() -> 
     policy = policy_of(("a",), {})
     assert int(rows["held_status"]) == policy.held_status
     assert rows["retry_after"] == policy.answer(LockHeld("held")).headers["Retry-After"]
+
+
+@pytest.mark.parametrize(
+    ("page", "function", "semaphore_for"),
+    [("fastapi.md", lock_for, fastapi.semaphore_for), ("aiohttp.md", locked, aiohttp.semaphore_for)],
+)
+def test_a_semaphore_has_the_options_of_a_lock_and_another_status(
+    page: str, function: Callable[..., Any], semaphore_for: Callable[..., Any]
+) -> None:
+    assert options_of(semaphore_for) == options_of(function) | {"held_status": 429}
+    assert "`semaphore_for` has the same options. Its `held_status` is 429" in (DOCS / page).read_text(encoding="utf-8")

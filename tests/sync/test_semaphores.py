@@ -132,6 +132,16 @@ def test_a_lost_slot_is_told_to_its_holder_alone(redlock: Redlock, rival: Redloc
         other.check()
 
 
+def test_a_slot_stays_taken_for_its_min_hold(redlock: Redlock, rival: Redlock) -> None:
+    for _ in range(2):
+        with redlock.semaphore("mail", 2, min_hold=30):
+            pass
+    with pytest.raises(LockHeld) as refused:
+        rival.semaphore("mail", 2, blocking_timeout=0).acquire()
+    assert refused.value.retry_after is not None
+    assert refused.value.retry_after < 31
+
+
 def test_guard_lets_as_many_calls_in_as_its_limit_says(redlock: Redlock) -> None:
     both, third = threading.Barrier(2), threading.Event()
 

@@ -1,0 +1,146 @@
+"""Hold the lock of a FastAPI dependency while a request is handled."""
+
+# FastAPI reads the annotations of this module, so `from __future__ import annotations` is not
+# possible.
+import inspect
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from fastapi import Depends, HTTPException
+from fastapi.exceptions import RequestValidationError
+from starlette.requests import HTTPConnection
+
+from aioredlock_ng import ConfigurationError, Lease, LockLost, LockNotAcquired, Redlock
+
+from ._endpoints import work_of
+from ._openapi import parameter_of, response_of
+from ._parameters import Parameters
+from ._policy import UNAVAILABLE, Policy
+from ._template import UnusableValue
+from ._threads import outlasting
+
+__all__ = ["LockDependency", "LockUnavailable", "get_redlock"]
+
+_CONNECTION: Final = "_connection"
+_REDLOCK: Final = "_redlock"
+
+
+class LockUnavailable(HTTPException):
+    """The lock or all slots were held (409, 423 or 429), not available, or lost (503).
+
+    FastAPI sends the answer, with a Retry-After header, by itself. An exception handler for this
+    class may answer differently. `__cause__` is the library's error with the votes of the nodes.
+    """
+
+
+async def get_redlock(connection: HTTPConnection) -> Redlock:
+    """Return the app's manager, as a dependency: `Annotated[Redlock, Depends(get_redlock)]`.
+
+    Locks use the same dependency, so `app.dependency_overrides[get_redlock]` replaces the manager
+    of endpoints and locks.
+
+    Raises:
+        ConfigurationError: The app has no manager.
+    """
+    for state in (connection.app.state, connection.state):
+        if (found := getattr(state, "redlock", None)) is not None:
+            return found  # type: ignore[no-any-return]
+    raise ConfigurationError(
+        "this app has no Redlock: write FastAPI(lifespan=redlock_lifespan()), and let the"
+        " lifespan run (a TestClient runs it only in `with TestClient(app)`), or override the"
+        " dependency get_redlock"
+    )
+
+
+class LockDependency:
+    """A dependency made by `lock_for` or `semaphore_for`, which FastAPI calls for every request.
+
+    Attributes:
+        responses: Value for `responses=` of a route, so that its OpenAPI contains the answers
+            although `check_locks` has not seen the route.
+    """
+
+    def __init__(self, policy: Policy, declared: dict[str, Any]) -> None:
+        self._called = "lock_for" if policy.limit is None else "semaphore_for"
+        needed = {placeholder.name for placeholder in policy.placeholders}
+        if unused := declared.keys() - needed:
+            raise ConfigurationError(
+                f"{self._called}() got {', '.join(sorted(unused))}, which is neither an option"
+                " nor a placeholder of the lock's name"
+            )
+        self._policy = policy
+        self._undeclared = needed - declared.keys()
+        self._parameters: WeakKeyDictionary[Callable[..., Any], Parameters] = WeakKeyDictionary()
+        asked = {_CONNECTION: HTTPConnection, _REDLOCK: Depends(get_redlock), **declared}
+        self.__signature__ = inspect.Signature(
+            [parameter_of(name, value) for name, value in asked.items()]
+        )
+        self.responses: dict[int | str, dict[str, Any]] = {
+            policy.held_status: response_of(policy.held_when),
+            UNAVAILABLE: response_of("The lock is not available, or was lost"),
+        }
+
+    def __repr__(self) -> str:
+        named = ", ".join(repr(template.text) for template in self._policy.templates)
+        limit = "" if self._policy.limit is None else f", {self._policy.limit}"
+        return f"{self._called}({named}{limit})"
+
+    async def __call__(self, **values: Any) -> AsyncIterator[Lease]:
+        """Hold the lock while the request is handled."""
+        connection, redlock = values.pop(_CONNECTION), values.pop(_REDLOCK)
+        if self._undeclared:
+            values |= self._parameters_of(connection.scope["endpoint"]).read(
+                self._undeclared, connection
+            )
+        try:
+            lock = self._policy.lock(redlock, values)
+        except UnusableValue as error:
+            raise RequestValidationError(
+                [{"type": "lock_name", "loc": ("lock",), "msg": str(error), "input": None}]
+            ) from error
+        work = work_of(connection)
+        lease = None
+        try:
+            async with lock as lease:
+                lease.used_by(work.still_used)
+                try:
+                    with outlasting(lease, work):
+                        yield lease
+                finally:
+                    work.leave()
+        except LockNotAcquired as error:
+            if lease is not None:
+                raise
+            raise self._unavailable(error) from error
+        except LockLost as error:
+            if lease is None or not lease.was_gone:
+                raise
+            raise self._unavailable(error) from error
+
+    def _unavailable(self, error: LockNotAcquired | LockLost) -> LockUnavailable:
+        return LockUnavailable(*self._policy.answer(error))
+
+    def _parameters_of(self, endpoint: Callable[..., Any]) -> Parameters:
+        if (found := self._parameters.get(endpoint)) is None:
+            found = self._parameters[endpoint] = Parameters(endpoint, self._called)
+        return found
+
+    def check(
+        self, endpoint: Callable[..., Any], path: frozenset[str], redlock: Redlock | None
+    ) -> None:
+        """Check that a route with this endpoint and path has the values for the name.
+
+        Internal: for `check_locks`.
+
+        Raises:
+            ConfigurationError: A value is missing, or the manager does not accept the options.
+        """
+        parameters = self._parameters_of(endpoint)
+        for placeholder in self._policy.placeholders:
+            if placeholder.name in self._undeclared:
+                parameters.check(placeholder, path)
+            else:
+                parameters.agree(placeholder, self.__signature__.parameters[placeholder.name], path)
+        if redlock is not None:
+            self._policy.check(redlock)

@@ -1,0 +1,189 @@
+"""Hold the locks of an aiohttp handler while it runs."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from aiohttp import web
+
+from aioredlock_ng import ConfigurationError, Lease, LockLost, LockNotAcquired, Redlock
+
+from ._makers import check_makers, values_of
+from ._template import UnusableValue
+from ._threads import outlasting
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
+
+    from ._policy import Policy
+
+__all__ = ["LEASE", "REDLOCK", "LockUnavailable", "Locks", "locks_of"]
+
+REDLOCK: Final = web.AppKey("redlock", Redlock)
+"""Key of the app's manager: `request.config_dict[REDLOCK]`, also in subapps."""
+
+# Older versions of aiohttp have typed keys for apps only. Newer versions warn about a plain key for
+# a request.
+LEASE: Final[Any] = (
+    web.RequestKey("lease", Lease) if hasattr(web, "RequestKey") else "aioredlock_ng.lease"
+)
+_LOCKS: Final = "__aioredlock_ng_locks__"
+
+H = TypeVar("H", bound="Callable[..., Awaitable[web.StreamResponse]]")
+
+
+class LockUnavailable(web.HTTPError):
+    """The lock or all slots were held (409, 423 or 429), not available, or lost (503).
+
+    aiohttp answers with JSON and a Retry-After header. A middleware may catch this error and answer
+    differently. `__cause__` is the library's error with the votes of the nodes.
+    """
+
+    def __init__(self, status: int, detail: str, headers: Mapping[str, str]) -> None:
+        self.status_code = status
+        super().__init__(
+            text=json.dumps({"detail": detail}), headers=headers, content_type="application/json"
+        )
+
+
+class Locks:
+    """One `locked` or `semaphore_for`: its policy, and the sources of its values.
+
+    Args:
+        called: Name of the decorator, for errors.
+        policy: The rules.
+        path: Converters of the path's variables.
+        query: Converters of the query's variables.
+
+    Raises:
+        ConfigurationError: An argument is invalid.
+    """
+
+    def __init__(
+        self,
+        called: str,
+        policy: Policy,
+        path: Mapping[str, Callable[[str], object]] | None,
+        query: Mapping[str, Callable[[str], object]] | None,
+    ) -> None:
+        path = {} if path is None else path
+        query = {} if query is None else query
+        needed = {placeholder.name for placeholder in policy.placeholders}
+        bare = {
+            placeholder.name for placeholder in policy.placeholders if not placeholder.attributes
+        }
+        for argument, given in (("path", path), ("query", query)):
+            check_makers(argument, given, bare)
+            if unused := given.keys() - needed:
+                raise ConfigurationError(
+                    f"{argument} names {', '.join(sorted(map(str, unused)))}, which is no"
+                    " placeholder of the lock's name"
+                )
+        if both := path.keys() & query.keys():
+            raise ConfigurationError(
+                f"{', '.join(sorted(both))} can come from the path or from the query, not from both"
+            )
+        self._called = called
+        self._policy = policy
+        self._from_path = {name: path.get(name, str) for name in needed - query.keys()}
+        self._from_query = dict(query)
+
+    def __call__(self, handler: H) -> H:
+        """Decorate a handler: each call holds the lock.
+
+        Raises:
+            ConfigurationError: The handler is no coroutine function.
+        """
+        if not inspect.iscoroutinefunction(handler):
+            raise ConfigurationError(
+                f"{self._called}() is for handlers defined by `async def`, not {handler!r}; write"
+                " it directly above"
+            )
+
+        @functools.wraps(handler)
+        async def call(*arguments: Any) -> web.StreamResponse:
+            last = arguments[-1]
+            request = last.request if isinstance(last, web.View) else last
+            return await self._hold(request, functools.partial(handler, *arguments))
+
+        setattr(call, _LOCKS, (self, *getattr(handler, _LOCKS, ())))
+        return call  # type: ignore[return-value]
+
+    def check(self, where: str, variables: frozenset[str], redlock: Redlock | None) -> None:
+        """Check that a route has the values for the name, and that the manager accepts the options.
+
+        Args:
+            where: The route, for errors.
+            variables: Variables of the route's path.
+            redlock: The manager. None: the options are not checked.
+
+        Raises:
+            ConfigurationError: The route lacks a value, or the manager refuses an option.
+        """
+        if unknown := self._from_path.keys() - variables:
+            raise ConfigurationError(
+                f"{where}: the lock {self} needs {', '.join(sorted(unknown))}; variables of"
+                f" this path are: {', '.join(sorted(variables)) or 'none'}; name values from"
+                " the query by query="
+            )
+        if redlock is not None:
+            self._policy.check(redlock)
+
+    def __str__(self) -> str:
+        return ", ".join(template.text for template in self._policy.templates)
+
+    async def _hold(
+        self, request: web.Request, handle: Callable[[], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        try:
+            lock = self._policy.lock(self._redlock_of(request), self._values(request))
+        except UnusableValue as error:
+            text = json.dumps({"detail": str(error)})
+            raise web.HTTPBadRequest(text=text, content_type="application/json") from error
+        outer, lease = request.get(LEASE), None
+        try:
+            async with lock as lease:
+                request[LEASE] = lease
+                with outlasting(lease):
+                    return await handle()
+        except LockNotAcquired as error:
+            if lease is not None:
+                raise
+            raise self._unavailable(error) from error
+        except LockLost as error:
+            # After the start of a response, a client would read a second response as a part of the
+            # first.
+            if lease is None or not lease.was_gone or request.writer.output_size > 0:
+                raise
+            raise self._unavailable(error) from error
+        finally:
+            request[LEASE] = outer
+
+    def _redlock_of(self, request: web.Request) -> Redlock:
+        redlock = request.config_dict.get(REDLOCK)
+        if redlock is None:
+            raise ConfigurationError(
+                "this app has no Redlock: write app.cleanup_ctx.append(redlock_ctx()) here or in"
+                " the app above it"
+            )
+        return redlock
+
+    def _unavailable(self, error: LockNotAcquired | LockLost) -> LockUnavailable:
+        return LockUnavailable(*self._policy.answer(error))
+
+    def _values(self, request: web.Request) -> dict[str, object]:
+        return values_of(
+            (request.match_info, self._from_path),
+            (request.query, self._from_query),
+        )
+
+
+def locks_of(handler: Any) -> Iterator[Locks]:
+    """Return the locks of a handler, or those of the methods of a class-based handler."""
+    yield from getattr(handler, _LOCKS, ())
+    if inspect.isclass(handler):
+        for _, method in inspect.getmembers(handler, inspect.isfunction):
+            yield from getattr(method, _LOCKS, ())
