@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Literal, get_args
 
 from aioredlock_ng import ConfigurationError, Lease, Lock
-from aioredlock_ng._core.keys import name_bytes
+from aioredlock_ng._core.keys import name_bytes, slot_key
 from aioredlock_ng.options import whole_number
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ async def lose(lease: Lease) -> None:
 async def lose_lock(redlock: Redlock, name: str | bytes) -> None:
     """Delete the lock `name` on the nodes of `redlock`, so that any holder loses it.
 
+    Each slot of a semaphore is a lock. Slot 2 of "gpu" has the name "gpu#2".
+
     A holder in `redlock` itself has lost the lock when this call returns, or is cancelled by this
     call. A holder in another manager or process is notified by the nodes, within a tenth of a
     second and a round trip.
@@ -64,21 +66,25 @@ async def lose_lock(redlock: Redlock, name: str | bytes) -> None:
     Safety: if it is cancelled, a holder of `redlock` itself has lost the lock. The keys are deleted
     on all nodes that answer, or on none.
     """
-    own = [lease for lease in redlock.leases if _is_of(lease, name)]
+    own = [lease for lease in redlock.leases if _key(name) in _locks_of(lease)]
     for lease in own:
         asyncio.get_running_loop().call_soon(lease.lose, _REASON)
     if not await redlock.force_release(name) and not own:
-        raise ConfigurationError(f"nobody holds the lock {name!r}; lose it while it is held")
+        raise ConfigurationError(
+            f"nobody holds the lock {name!r}; lose it while it is held (a slot of a semaphore has"
+            " the name of the semaphore and its number, like 'gpu#2')"
+        )
 
 
 @contextmanager
 def lose_at(name: str | bytes, point: Point, *, nth: int = 1) -> Iterator[None]:
-    """Lose a lease of the lock `name` at a given point of the code inside this block.
+    """Lose a lease of the lock or semaphore `name` at a given point of the code in this block.
 
     The lease may belong to any manager.
 
     Args:
-        name: Name of the lock, or one of its names.
+        name: Name of the lock, or one of its names. The name of a semaphore, or of one of its slots
+            like "gpu#2".
         point: "acquired": the holder has the lock, and loses it at its first `await` that waits.
             "checked": the holder calls `lease.check()`, `verify()` or `extend()`, which raises
             `LockLost`. "released": the `async with` of the holder ends, or it calls `release()`.
@@ -201,7 +207,13 @@ class _Plan:
 
 
 def _is_of(lease: Lease, name: str | bytes) -> bool:
-    return _key(name) in map(_key, lease.resources)
+    return _key(name) in {*map(_key, lease.resources), *_locks_of(lease)}
+
+
+def _locks_of(lease: Lease) -> set[bytes]:
+    """Return the names of the locks that a lease consists of. A slot is a lock of its own."""
+    names = set(map(_key, lease.resources))
+    return names if lease.slot is None else {slot_key(name, lease.slot) for name in names}
 
 
 def _key(name: str | bytes) -> bytes:

@@ -330,3 +330,87 @@ def test_what_cannot_be_is_refused_by_name(wrong: dict[str, Any], named: str) ->
     given: dict[str, Any] = {"name": "a", "point": "checked"} | wrong
     with pytest.raises(ConfigurationError, match=named), lose_at(**given):
         pytest.fail("it went on")
+
+
+# Semaphores
+
+
+async def test_a_lost_slot_leaves_the_other_slots_to_their_holders(redlock: Redlock) -> None:
+    pair = redlock.semaphore("gpu", 2)
+    one, other = await pair.acquire(), await pair.acquire()
+    waiting = asyncio.create_task(pair.acquire())
+    await eventually(lambda: redlock.stats().waiting == 1)
+    await lose(one)
+    assert one.lost
+    assert other.valid
+    newer = await waiting
+    assert newer.slot == one.slot
+    assert newer.fence > one.fence
+    for lease in (newer, other):
+        await lease.release()
+
+
+async def test_by_the_name_of_a_slot_its_own_holder_loses_at_once(redlock: Redlock) -> None:
+    leases = [await redlock.semaphore("gpu", 3).acquire() for _ in range(3)]
+    await lose_lock(redlock, "gpu#2")
+    assert [lease.lost for lease in leases] == [lease.slot == 2 for lease in leases]
+
+
+async def test_the_name_of_a_semaphore_is_not_that_of_a_lock(redlock: Redlock) -> None:
+    async with redlock.semaphore("gpu", 2) as lease:
+        with pytest.raises(ConfigurationError, match=r"nobody holds the lock 'gpu'.*like 'gpu#2'"):
+            await lose_lock(redlock, "gpu")
+        assert lease.valid
+
+
+async def test_by_the_name_of_a_slot_a_holder_in_another_manager_learns_it_from_the_nodes(five_nodes: NodeSet) -> None:
+    async def hold() -> None:
+        async with asyncio.timeout(20), holder.semaphore("gpu", 1):
+            await lose_lock(test, "gpu#1")
+            await asyncio.get_running_loop().create_future()
+
+    async with Redlock(five_nodes.urls) as holder, Redlock(five_nodes.urls, node_timeout=1.0) as test:
+        with pytest.raises(LockLost, match="no longer holds"):
+            await hold()
+
+
+@pytest.mark.parametrize("name", ["gpu", "gpu#1", b"gpu"])
+async def test_a_slot_is_lost_at_a_point_by_its_name_and_by_that_of_its_semaphore(redlock: Redlock, name: str | bytes) -> None:
+    steps: list[str] = []
+
+    async def train() -> None:
+        async with redlock.semaphore("gpu", 1) as lease:
+            await asyncio.sleep(0)
+            steps.append("began")
+            lease.check()
+            steps.append("done")
+
+    with lose_at(name, "acquired"), pytest.raises(LockLost, match=ON_PURPOSE):
+        await train()
+    with lose_at(name, "checked"), pytest.raises(LockLost, match=ON_PURPOSE):
+        await train()
+    with lose_at(name, "released"), pytest.raises(LockLost, match=ON_PURPOSE):
+        await train()
+    assert steps == ["began", "began", "done"]
+    assert await redlock.semaphore("gpu", 1).try_acquire() is not None
+
+
+async def test_at_a_point_the_name_of_one_slot_spares_the_others(redlock: Redlock) -> None:
+    leases = [await redlock.semaphore("gpu", 2).acquire() for _ in range(2)]
+    with lose_at("gpu#2", "checked"):
+        for lease in leases:
+            if lease.slot == 1:
+                lease.check()
+            else:
+                with pytest.raises(LockLost):
+                    lease.check()
+
+
+async def test_a_function_under_a_limit_loses_its_slot_too(redlock: Redlock) -> None:
+    @redlock.guard("api:{host}", limit=2)
+    async def call(host: str) -> None:
+        await asyncio.sleep(0)
+        pytest.fail("it went on")
+
+    with lose_at("api:a", "acquired"), pytest.raises(LockLost):
+        await call("a")

@@ -235,6 +235,25 @@ async def test_time_advanced_cancels_a_body_that_waits() -> None:
 
 
 @virtual
+async def test_a_semaphore_keeps_its_slots_through_faults_and_frees_those_of_a_standstill() -> None:
+    nodes = MemoryNodes(3)
+    async with nodes.redlock() as one, nodes.redlock() as two:
+        nodes.crash(2)
+        leases = [await manager.semaphore("gpu", 3).acquire() for manager in (one, two, one)]
+        assert sorted(lease.slot for lease in leases) == [1, 2, 3]
+        assert await two.semaphore("gpu", 3).try_acquire() is None
+        waiting = asyncio.create_task(two.semaphore("gpu", 3).acquire())
+        await eventually(lambda: two.stats().waiting == 1)
+        await leases[0].release()
+        leases[0] = await waiting
+        nodes.advance(11)
+        for lease in leases:
+            with pytest.raises(LockLost):
+                lease.check()
+        assert await one.semaphore("gpu", 3).try_acquire() is not None
+
+
+@virtual
 async def test_latency_is_paid_each_way() -> None:
     loop, nodes = asyncio.get_running_loop(), MemoryNodes(3, latency=0.01)
     async with nodes.redlock() as redlock:
