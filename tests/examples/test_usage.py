@@ -11,7 +11,7 @@ from .conftest import EXAMPLES
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("name", ["cron_recorded", "fenced_sql", "leader", "worker"])
+@pytest.mark.parametrize("name", ["api_limit", "cron_recorded", "fenced_sql", "id_generator", "leader", "worker"])
 def test_without_arguments_an_example_says_how_to_run_it(name: str) -> None:
     command = [sys.executable, str(EXAMPLES / f"{name}.py")]
     told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
