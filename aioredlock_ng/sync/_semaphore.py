@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     import aioredlock_ng
+    from aioredlock_ng.records import SemaphoreInfo
     from aioredlock_ng.sync._lock import Manager, OnLost
 
 __all__ = ["Semaphore"]
@@ -37,6 +38,20 @@ class Semaphore(Lock):
     ) -> None:
         self.limit = limit
         super().__init__(manager, (name,), options, on_lost)
+
+    def inspect(self) -> SemaphoreInfo:
+        """Ask all nodes, in one round, who holds each slot and how many clients wait.
+
+        See `aioredlock_ng.Semaphore.inspect`. Nothing is written.
+
+        Raises:
+            QuorumUnreachable: Too few nodes answered.
+            RedlockClosed: The manager is closed.
+
+        Safety: an interrupted call changes nothing.
+        """
+        thread = self._manager.opened()
+        return thread.run(self.described_by(self._manager.known).inspect)
 
     def described_by(self, redlock: aioredlock_ng.Redlock) -> aioredlock_ng.Semaphore:
         """Return the asyncio semaphore with these settings.

@@ -142,6 +142,26 @@ def test_a_slot_stays_taken_for_its_min_hold(redlock: Redlock, rival: Redlock) -
     assert refused.value.retry_after < 31
 
 
+def test_inspect_names_the_holder_of_each_slot_and_counts_the_waiters(redlock: Redlock, rival: Redlock) -> None:
+    semaphore = rival.semaphore("gpu", 2)
+    with redlock.semaphore("gpu", 2) as lease:
+        info = semaphore.inspect()
+        assert [slot.held for slot in info.slots] == [number == lease.slot for number in (1, 2)]
+        with semaphore, ThreadPoolExecutor(1) as pool:
+            waiter = pool.submit(redlock.semaphore("gpu", 2, blocking_timeout=PATIENCE).acquire)
+            while semaphore.inspect().waiting != 1:
+                time.sleep(0.005)
+            lease.release()
+            assert waiter.result(PATIENCE).slot == lease.slot
+
+
+def test_the_lease_of_the_innermost_slot_is_found_in_the_thread(redlock: Redlock) -> None:
+    pair = redlock.semaphore("gpu", 2)
+    with pair as one, pair as other:
+        assert redlock.current_lease is other
+        assert redlock.current_lease is not one
+
+
 def test_guard_lets_as_many_calls_in_as_its_limit_says(redlock: Redlock) -> None:
     both, third = threading.Barrier(2), threading.Event()
 

@@ -137,6 +137,7 @@ def semaphores_for_threads(redlock: threads.Redlock) -> None:
         assert_type(lease.slot, int | Any)
     assert_type(semaphore.acquire(), threads.Lease)
     assert_type(semaphore.try_acquire(), threads.Lease | None)
+    assert_type(semaphore.inspect(), SemaphoreInfo)
     redlock.semaphore("gpu")  # type: ignore[call-arg]
 
     @redlock.guard("render:{page}", limit=4, on_lost=on_lost)
