@@ -127,7 +127,7 @@ class SemaphoreInfo:
     Attributes:
         resource: The semaphore's name.
         limit: Number of slots that were asked for.
-        held: Number of slots that are held.
+        held: Number of slots that are held. Slots that a `min_hold` keeps after the release count.
         waiting: Number of clients that wait for a slot, with those to which a node offers a slot
             now: the lower median of the nodes that answer. A process counts once for each limit.
             With `fair=True` each of its tasks counts. None if no node answers.

@@ -42,6 +42,7 @@ _OPTIONAL: Final = {
         ),
         "no-queue",
     ),
+    "queue of semaphores": "no-queue",
 }
 """Steps that are not essential, with the finding for their refusal."""
 

@@ -11,9 +11,9 @@ from aioredlock_ng._core.fencing import slot_of
 from aioredlock_ng._core.keys import slot_key
 from aioredlock_ng._core.marker import read_marker, vouching
 from aioredlock_ng._core.over import over_mark
-from aioredlock_ng._core.refusals import harmless, missing_right
+from aioredlock_ng._core.refusals import KEYS, harmless, missing_right
 from aioredlock_ng._core.replies import MarkerRead
-from aioredlock_ng._core.tickets import QUEUE_KEYS, claim_of, member_of
+from aioredlock_ng._core.tickets import QUEUE_KEYS, SLOT_QUEUE_KEYS, claim_of, member_of
 from aioredlock_ng._core.validity import ttl_ms
 from aioredlock_ng._core.votes import Garbled, Refusal, acquire_vote, is_granted
 from aioredlock_ng._doctor.rights import COMMANDS_IN_SCRIPTS, COMMANDS_OF_QUEUES
@@ -139,16 +139,28 @@ class Trials:
         member = member_of(secrets.token_hex(8).encode(), 1, 0.1, notified=True)
         await self._call(standing(keys, claim_of(1, member), self._ttl, self._ttl))
         await self._call(leaving(keys, member))
-        slot = (slot_key(self._key, 1),)
-        member = member_of(secrets.token_hex(8).encode(), 1, 0.1, 1, notified=True)
-        # Without the right to ZREM the member stays until this queue expires.
-        await self._call(standing_for_slot(slot, claim_of(1, member), 1))
-        await self._call(leaving(slot, member))
         for name, arguments in COMMANDS_OF_QUEUES.items():
             queue = QUEUE_KEYS + self._key
             reply = await self._interview.ask(name, *arguments(queue, member, self._ttl))
             if isinstance(reply, Refusal):
                 self.refused(f"queue {name}", reply)
+        await self._try_queue_of_slots()
+
+    async def _try_queue_of_slots(self) -> None:
+        slot = (slot_key(self._key, 1),)
+        member = member_of(secrets.token_hex(8).encode(), 1, 0.1, 1, notified=True)
+        # Without the right to ZREM the member stays until this queue expires.
+        command = standing_for_slot(slot, claim_of(1, member), 1)
+        reply = await self._interview.call("script stand_slots", command)
+        # A pattern for locks may exclude the keys of slots. Locks work without that right, so the
+        # refusal must not become the error that the node cannot vote.
+        if not _is_about_keys(reply):
+            self.refused("script stand_slots", reply)
+            await self._call(leaving(slot, member))
+        # A user may have the right to the queues of locks only.
+        reply = await self._interview.ask("DEL", SLOT_QUEUE_KEYS + self._key)
+        if _is_about_keys(reply):
+            self.refused("queue of semaphores", reply)
 
     async def _cleared(self) -> bool:
         """Delete the keys and return True if that was allowed."""
@@ -184,3 +196,8 @@ class Trials:
         words = str(reply) if told else f"answered with {kind_of(reply)}, which is unexpected"
         self.refusals.append(Refused(step, harmless(words)))
         return True
+
+
+def _is_about_keys(reply: Reply) -> bool:
+    """Return True if the server refuses the request because of the keys in it."""
+    return isinstance(reply, Refusal) and missing_right(str(reply)) == KEYS

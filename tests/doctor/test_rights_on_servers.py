@@ -104,6 +104,30 @@ async def test_the_librarys_own_keys_outside_the_users_pattern_are_told(binary: 
 
 
 @pytest.mark.parametrize("binary", VERSIONS)
+async def test_queues_of_semaphores_outside_the_users_pattern_are_told(binary: Path, start_server: StartServer) -> None:
+    server = start_server(binary=binary)
+    own = ("marker", "fences", "queue:*", "owner:*")
+    server.command(
+        "ACL", "SETUSER", "locks", "on", ">word", "~lock:*", *(f"~aioredlock_ng:{key}" for key in own), "&*", "+@all"
+    )
+    url = f"redis://locks:word@{server.address}"
+    finding = the(await examine([url]), "missing-right")
+    assert finding.severity is WARNING
+    assert "the library's own keys" in finding.what
+    assert "~aioredlock_ng:*" in finding.remedy
+    server.command("ACL", "SETUSER", "locks", "~aioredlock_ng:slots:*")
+    assert not of(await examine([url]), "missing-right")
+
+
+async def test_a_pattern_for_locks_that_excludes_slots_is_no_error(start_server: StartServer) -> None:
+    server = start_server()
+    server.command("ACL", "SETUSER", "locks", "on", ">word", "~*:lock", "~*:lock:fences", "~aioredlock_ng:*", "&*", "+@all")
+    diagnosis = await examine([f"redis://locks:word@{server.address}"], key_format="{name}:lock")
+    assert not of(diagnosis, "missing-right")
+    assert diagnosis.nodes[0].granted
+
+
+@pytest.mark.parametrize("binary", VERSIONS)
 async def test_the_librarys_channels_outside_the_users_pattern_are_told(binary: Path, start_server: StartServer) -> None:
     server = start_server(binary=binary)
     server.command("ACL", "SETUSER", "locks", "on", ">word", "resetchannels", "&another:*", "~*", "+@all")
