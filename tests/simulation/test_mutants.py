@@ -26,7 +26,7 @@ CAUGHT: Final = {
     "block": (0, {"fences"}),
     "below": (0, {"fences"}),
     "passed-on": (40700, {"exclusion"}),
-    "extender": (70, {"told"}),
+    "extender": (70, {"told", "minority"}),
     "late-grant": (0, {"leftovers"}),
     "unshielded": (400, {"leftovers"}),
     "cancelled": (5, {"leftovers", "minority", "waiters"}),
