@@ -356,6 +356,29 @@ async def test_tasks_of_one_process_pass_a_slot_on_without_asking(processes: lis
     assert process.redlock.stats().passed_on > 20
 
 
+async def test_while_slots_are_scarce_only_a_waiter_whose_turn_it_is_asks_for_reports_of_changes(
+    processes: list[Process],
+) -> None:
+    """The other attempts only take a number. Their reports would be a quarter of all commands."""
+    room, until = Room(), now() + 1.0
+
+    async def guest(process: Process) -> None:
+        while now() < until:
+            await room.visit("all", semaphore(process, 2), 0.005)
+
+    guests = [asyncio.ensure_future(guest(process)) for process in processes[:2] for _ in range(8)]
+    await asyncio.sleep(0.2)
+    asked = processes[0].questions()
+    await asyncio.gather(*guests)
+    attempts = [command for command in asked if command.script.name == "acquire_guarded"]
+    watched = {bytes(command.args[0]) for command in asked if command.script.name == "watch"}
+    in_turn = {bytes(command.args[0]) for command in attempts if command.args[4]}
+    out_of_turn = {bytes(command.args[0]) for command in attempts if not command.args[4]}
+    assert len(out_of_turn) > 5
+    assert not watched & out_of_turn
+    assert len(watched & in_turn) > 5
+
+
 async def test_a_process_with_many_waiters_does_not_keep_the_slots_to_itself(processes: list[Process]) -> None:
     crowd, other = processes[:2]
     room, until = Room(), now() + 3.0

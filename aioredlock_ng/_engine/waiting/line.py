@@ -100,6 +100,8 @@ class Line(Generic[_H]):
         holders: The leases of the keys that this process has: one of a lock, and one for each slot
             of a semaphore.
         place: The place of the line in the queues; None if it has none.
+        scarce: True if the line had to queue for its latest slot of a semaphore. An attempt without
+            a place in the queues then has little chance.
         taken: The slots that this process holds or asks for.
         recent: The slots that this process has released, the latest last.
     """
@@ -113,6 +115,7 @@ class Line(Generic[_H]):
         "place",
         "queue",
         "recent",
+        "scarce",
         "slots",
         "taken",
     )
@@ -128,6 +131,7 @@ class Line(Generic[_H]):
         self.queue: OrderedDict[Contender[_H], None] | None = None
         self.holders: dict[_H, None] = {}
         self.place: Place | None = None
+        self.scarce = False
         self.taken: set[int] = set()
         self.recent: dict[int, None] = {}
 

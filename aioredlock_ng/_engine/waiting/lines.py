@@ -96,6 +96,7 @@ class Lines(StandingLines):
         holding.run_until = now + max(RUN, RUN_TRIPS * (now - holding.started))
         if line.contender is contender:
             line.contender = None
+            line.scarce = line.place is not None and line.slots is not None
             if line.place is not None:
                 self._standing.pop(line.place.member, None)
                 line.place.served(attempt)
@@ -175,9 +176,9 @@ class Lines(StandingLines):
     def is_followed(self, contender: Contender[Holding]) -> bool:
         """Return True if other tasks wait for the grant that the contender asks for now."""
         line = contender.line
-        return (
-            line is not None and bool(line.queue) and line.contender is contender and self.passing
-        )
+        if line is None or line.contender is not contender or (line.scarce and line.place is None):
+            return False
+        return bool(line.queue) and self.passing
 
     def freed(self, holding: Holding) -> None:
         """Let the next task in line ask, right behind the release of a lease that is over."""
