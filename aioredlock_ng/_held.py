@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.engine import Engine
     from aioredlock_ng._engine.keeping.holding import Holding
 
-__all__ = ["Held", "vote_of"]
+__all__ = ["CLOSED_AMID", "Held", "vote_of"]
+
+CLOSED_AMID = "the Redlock was closed at the moment when this acquisition was granted"
+"""Message of the error for a caller whose lease was released before it ran."""
 
 
 class Held:
@@ -47,6 +50,11 @@ class Held:
             QuorumUnreachable: The lease has already ended, and a later loss could not be reported.
         """
         self._engine.extender.check(self._holding)
+        self._refuse_over()
+        self._holding.task = task
+        self._holding.on_lost = on_lost
+
+    def _refuse_over(self) -> None:
         now, resource = self._engine.context.clock(), self._holding.spec.resource
         if self._holding.remaining(now) <= 0.0:
             over = self._holding.phase in (Phase.HELD, Phase.LOST)
@@ -56,8 +64,6 @@ class Held:
                 resource=resource,
                 elapsed=now - self._holding.since,
             )
-        self._holding.task = task
-        self._holding.on_lost = on_lost
 
     def left(self) -> None:
         """Record that the `async with` was left.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aioredlock_ng._core.fencing import slot_of
 from aioredlock_ng._core.inspection import deletion_of, lock_info, look_of
@@ -12,6 +12,7 @@ from aioredlock_ng._engine.loops import running_loop
 from aioredlock_ng._engine.trust.forcing import force_release
 from aioredlock_ng._looking import inspecting, look_at
 from aioredlock_ng._nodes.port import NodeState
+from aioredlock_ng._threaded.manager import on_engine
 from aioredlock_ng.doctor import PROBE, WATCH, diagnose
 from aioredlock_ng.errors import ConfigurationError, RedlockClosed
 from aioredlock_ng.lease import Lease
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from aioredlock_ng._nodes.port import Node
     from aioredlock_ng._scripts import Command
     from aioredlock_ng._specs import Specs
+    from aioredlock_ng._threaded.manager import Threaded
     from aioredlock_ng.options import Options
 
 __all__ = ["Operations"]
@@ -44,10 +46,16 @@ class Operations:
     _nodes: list[Node]
     _clock: Callable[[], float]
     _engine: Engine | None
+    _threaded: Threaded[Any] | None
+
+    @property
+    def _present(self) -> Engine | None:
+        """The engine that is open in this process. With `thread=True` it belongs to its thread."""
+        return self._engine if self._threaded is None else self._threaded.present
 
     def __repr__(self) -> str:
         """Show the state and the addresses of the nodes, without credentials."""
-        state = "closed" if self._engine is None else "open"
+        state = "closed" if self._present is None else "open"
         return f"<{type(self).__name__} {state} {', '.join(node.address for node in self._given)}>"
 
     async def locked(self, name: str | bytes) -> bool:
@@ -66,6 +74,7 @@ class Operations:
         """
         return (await self.inspect(name)).held
 
+    @on_engine
     async def inspect(self, name: str | bytes) -> LockInfo:
         """Ask all nodes for the holder of `name`, its remaining time and the number of waiters.
 
@@ -85,6 +94,7 @@ class Operations:
         looks = await look_at(self.engine(), name, command, plain)
         return lock_info(resource_name((name,)), [node.address for node in self._nodes], looks)
 
+    @on_engine
     async def force_release(
         self, name: str | bytes, *, token: str | None = None, any_key: bool = False
     ) -> int:
@@ -175,8 +185,8 @@ class Operations:
     @property
     def nodes(self) -> tuple[NodeState, ...]:
         """State of every node, in the order given."""
-        if self._engine is not None:
-            return self._engine.states()
+        if (engine := self._present) is not None:
+            return engine.states()
         return tuple(
             NodeState(given.address, "down", "this Redlock is not open") for given in self._given
         )
@@ -188,8 +198,9 @@ class Operations:
         It does no I/O, and any thread may read it. The value is False before `open` and after
         `aclose`. Health checks use it; `wait_ready` waits for it.
         """
-        return self._engine is not None and self._engine.ready
+        return (engine := self._present) is not None and engine.ready
 
+    @on_engine
     async def wait_ready(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Wait until a quorum of nodes is connected and may grant locks.
 
@@ -215,12 +226,12 @@ class Operations:
     @property
     def leases(self) -> tuple[Lease, ...]:
         """The leases that this manager holds now."""
-        engine = self._engine
-        return (
-            ()
-            if engine is None
-            else tuple(Lease(engine, holding) for holding in engine.extender.holdings)
-        )
+        engine = self._present
+        if engine is None:
+            return ()
+        if self._threaded is not None:
+            return self._threaded.leases()
+        return tuple(Lease(engine, holding) for holding in engine.extender.holdings)
 
     def stats(self) -> Stats:
         """Return the counters since `open` and the places of this process in the queues.
@@ -230,6 +241,8 @@ class Operations:
         Raises:
             RedlockClosed: The manager is not open.
         """
+        if self._threaded is not None:
+            return self._threaded.read(Operations.stats)
         engine = self.engine()
         counters = asdict(engine.context.counters)
         lines = engine.lines
@@ -254,6 +267,8 @@ class Operations:
         Raises:
             RedlockClosed: The manager is not open.
         """
+        if self._threaded is not None:
+            return self._threaded.engine()
         if self._engine is None:
             raise RedlockClosed(
                 "this Redlock is not open; use `async with redlock:` or `await redlock.open()`"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.quorum import Verdict, verdict
 from aioredlock_ng._core.votes import Outcome
+from aioredlock_ng._engine.acting import acting_task
 from aioredlock_ng._engine.attempt.releases import outlast_cancellation
 from aioredlock_ng._held import Held, vote_of
 
@@ -179,7 +180,7 @@ class Lease(Held):
         asked_at = context.clock()
         # The body's own task receives a loss as an exception of `extend`, so the loss must not
         # cancel it as well. Another task that extends at the same time receives the exception only.
-        if by_body := holding.task is not None and holding.task is asyncio.current_task():
+        if by_body := holding.task is not None and holding.task is acting_task():
             holding.asking = holding.task
         try:
             replies = await self._engine.extend(holding, ttl)

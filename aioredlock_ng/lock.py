@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from aioredlock_ng._bodies import Bodies, Body
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.slots import blocks_itself
+from aioredlock_ng._held import CLOSED_AMID
 from aioredlock_ng.errors import LockHeld, LockLost, LockNotAcquired, RedlockClosed, RedlockError
 from aioredlock_ng.lease import Lease
 from aioredlock_ng.usage import async_with_only
@@ -25,7 +26,16 @@ __all__ = ["Lock", "OnLost"]
 OnLost = Literal["cancel", "flag"]
 
 
+class _Threaded(Protocol):
+    async def acquire(self, lock: Lock) -> Lease:
+        """Acquire a lock on the loop of the engine's thread."""
+
+
 class _Source(Protocol):
+    @property
+    def _threaded(self) -> _Threaded | None:
+        """The engine's thread; None if the engine runs on the loop of its callers."""
+
     def engine(self) -> Engine:
         """Return the open engine."""
 
@@ -117,6 +127,8 @@ class Lock:
         also if it is cancelled. The release is queued behind the acquire on every connection. An
         unreachable node executes the release once it is connected again; otherwise its keys expire.
         """
+        if (threaded := self._source._threaded) is not None:
+            return await threaded.acquire(self)
         engine = self._source.engine()
         acquisition = engine.acquire(self._spec, self._blocking_timeout)
         try:
@@ -126,9 +138,7 @@ class Lock:
                 await asyncio.sleep(0)
             holding = await acquisition.future
             if holding.phase is Phase.RELEASED:
-                raise RedlockClosed(
-                    "the Redlock was closed at the moment when this acquisition was granted"
-                )
+                raise RedlockClosed(CLOSED_AMID)
             engine.taken(acquisition, holding)
         except (asyncio.CancelledError, GeneratorExit):
             engine.cancelled(acquisition)
@@ -153,6 +163,19 @@ class Lock:
         """
         held = {key for lease in leases for key in lease.keys}
         return blocks_itself(self._spec.keys, held, any_one=self._spec.slots is not None)
+
+    def of(self, source: _Source) -> Lock:
+        """Return the same lock of another manager.
+
+        Internal: for managers with a thread of their own.
+        """
+        return Lock(
+            source,
+            self._spec,
+            self._blocking_timeout,
+            self._on_lost,
+            names_holder=self._names_holder,
+        )
 
     async def try_acquire(self) -> Lease | None:
         """Try to acquire the lock without waiting, and return None if another client holds it.

@@ -20,6 +20,7 @@ from aioredlock_ng._nodes.connect import Connector
 from aioredlock_ng._nodes.fleet import Fleet
 from aioredlock_ng._opening import engine_of, nodes_of, refuse_duplicates, refuse_second_opening
 from aioredlock_ng._specs import Specs
+from aioredlock_ng._threaded.manager import threaded_of
 from aioredlock_ng.environment import naming_variables, settings_from
 from aioredlock_ng.logs import log_event
 from aioredlock_ng.options import Options
@@ -74,6 +75,11 @@ class Redlock(Kinds):
         wall_clock: Returns seconds since 1970. It affects the value of fences, not their order.
         rng: Source of randomness for tokens and jitter, for simulation. Default: tokens come from
             the operating system.
+        thread: Run the engine on an event loop in a daemon thread of its own. Leases are then
+            renewed while the loop of their holder is blocked, and the manager may be used from
+            several loops and threads. Sinks are called in that thread.
+        stall_limit: Seconds after which a loop that stands still loses its leases. Needs
+            `thread=True`. None: a loop that stands still keeps its leases.
 
     Raises:
         ConfigurationError: A node or a setting is invalid. The message names it, the reason and the
@@ -99,6 +105,8 @@ class Redlock(Kinds):
         clock: Callable[[], float] = boottime,
         wall_clock: Callable[[], float] | None = None,
         rng: random.Random | None = None,
+        thread: bool = False,
+        stall_limit: float | None = None,
     ) -> None:
         self._options = Options(
             ttl=ttl,
@@ -124,6 +132,7 @@ class Redlock(Kinds):
         self._specs = Specs(self._options, self._run_id)
         self._engine: Engine | None = None
         self._nodes: list[Node] = []
+        self._threaded = threaded_of(self, thread, stall_limit)
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] = os.environ, **options: Any) -> Self:
@@ -160,6 +169,9 @@ class Redlock(Kinds):
 
         Safety: if it is cancelled, everything is closed again.
         """
+        if self._threaded is not None:
+            await self._threaded.begin()
+            return self
         loop = running_loop()
         refuse_second_opening(self._engine)
         check_wall_clock(self._wall_us())
@@ -194,6 +206,9 @@ class Redlock(Kinds):
         Safety: a call that is cancelled while it waits for the nodes (`close_timeout` at most) has
         sent the releases and closes the connections.
         """
+        if self._threaded is not None:
+            await self._threaded.aclose()
+            return
         engine = self._engine
         if engine is not None:
             engine.usable()

@@ -10,6 +10,7 @@ import anyio
 from aioredlock_ng._core.lease_state import Phase
 from aioredlock_ng._core.replies import GRANTED
 from aioredlock_ng._core.votes import acquire_vote
+from aioredlock_ng._engine.acting import acting_name
 from aioredlock_ng._engine.attempt.acquisition import Acquisition
 from aioredlock_ng._engine.attempt.releases import outlast_cancellation
 from aioredlock_ng._engine.attempt.round import Round
@@ -156,8 +157,7 @@ class Engine(Parts):
         """Report that the caller has its lease. The caller of `acquire` must call this itself."""
         labels = self.context.labels
         if labels is not None and labels.by_task:
-            task = asyncio.current_task(self.context.loop)
-            holding.taken_by = "" if task is None else task.get_name()
+            holding.taken_by = acting_name()
         was_over = holding.phase is not Phase.HELD
         holding.taken = True
         if (report := self.context.report) is not None:

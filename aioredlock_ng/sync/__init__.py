@@ -8,6 +8,9 @@ A thread cannot be cancelled. A loss is reported by `Lease.check`, by the `on_lo
 the end of `with`.
 """
 
+from contextlib import suppress
+from importlib import import_module
+
 from aioredlock_ng.sync._lease import Lease
 from aioredlock_ng.sync._lock import Lock, OnLost
 from aioredlock_ng.sync._options import LockOptions, RedlockOptions
@@ -15,3 +18,8 @@ from aioredlock_ng.sync._redlock import Redlock
 from aioredlock_ng.sync._semaphore import Semaphore
 
 __all__ = ["Lease", "Lock", "LockOptions", "OnLost", "Redlock", "RedlockOptions", "Semaphore"]
+
+# anyio imports its part for asyncio at the first use, which takes a tenth of a second. Each forked
+# child would repeat that.
+with suppress(ImportError):
+    import_module("anyio._backends._asyncio")

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     import aioredlock_ng
+    from aioredlock_ng._threaded.engine_thread import EngineThread
+    from aioredlock_ng._threaded.process import PerProcess
+    from aioredlock_ng.sync._lease import Entry, Inside
     from aioredlock_ng.sync._lock import OnLost
     from aioredlock_ng.sync._options import LockOptions
-    from aioredlock_ng.sync._process import Entry, PerProcess
-    from aioredlock_ng.sync._thread import EngineThread
     from aioredlock_ng.sync.guarded import Guard
 
 __all__ = ["Kinds"]
@@ -29,7 +30,8 @@ class Kinds:
     """
 
     _unopened: aioredlock_ng.Redlock
-    _process: PerProcess
+    _process: PerProcess[aioredlock_ng.Redlock]
+    _inside: Inside
 
     def lock(self, name: str | bytes, *more: str | bytes, **options: Unpack[LockOptions]) -> Lock:
         """Describe a lock. No I/O happens, and the manager need not be open.
@@ -106,7 +108,7 @@ class Kinds:
 
         Internal: for `Lock`.
         """
-        return self._process.inside
+        return self._inside.entries
 
 
 def _split(options: LockOptions) -> tuple[dict[str, Any], OnLost | None]:

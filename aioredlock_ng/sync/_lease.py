@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
-
-from aioredlock_ng.errors import LockLost
+import os
+import threading
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import aioredlock_ng
-    from aioredlock_ng.sync._thread import EngineThread
+    from aioredlock_ng._threaded.engine_thread import EngineThread
+    from aioredlock_ng.errors import LockLost
 
-__all__ = ["Lease"]
+__all__ = ["Entry", "Inside", "Lease"]
 
 
 class Lease:
@@ -75,7 +76,7 @@ class Lease:
     @property
     def lost(self) -> bool:
         """True if the lease ended without being released or abandoned."""
-        return self._lease.lost or self._is_orphaned
+        return self._lease.lost
 
     @property
     def nodes(self) -> tuple[int, int]:
@@ -90,8 +91,6 @@ class Lease:
                 thread that renews the lease has ended.
             LockReleased: The lease was released, or was abandoned and then expired.
         """
-        if self._is_orphaned:
-            raise self._orphaned()
         self._lease.check()
 
     def verify(self) -> None:
@@ -170,7 +169,7 @@ class Lease:
 
         Safety: an interrupted call changes nothing.
         """
-        if self._is_orphaned:
+        if self._thread.dead and self.lost:
             return True
 
         async def wait() -> bool:
@@ -184,7 +183,7 @@ class Lease:
 
     def lost_error(self) -> LockLost:
         """Return the error that describes the loss of this lease, for callers that raise it."""
-        return self._orphaned() if self._is_orphaned else self._lease.lost_error()
+        return self._lease.lost_error()
 
     @property
     def granted(self) -> aioredlock_ng.Lease:
@@ -197,7 +196,7 @@ class Lease:
     @property
     def was_gone(self) -> bool:
         """True if the lease was lost, or if its release found that a quorum no longer held it."""
-        return self._lease.was_gone or self._is_orphaned
+        return self._lease.was_gone
 
     def __eq__(self, other: object) -> bool:
         """Return True if both objects stand for the same lease."""
@@ -209,16 +208,27 @@ class Lease:
 
     def __repr__(self) -> str:
         """Show name, state and the beginning of the token, never the whole token."""
-        return repr(self._lease) if not self._thread.dead else f"<Lease {self.resource!r} lost>"
+        return repr(self._lease)
+
+
+class Entry(NamedTuple):
+    """One open `with`: the lock whose `with` it is, and its lease."""
+
+    owner: object
+    lease: Lease
+
+
+class Inside(threading.local):
+    """The open `with` entries of the current thread, in the current process."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._entries: list[Entry] = []
 
     @property
-    def _is_orphaned(self) -> bool:
-        """True if the lease was held when its thread ended, or belongs to a parent process."""
-        return bool(self._thread.dead) and self._lease in self._thread.orphans
-
-    def _orphaned(self) -> LockLost:
-        return LockLost(
-            f"the lock {self.resource!r} was lost: {self._thread.dead}",
-            resource=self.resource,
-            elapsed=0.0,
-        )
+    def entries(self) -> list[Entry]:
+        """The entries, oldest first."""
+        # A forked child inherits the entries of the thread that forked, but holds no lease.
+        if self._process != (process := os.getpid()):
+            self._process, self._entries = process, []
+        return self._entries

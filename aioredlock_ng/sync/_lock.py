@@ -8,14 +8,13 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aioredlock_ng.errors import LockHeld, LockLost, RedlockError
-from aioredlock_ng.sync._lease import Lease
-from aioredlock_ng.sync._process import Entry
+from aioredlock_ng.sync._lease import Entry, Lease
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     import aioredlock_ng
-    from aioredlock_ng.sync._thread import EngineThread
+    from aioredlock_ng._threaded.engine_thread import EngineThread
 
 __all__ = ["Lock", "Manager", "OnLost"]
 
@@ -179,7 +178,7 @@ class Lock:
             lease = Lease(granted, thread)
             if self._on_lost is not None:
                 # An interrupt of the caller between the grant and the watch would lose the lease.
-                _watch(thread, granted, lease, self._on_lost)
+                _watch(granted, lease, self._on_lost)
             return lease
 
         return thread.run(acquire, _give_back)
@@ -206,27 +205,17 @@ async def _give_back(lease: Lease | None) -> None:
         await lease.granted.release()
 
 
-def _watch(
-    thread: EngineThread, granted: aioredlock_ng.Lease, lease: Lease, on_lost: OnLost
-) -> None:
-    """Call `on_lost` once if the lease is lost or its renewing thread ends unexpectedly."""
-    called = threading.Event()
+def _watch(granted: aioredlock_ng.Lease, lease: Lease, on_lost: OnLost) -> None:
+    """Call `on_lost` once if the lease is lost."""
 
-    def notify() -> None:
-        if not called.is_set() and lease.lost:
-            called.set()
+    async def watch() -> None:
+        await granted.wait_lost()
+        if lease.lost:
             # The callback gets its own thread. On the event loop a slow callback would stop all
             # renewals.
             threading.Thread(
                 target=on_lost, args=(lease,), name="aioredlock_ng:on_lost", daemon=True
             ).start()
-
-    forget = thread.at_death(notify)
-
-    async def watch() -> None:
-        await granted.wait_lost()
-        forget()
-        notify()
 
     # The lease has the future that this task waits for, and so keeps the task.
     _ = asyncio.get_running_loop().create_task(watch())

@@ -7,12 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import aioredlock_ng
+from aioredlock_ng._threaded.engine_thread import refuse_greenlets
+from aioredlock_ng._threaded.process import PerProcess
 from aioredlock_ng.environment import naming_variables, settings_from
 from aioredlock_ng.errors import RedlockError
 from aioredlock_ng.sync._kinds import Kinds
-from aioredlock_ng.sync._lease import Lease
-from aioredlock_ng.sync._process import PerProcess
-from aioredlock_ng.sync._thread import refuse_greenlets
+from aioredlock_ng.sync._lease import Inside, Lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -60,6 +60,7 @@ class Redlock(Kinds):
         # use.
         self._unopened = make()
         self._process = PerProcess(make)
+        self._inside = Inside()
 
     @classmethod
     def from_env(

@@ -33,6 +33,7 @@ PAGES = (
     "semaphore",
     "sync",
     "troubleshooting",
+    "blocked-loop",
 )
 BLOCKS = [block for page in PAGES for block in blocks(DOCS / f"{page}.md")]
 

@@ -371,7 +371,7 @@ def test_interrupted_at_any_instant_nothing_is_left_and_the_next_one_gets_it(int
             loop = runner.get_loop()
             assert isinstance(loop, SteppedLoop)
             try:
-                in_time = runner.run(_interrupt(loop, interruption, scenario, step))
+                in_time = runner.run(interrupt_once(loop, interruption, scenario, step))
                 assert loop.troubles == []
             except BaseException as error:
                 error.add_note(f"interrupted at step {step}")
@@ -407,13 +407,13 @@ async def interrupted(loop: SteppedLoop, how: Interruption, repeats: tuple[int, 
         task.result()
 
 
-async def _interrupt(loop: SteppedLoop, interruption: str, scenario: str, at: int) -> bool:
-    """Play the scenario once; False when it was over before step `at`."""
+async def interrupt_once(loop: SteppedLoop, interruption: str, scenario: str, at: int, **options: Any) -> bool:
+    """Play the scenario once; False when it was over before step `at`. `options` are those of the interrupted manager."""
     prepare, play = SCENARIOS[scenario]
     kind, repeats = INTERRUPTIONS[interruption]
     how = kind()
     async with Rig(3) as rig:
-        world = World(rig, await rig.process(), await rig.process())
+        world = World(rig, await rig.process(**options), await rig.process())
         if prepare is not None:
             await prepare(world)
 
@@ -427,7 +427,8 @@ async def _interrupt(loop: SteppedLoop, interruption: str, scenario: str, at: in
         assert not any(left), "entries left in a queue"
         for process in (world.mine, world.other):
             assert process.redlock.stats().held == process.redlock.stats().waiting == 0
-            lines = process.redlock._engine.lines
+            assert process.redlock._present is not None
+            lines = process.redlock._present.lines
             assert (occupied(lines), lines._standing) == ([], {})
             assert all(line.slots is not None for others in lines._others.values() for line in others)
             assert not any(line.taken for line in lines._all())

@@ -26,6 +26,7 @@ FLOORS = (
         "_operations",
         "_specs",
         "_term",
+        "_threaded",
         "doctor",
         "election",
         "environment",

@@ -47,6 +47,9 @@ class SteppedLoop(VirtualLoop):
     def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
         return super().call_soon(self._step, callback, *args, context=context)
 
+    def call_soon_threadsafe(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
+        return super().call_soon_threadsafe(self._step, callback, *args, context=context)
+
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:

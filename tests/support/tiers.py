@@ -27,6 +27,7 @@ QUICK_FOLDERS = frozenset(
         "integrations",
         "structure",
         "sync",
+        "threaded",
         "unit",
     }
 )
@@ -36,6 +37,7 @@ SPARSE = {
     "integration/test_secrets.py::test_a_password_that_a_server_quotes_is_shown_nowhere": 3,
     "engine/test_cancellation.py::test_interrupted_at_any_instant_nothing_is_left_and_the_next_one_gets_it": 5,
     "engine/test_overlapping.py::test_neither_sets_of_names_nor_single_names_are_starved": 7,
+    "threaded/test_cancellation.py::test_a_threaded_call_that_is_interrupted_at_any_instant_leaves_nothing": 11,
     "engine/test_sleeping_beside.py::test_no_waiter_sleeps_beside_a_free_lock": 4,
 }
 """Tests with many cases. `make test` runs one case in so many.

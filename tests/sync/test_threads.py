@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aioredlock_ng import ConfigurationError, LockLost, RedlockClosed
+from aioredlock_ng._threaded import engine_thread as thread_module
 from aioredlock_ng.sync import Lease, Redlock
-from aioredlock_ng.sync import _thread as thread_module
 from tests.sync.test_locks import PATIENCE, keys_of, wait_until
 
 if TYPE_CHECKING:

@@ -51,6 +51,7 @@ async def manager(client: redis.asyncio.Redis) -> None:
     async with Redlock(["redis://10.0.0.1", client], ttl=10.0, node_timeout=0.1, drift_factor=0.01) as redlock:
         assert_type(redlock, Redlock)
     assert_type(await Redlock(["redis://10.0.0.1"], key_format="lock:{name}", max_ttl=60.0).open(), Redlock)
+    assert_type(await Redlock(["redis://10.0.0.1"], thread=True, stall_limit=30.0).open(), Redlock)
     assert_type(Redlock.from_env(), Redlock)
     assert_type(Redlock.from_env({"AIOREDLOCK_NG_NODES": "redis://10.0.0.1"}, ttl=5.0), Redlock)
     assert_type(await redlock.aclose(), None)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from aioredlock_ng._core.slots import blocks_itself
+from aioredlock_ng._engine.acting import acting_task
 from aioredlock_ng._engine.attempt.attempts import Attempts
 from aioredlock_ng._engine.attempt.refusal import held_by_another, name_holder
 from aioredlock_ng.errors import LockHeld
 from aioredlock_ng.events import WaiterWoken
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Sequence
 
     from aioredlock_ng._core.tickets import WakeCause
@@ -126,7 +127,7 @@ class Call(Attempts):
         Raises:
             LockHeld: The task holds the lock through an enclosing `async with`.
         """
-        task = asyncio.current_task()
+        task = acting_task()
         if self._blocking_timeout is not None or task is None:
             return
         now = self.context.clock()

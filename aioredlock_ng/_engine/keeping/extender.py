@@ -34,15 +34,24 @@ if TYPE_CHECKING:
     from aioredlock_ng._engine.keeping.holding import Holding
     from aioredlock_ng._engine.waiting.lines import Lines
 
-__all__ = ["CLOSED", "Extender"]
+__all__ = ["CLOSED", "LOOP_CLOSED", "UNKEPT", "Extender"]
 
 CLOSED = "its Redlock was closed"
+LOOP_CLOSED = "the event loop of its holder was closed"
+UNKEPT = "no thread renews it any more"
 _UNRENEWED = "its deadline passed before a quorum renewed it"
 _MAX_HOLD = "held longer than max_hold"
 _EXPIRED = "its deadline passed, and it was not to be renewed (auto_extend=False)"
-_STOOD_STILL = "; the event loop stood still for"
-_CAUSES = {CLOSED: "closed", _UNRENEWED: "unrenewed", _MAX_HOLD: "max_hold", _EXPIRED: "expired"}
-"""`LeaseLost.cause` for each reason. Any other reason means that the keys are gone."""
+_STOOD_STILL = "event loop stood still for"
+_CAUSES = {
+    CLOSED: "closed",
+    LOOP_CLOSED: "closed",
+    UNKEPT: "unrenewed",
+    _UNRENEWED: "unrenewed",
+    _MAX_HOLD: "max_hold",
+    _EXPIRED: "expired",
+}
+"""`LeaseLost.cause` for each reason, up to a ";". Any other reason means that the keys are gone."""
 
 
 class Extender:
@@ -154,19 +163,42 @@ class Extender:
         """
         if holding.phase is not Phase.HELD:
             return
-        context = self._context
-        context.counters.lost += 1
-        now = context.clock()
-        # `lost_at` is set before the phase, because another thread may read it once the lease is
-        # over.
-        holding.lost_at = min(now, holding.deadline)
-        holding.end(Phase.LOST, reason)
+        now = self._lost(holding, reason)
         self._end(holding, now)
         # A task that renews the lease at this moment gets an exception instead.
         if holding.asking is None:
             holding.notify_body()
         if holding.taken:
             self.report_end(holding)
+
+    def forsake(self, holding: Holding, reason: str) -> None:
+        """Declare a lease lost, unless it is over already, and leave its keys to expire.
+
+        The holder may be unable to stop its work at once. A release of the keys would let the next
+        holder work beside it.
+
+        Args:
+            holding: The lease.
+            reason: The reason, for errors and events.
+        """
+        if holding.phase is not Phase.HELD:
+            return
+        self._lost(holding, reason)
+        self._forget(holding)
+        self._lines.freed(holding)
+        holding.notify_body()
+        if holding.taken:
+            self.report_end(holding)
+
+    def _lost(self, holding: Holding, reason: str) -> float:
+        counters, now = self._context.counters, self._context.clock()
+        counters.lost += 1
+        counters.stalled += _STOOD_STILL in reason
+        # `lost_at` is set before the phase, because another thread may read it once the lease is
+        # over.
+        holding.lost_at = min(now, holding.deadline)
+        holding.end(Phase.LOST, reason)
+        return now
 
     def found_lost(self, holding: Holding, reason: str) -> None:
         """Record that the lease was lost before its release, as the answers to the release show."""
@@ -180,8 +212,9 @@ class Extender:
         """Report to listeners that a caller's lease is lost or abandoned."""
         context, resource = self._context, holding.spec.resource
         if holding.phase is Phase.LOST:
-            stalled = _STOOD_STILL in holding.reason
-            cause = "stalled" if stalled else _CAUSES.get(holding.reason, "gone")
+            cause = _CAUSES.get(holding.reason.partition(";")[0], "gone")
+            if _STOOD_STILL in holding.reason:
+                cause = "stalled"
             context.emit(
                 LeaseLost(
                     resource,
@@ -219,9 +252,7 @@ class Extender:
         if holding.deadline == holding.ends_at:
             self.lose(holding, _MAX_HOLD)
         elif holding.spec.auto_extend or holding.unconfirmed:
-            remark = self._standstill(holding)
-            self._context.counters.stalled += remark != ""
-            self.lose(holding, _UNRENEWED + remark)
+            self.lose(holding, _UNRENEWED + self._standstill(holding))
         else:
             self.lose(holding, _EXPIRED)
 
@@ -232,7 +263,7 @@ class Extender:
         """
         now = self._context.clock()
         stall = max(now - holding.deadline, self._schedule.stall(holding.started, now))
-        return f"{_STOOD_STILL} {stall:.1f} s" if stall >= holding.ttl * STALL_SHARE else ""
+        return f"; the {_STOOD_STILL} {stall:.1f} s" if stall >= holding.ttl * STALL_SHARE else ""
 
     def _end(self, holding: Holding, now: float) -> Round:
         self._forget(holding)

@@ -65,6 +65,7 @@ class Holding(LeaseState):
         fence: The fencing token; None without fencing.
         stored: The fence that a quorum stored for the grant; 0 without fencing.
         task: The task inside the `async with` of the lease, if any.
+        home: The way to the event loop of the holder, if that is not the engine's own loop.
         asking: The task that renews the lease at this moment. A loss reaches that task by an
             exception.
         on_lost: Called once, synchronously, when the lease is lost.
@@ -91,6 +92,7 @@ class Holding(LeaseState):
         "covered",
         "fence",
         "granted",
+        "home",
         "kept_until",
         "labelled_until",
         "line",
@@ -143,6 +145,7 @@ class Holding(LeaseState):
         self.line: Line[Holding] | None = None
         self.run_until = 0.0
         self.task: asyncio.Task[Any] | None = None
+        self.home: object = None
         self.asking: asyncio.Task[Any] | None = None
         self.on_lost: Callable[[], None] | None = None
         self.still_used: Callable[[Callable[[], None]], bool] | None = None

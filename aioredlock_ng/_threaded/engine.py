@@ -1,0 +1,86 @@
+"""Bring the calls of elections and tools to an engine that runs on a thread of its own."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from aioredlock_ng._engine.loops import running_loop
+from aioredlock_ng._threaded.mailbox import home
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from aioredlock_ng._core.votes import Reply
+    from aioredlock_ng._engine.context import Context
+    from aioredlock_ng._engine.engine import Engine
+    from aioredlock_ng._engine.waiting.lines import Lines
+    from aioredlock_ng._nodes.port import NodeState
+    from aioredlock_ng._scripts import Command
+    from aioredlock_ng._threaded.engine_thread import EngineThread
+
+__all__ = ["ThreadedEngine"]
+
+
+class ThreadedEngine:
+    """The part of an `Engine` that elections and tools use, for any event loop.
+
+    Args:
+        engine: The engine.
+        thread: Its thread.
+
+    Attributes:
+        context: The surroundings of the engine. Its events are sent by the engine's thread.
+    """
+
+    def __init__(self, engine: Engine, thread: EngineThread) -> None:
+        self._engine = engine
+        self._thread = thread
+        context = engine.context
+        self.context: Context = replace(
+            context, emit=lambda event: thread.post(context.emit, event)
+        )
+
+    def usable(self) -> None:
+        """Raise unless the manager can be used here.
+
+        Raises:
+            RedlockClosed: The manager is closed, or no event loop runs here.
+        """
+        running_loop()
+        if self._thread.dead:
+            raise self._thread.closed()
+
+    def states(self) -> tuple[NodeState, ...]:
+        """Return the health of each node; see `Engine.states`."""
+        return self._engine.states()
+
+    @property
+    def lines(self) -> Lines:
+        """The waiting lines. A tool changes their settings only."""
+        return self._engine.lines
+
+    async def poll(self, command: Command) -> list[Reply]:
+        """Send a command to all nodes, and wait for their answers; see `Engine.poll`."""
+        return await self._thread.call(lambda: self._engine.poll(command))
+
+    @contextmanager
+    def onlooker(self, key: bytes, changed: Callable[[], object]) -> Iterator[None]:
+        """Call `changed` on the present loop at each change of this tracked key."""
+        here = home()
+
+        def tell() -> None:
+            with suppress(RuntimeError):
+                here.post(changed)
+
+        looking = self._engine.onlooker(key, tell)
+        self._thread.post(looking.__enter__)
+        try:
+            yield
+        finally:
+            self._thread.post(looking.__exit__, None, None, None)
+
+    def invalidated(self, index: int, keys: list[bytes]) -> None:
+        """Act as if node `index` had reported that `keys` changed."""
+        self._thread.post(self._engine.invalidated, index, keys)

@@ -1,0 +1,274 @@
+"""Run an event loop in a daemon thread, and call coroutines on it from other threads."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from concurrent.futures import Future
+from contextlib import suppress
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from aioredlock_ng._engine.attempt.releases import outlast_cancellation
+from aioredlock_ng._threaded.calls import Call, Delivery
+from aioredlock_ng._threaded.mailbox import Mailbox, home
+from aioredlock_ng.errors import ConfigurationError, RedlockClosed, RedlockError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from aioredlock_ng._threaded.calls import Outcome
+
+__all__ = ["UNDONE_WITHIN", "EngineThread", "refuse_greenlets"]
+
+T = TypeVar("T")
+
+UNDONE_WITHIN: Final = 1.0
+"""Longest wait in seconds of an interrupted call for its undo, and of a closing loop for its tasks.
+The undo is a release, which waits for the nodes for one node timeout at most."""
+
+_numbers = count(1)
+
+
+class EngineThread:
+    """One event loop in a daemon thread.
+
+    Attributes:
+        dead: The reason why the thread serves no calls any more. "" while it serves calls.
+        ended: Resolved when the thread ends.
+        last_act: Makes the coroutine that runs after an unexpected end, before the loop is closed.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._inbox = Mailbox(self._loop)
+        self._pending: set[Outcome[Any]] = set()
+        self._thread = threading.Thread(
+            target=self._serve, name=f"aioredlock_ng:{next(_numbers)}", daemon=True
+        )
+        self.dead = ""
+        self.ended: Future[None] = Future()
+        self.last_act: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self._thread.start()
+
+    @property
+    def here(self) -> bool:
+        """True on the engine's own thread."""
+        return threading.get_ident() == self._thread.ident
+
+    def post(self, callback: Callable[..., object], *arguments: object) -> None:
+        """Call `callback` on the loop, in the order of all calls. Any thread may do so.
+
+        Nothing happens if the thread has ended.
+        """
+        with suppress(RuntimeError):
+            self._inbox.post(callback, *arguments)
+
+    def start(
+        self,
+        make: Callable[[], Coroutine[Any, Any, T]],
+        undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
+    ) -> tuple[Call[T], Future[T]]:
+        """Start a coroutine on the loop. `wait` returns its result.
+
+        Raises:
+            RedlockClosed: The thread has ended.
+        """
+        outcome: Future[T] = Future()
+        call = Call(self._loop, make, undo, outcome)
+        self._begin(call)
+        return call, outcome
+
+    def wait(self, call: Call[T], outcome: Future[T]) -> T:
+        """Wait for the result of a coroutine that was started.
+
+        Raises:
+            RedlockClosed: The thread has ended.
+
+        Safety: as `run`.
+        """
+        try:
+            return outcome.result()
+        except BaseException as error:
+            if not outcome.done() or outcome.exception() is not error:
+                self.abandon(call)
+                call.over.wait(UNDONE_WITHIN)
+            raise
+        finally:
+            self._pending.discard(outcome)
+
+    def run(
+        self,
+        make: Callable[[], Coroutine[Any, Any, T]],
+        undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
+    ) -> T:
+        """Run a coroutine on the loop, and block this thread until its result.
+
+        Args:
+            make: Makes the coroutine, on the loop's thread.
+            undo: Makes the coroutine that undoes a result which no caller received, because an
+                exception of a signal handler came first.
+
+        Raises:
+            RedlockClosed: The thread has ended.
+            RedlockError: The call comes from the loop's own thread, which would wait for itself.
+
+        Safety: an exception of a signal handler, such as KeyboardInterrupt, cancels the coroutine.
+        A result that exists by then is undone before the exception is raised.
+        """
+        if self.here:
+            raise RedlockError(
+                "the call comes from the thread of the locks' event loop, for example from a sink,"
+                " and would wait for itself; start a thread for calls that wait"
+            )
+        return self.wait(*self.start(make, undo))
+
+    async def call(
+        self,
+        make: Callable[[], Coroutine[Any, Any, T]],
+        undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
+    ) -> T:
+        """Run a coroutine on the loop, for a task of another loop.
+
+        Args:
+            make: Makes the coroutine, on the loop's thread.
+            undo: Makes the coroutine that undoes a result which the task did not receive, because
+                it was cancelled first.
+
+        Raises:
+            RedlockClosed: The thread has ended.
+
+        Safety: a cancellation cancels the coroutine, or undoes its result. Every later call of the
+        task comes after that.
+        """
+        if self.here:
+            return await make()
+        delivery: Delivery[T] = Delivery(home())
+        call = Call(self._loop, make, undo, delivery, asyncio.current_task())
+        self._begin(call)
+        try:
+            return await delivery.future
+        except BaseException as error:
+            future = delivery.future
+            if not future.done() or future.cancelled() or future.exception() is not error:
+                future.cancel()
+                self.abandon(call)
+            raise
+        finally:
+            self._pending.discard(delivery)
+
+    async def finish(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine on the loop to its end, for a task of another loop.
+
+        Args:
+            make: Makes the coroutine, which must end in bounded time.
+
+        Raises:
+            RedlockClosed: The thread has ended.
+
+        Safety: the coroutine runs to its end. A cancellation is raised after that.
+        """
+        if self.here:
+            return await make()
+        delivery: Delivery[T] = Delivery(home())
+        self._begin(Call(self._loop, make, None, delivery, asyncio.current_task()))
+        try:
+            return await delivery.future
+        except asyncio.CancelledError:
+            if not delivery.arrived:
+                arrived = asyncio.Event()
+                delivery.late = arrived.set
+                await outlast_cancellation(lambda: not delivery.arrived, arrived.wait)
+            raise
+        finally:
+            self._pending.discard(delivery)
+
+    def abandon(self, call: Call[Any]) -> None:
+        """Cancel a call, or undo its result."""
+        self.post(call.abandon)
+
+    def closed(self) -> RedlockClosed:
+        """Return the error of a call that the thread cannot serve."""
+        return RedlockClosed(f"this Redlock serves no calls: {self.dead or 'it is closed'}")
+
+    def end(self) -> None:
+        """End the loop, and with it the thread, when no task is left on it."""
+        self.dead = self.dead or "it is closed"
+        self.post(self._loop.stop)
+
+    def stop(self) -> None:
+        """End the loop and wait for the thread. Call this only when no task is left on the loop."""
+        self.end()
+        self._thread.join()
+
+    def disown(self) -> None:
+        """Mark the thread as ended in a forked child, which lacks it.
+
+        The loop is not closed. The parent shares its selector, and closing would unregister the
+        parent's sockets.
+        """
+        self.dead = "it belongs to the process before a fork"
+
+    def _begin(self, call: Call[Any]) -> None:
+        self._pending.add(call.outcome)
+        try:
+            # In a forked child the loop exists, but no thread runs it.
+            if not self.dead:
+                self._inbox.post(call.begin)
+            # The ending thread may have failed all pending calls just before this call was added.
+            if not self.dead:
+                return
+        except RuntimeError:
+            pass
+        self._pending.discard(call.outcome)
+        raise self.closed()
+
+    def _serve(self) -> None:
+        why = ""
+        try:
+            asyncio.set_event_loop(self._loop)
+            self._loop.run_forever()
+        except BaseException as error:
+            # Each caller gets the error that ended the loop. A daemon thread has no other place to
+            # report it.
+            why = f"its thread ended by {type(error).__name__}: {error}"
+        finally:
+            self.dead = self.dead or why or "its thread ended"
+            for outcome in list(self._pending):
+                # A caller that was interrupted at this moment has its own exception.
+                with suppress(Exception):
+                    outcome.set_exception(self.closed())
+            if self.last_act is not None and self.dead != "it is closed":
+                with suppress(Exception, SystemExit):
+                    self._loop.run_until_complete(self.last_act())
+            with suppress(Exception):
+                self._end_tasks()
+            self._loop.close()
+            self.ended.set_result(None)
+
+    def _end_tasks(self) -> None:
+        """Cancel the remaining tasks. Python reports a task that is left on a closed loop."""
+        if tasks := asyncio.all_tasks(self._loop):
+            for task in tasks:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.wait(tasks, timeout=UNDONE_WITHIN))
+
+
+def refuse_greenlets() -> None:
+    """Raise an error if gevent or eventlet has replaced threads by greenlets.
+
+    Raises:
+        ConfigurationError: gevent or eventlet has replaced `threading`. The event loop would run as
+            a greenlet in the thread of its callers, and block all of them.
+    """
+    for name, module, question, threads in (
+        ("gevent", "gevent.monkey", "is_module_patched", "threading"),
+        ("eventlet", "eventlet.patcher", "is_monkey_patched", "thread"),
+    ):
+        loaded = sys.modules.get(module)
+        if loaded is not None and getattr(loaded, question)(threads):
+            raise ConfigurationError(
+                f"{name} has replaced threads by greenlets, and the locks need a thread; use them"
+                f" in a process without {name}, or leave `threading` unpatched"
+            )

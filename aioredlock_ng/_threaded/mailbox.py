@@ -1,0 +1,96 @@
+"""Call functions on an event loop from other threads, in order, with few wake-ups."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from aioredlock_ng._engine.loops import running_loop
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+__all__ = ["Mailbox", "home"]
+
+
+class Mailbox:
+    """The way to one event loop.
+
+    `call_soon_threadsafe` writes to a socket for each call. Here all calls that come before the
+    loop wakes up share one write, and keep their order.
+
+    Args:
+        loop: The event loop.
+    """
+
+    __slots__ = ("_awake", "_posts", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._posts: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+        self._awake = False
+
+    @property
+    def closed(self) -> bool:
+        """True if the loop is closed. Nothing that was posted runs any more."""
+        return self.loop.is_closed()
+
+    def post(self, callback: Callable[..., object], *arguments: object) -> None:
+        """Call `callback` on the loop. Any thread may do so.
+
+        Raises:
+            RuntimeError: The loop is closed. The callback may still be posted, and never runs.
+        """
+        self._posts.append((callback, arguments))
+        # `_run` clears the flag before it reads the posts. So a post is either seen by a run that
+        # is scheduled, or schedules one.
+        if not self._awake:
+            self._wake()
+
+    def _wake(self) -> None:
+        self._awake = True
+        try:
+            self.loop.call_soon_threadsafe(self._run)
+        except RuntimeError:
+            self._awake = False
+            raise
+
+    def _run(self) -> None:
+        self._awake = False
+        # Later posts have scheduled another run. Without the bound they could starve the loop.
+        for _ in range(len(self._posts)):
+            callback, arguments = self._posts.popleft()
+            try:
+                callback(*arguments)
+            except (SystemExit, KeyboardInterrupt):
+                # The exception ends the loop. The rest runs if the loop goes on.
+                self._wake()
+                raise
+            except BaseException as error:
+                self.loop.call_exception_handler(
+                    {"message": f"Exception in callback {callback!r}", "exception": error}
+                )
+
+
+class _Here(threading.local):
+    """The mailbox of the event loop that ran last in the current thread."""
+
+    mailbox: Mailbox | None = None
+
+
+_here: Final = _Here()
+"""Module-level, because all managers of a process share the mailbox of a loop."""
+
+
+def home() -> Mailbox:
+    """Return the mailbox of the running event loop.
+
+    Raises:
+        RedlockClosed: No loop of asyncio runs in this thread.
+    """
+    loop, mailbox = running_loop(), _here.mailbox
+    if mailbox is None or mailbox.loop is not loop:
+        mailbox = _here.mailbox = Mailbox(loop)
+    return mailbox

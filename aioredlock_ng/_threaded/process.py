@@ -1,0 +1,241 @@
+"""Open a manager once per process, on a thread of its own, and close it at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from weakref import WeakSet
+
+from aioredlock_ng._engine.attempt.releases import outlast_cancellation
+from aioredlock_ng._engine.keeping.extender import UNKEPT
+from aioredlock_ng._threaded.engine_thread import UNDONE_WITHIN, EngineThread
+from aioredlock_ng.errors import RedlockClosed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+
+    from aioredlock_ng._engine.engine import Engine
+    from aioredlock_ng._threaded.calls import Call
+
+__all__ = ["Manager", "Opened", "PerProcess"]
+
+
+class Manager(Protocol):
+    """The part of `Redlock` that a thread of its own needs."""
+
+    async def open(self) -> object:
+        """Connect to the nodes."""
+
+    async def aclose(self) -> None:
+        """Release the leases and disconnect."""
+
+    def engine(self) -> Engine:
+        """Return the open engine."""
+
+    _threaded: Any
+
+
+M = TypeVar("M", bound=Manager)
+
+
+class Opened(NamedTuple, Generic[M]):
+    """A manager that is open in one process, or is about to open.
+
+    Attributes:
+        process: The id of the process.
+        thread: The thread of the manager's event loop.
+        redlock: The manager.
+        opening: The call that opens the manager.
+        outcome: Resolved when the manager is open, or with the error.
+    """
+
+    process: int
+    thread: EngineThread
+    redlock: M
+    opening: Call[Any]
+    outcome: Future[Any]
+
+
+_all: Final[WeakSet[PerProcess[Any]]] = WeakSet()
+
+_inherited: Final[list[Opened[Any]]] = []
+"""In a forked child, the managers of the parent. The references keep their event loops from being
+closed by the garbage collector. See `EngineThread.disown` for the reason."""
+
+
+class PerProcess(Generic[M]):
+    """The manager of this process.
+
+    Args:
+        make: Makes a manager that is not open yet.
+        opens_itself: True to open the manager at its first use. False: only a forked child of a
+            process with an open manager does so.
+        begun: Called on the engine's loop when the manager is open.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], M],
+        *,
+        opens_itself: bool = True,
+        begun: Callable[[M], object] | None = None,
+    ) -> None:
+        self._make = make
+        self._begun = begun
+        self._opened: Opened[M] | None = None
+        self._closed = not opens_itself
+        self._opening = threading.Lock()
+        _all.add(self)
+
+    @property
+    def here(self) -> Opened[M] | None:
+        """The manager of this process; None before the first use and after the end."""
+        opened = self._opened
+        # A fork by a C library does not run Python's hooks, so the process id is compared.
+        return opened if opened is not None and opened.process == os.getpid() else None
+
+    def open(self, *, again: bool = False) -> Opened[M]:
+        """Return the open manager. Open it at the first call.
+
+        Args:
+            again: Open the manager even if it was closed.
+
+        Raises:
+            RedlockClosed: The manager was closed, or the thread of its locks has ended.
+
+        Safety: if the call is interrupted, everything is closed again.
+        """
+        here = self.here or self._begin(again=again)
+        if not here.outcome.done():
+            here.thread.wait(here.opening, here.outcome)
+        here.outcome.result()
+        return here
+
+    async def opened(self, *, again: bool = False) -> Opened[M]:
+        """Do the same as `open`, for a task.
+
+        Safety: a cancellation ends the wait only. `aclose` ends the opening.
+        """
+        here = self.here or self._begin(again=again)
+        if not here.outcome.done():
+            # Other tasks wait for the same opening, so this task must not cancel it.
+            await asyncio.shield(asyncio.wrap_future(here.outcome))
+        here.outcome.result()
+        return here
+
+    def close(self) -> None:
+        """Close the manager of this process, if there is one. Idempotent."""
+        here = self._forget()
+        if here is not None and not here.thread.dead:
+            try:
+                if here.outcome.done():
+                    here.thread.run(here.redlock.aclose)
+                else:
+                    here.thread.abandon(here.opening)
+                    here.opening.over.wait(UNDONE_WITHIN)
+            finally:
+                here.thread.stop()
+
+    async def aclose(self) -> None:
+        """Do the same as `close`, for a task.
+
+        Safety: the manager is closed completely before a cancellation is raised.
+        """
+        here = self._forget()
+        if here is not None and not here.thread.dead:
+            try:
+                if here.outcome.done():
+                    await here.thread.finish(here.redlock.aclose)
+                else:
+                    here.thread.abandon(here.opening)
+                    await _until_done(here.outcome)
+            finally:
+                here.thread.end()
+                await _until_done(here.thread.ended)
+
+    def after_fork(self) -> None:
+        """Forget the parent's manager in a forked child, which lacks the parent's threads."""
+        if self._opened is not None:
+            self._opened.thread.disown()
+            _inherited.append(self._opened)
+            self._opened = None
+        # A thread of the parent may hold the old lock for ever.
+        self._opening = threading.Lock()
+
+    def _begin(self, *, again: bool) -> Opened[M]:
+        with self._opening:
+            here = self.here
+            if here is None:
+                if self._closed and not again:
+                    raise RedlockClosed(
+                        "this Redlock is not open, or is closed again; call open(), or make a new"
+                        " one"
+                    )
+                redlock, thread = self._make(), EngineThread()
+                thread.last_act = partial(_let_expire, redlock, thread)
+
+                async def begin() -> None:
+                    await redlock.open()
+                    if self._begun is not None:
+                        self._begun(redlock)
+
+                opening, outcome = thread.start(begin)
+                here = self._opened = Opened(os.getpid(), thread, redlock, opening, outcome)
+                self._closed = False
+        here.outcome.add_done_callback(partial(self._judge, here))
+        return here
+
+    def _judge(self, here: Opened[M], outcome: Future[Any]) -> None:
+        """End the thread of a manager that could not be opened."""
+        if outcome.cancelled() or outcome.exception() is not None:
+            with self._opening:
+                if self._opened is here:
+                    self._opened, self._closed = None, True
+            here.thread.end()
+
+    def _forget(self) -> Opened[M] | None:
+        with self._opening:
+            self._closed = True
+            here, self._opened = self.here, None
+        return here
+
+
+async def _until_done(outcome: Future[Any]) -> None:
+    done = asyncio.wrap_future(outcome)
+    await outlast_cancellation(lambda: not done.done(), lambda: asyncio.wait([done]))
+    # Without this asyncio reports an error that nobody has read.
+    done.exception()
+
+
+async def _let_expire(redlock: Manager, thread: EngineThread) -> None:
+    """Close a manager whose thread ends unexpectedly, and let its leases expire.
+
+    The keys are not deleted. The holders of the leases may work on until they notice the loss, and
+    the next holder would work beside them.
+    """
+    with suppress(RedlockClosed):
+        extender = redlock.engine().extender
+        for holding in list(extender.holdings):
+            extender.forsake(holding, f"{UNKEPT}; {thread.dead}")
+    await redlock.aclose()
+
+
+def _after_fork() -> None:
+    for process in list(_all):
+        process.after_fork()
+
+
+def _at_exit() -> None:
+    for process in list(_all):
+        process.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)

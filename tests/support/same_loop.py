@@ -1,0 +1,86 @@
+"""An engine's "thread" that runs on the loop of its callers: two loops in one, step by step, with a virtual clock.
+
+Calls and results cross by the same code as between two threads. Only the order in which the steps of both sides run is
+fixed, so a test can interrupt a call at every one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from aioredlock_ng._engine.acting import callers
+from aioredlock_ng._threaded.engine_thread import EngineThread
+from aioredlock_ng._threaded.mailbox import Mailbox
+from tests.support.rig import Rig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+    from aioredlock_ng._threaded.calls import Outcome
+    from tests.support.rig import Process
+
+__all__ = ["SameLoop", "ThreadedRig", "threads_on_the_same_loop"]
+
+
+class SameLoop(EngineThread):
+    """Serves calls on the running loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._inbox = Mailbox(self._loop)
+        self._pending: set[Outcome[Any]] = set()
+        self._posted = 0
+        self.dead = ""
+        self.ended: Future[None] = Future()
+        self.last_act = None
+
+    @property
+    def here(self) -> bool:
+        """Whether the code that runs now would run on the engine's thread: its posts, and the tasks that it makes for calls."""
+        try:
+            return self._posted > 0 or asyncio.current_task() in callers
+        except RuntimeError:
+            return False
+
+    def post(self, callback: Callable[..., object], *arguments: object) -> None:
+        super().post(self._run, callback, *arguments)
+
+    def run(self, make: Callable[[], Any], undo: object = None) -> Any:
+        # What was posted before runs before. The coroutine must not wait: nobody else would run.
+        self._inbox._run()
+        self._posted += 1
+        try:
+            make().send(None)
+        except StopIteration as done:
+            return done.value
+        finally:
+            self._posted -= 1
+        raise AssertionError("a blocking call must not wait here")
+
+    def end(self) -> None:
+        self.dead = self.dead or "it is closed"
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def _run(self, callback: Callable[..., object], *arguments: object) -> None:
+        self._posted += 1
+        try:
+            callback(*arguments)
+        finally:
+            self._posted -= 1
+
+
+def threads_on_the_same_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let managers with `thread=True` use a `SameLoop`."""
+    monkeypatch.setattr("aioredlock_ng._threaded.process.EngineThread", SameLoop)
+
+
+class ThreadedRig(Rig):
+    """A rig whose managers have `thread=True`."""
+
+    def new_process(self, *, near: int | None = None, away: float = 1.0, **options: Any) -> Process:
+        return super().new_process(near=near, away=away, **{"thread": True, **options})

@@ -1,0 +1,542 @@
+"""A manager whose engine has a thread of its own, with real threads: blocked loops, several loops, forks and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aioredlock_ng import (
+    ConfigurationError,
+    Lease,
+    LockHeld,
+    LockLost,
+    LockReleased,
+    QuorumUnreachable,
+    Redlock,
+    RedlockClosed,
+)
+from aioredlock_ng.events import LeaseLost, LockAcquired
+from aioredlock_ng.testing import MemoryNodes, lose, lose_at
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from aioredlock_ng.events import Event
+    from tests.support.node_set import NodeSet
+
+PATIENCE = 30.0
+
+
+@pytest.fixture
+def nodes() -> MemoryNodes:
+    """The connections of one manager at a time: all of them must be on one loop."""
+    return MemoryNodes(3)
+
+
+class OtherLoop:
+    """An event loop in a thread of its own, which runs one coroutine."""
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        self._work = work
+        self._error: BaseException | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self) -> None:
+        async def main() -> None:
+            self.loop = asyncio.get_running_loop()
+            await self._work()
+
+        try:
+            asyncio.run(main())
+        except BaseException as error:
+            self._error = error
+
+    async def ended(self) -> None:
+        await asyncio.to_thread(self.thread.join, PATIENCE)
+        assert not self.thread.is_alive()
+        if self._error is not None:
+            raise self._error
+
+
+def block_until(condition: Callable[[], object]) -> None:
+    """Let the calling loop stand still until the condition holds."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it did not come true in time"
+        time.sleep(0.005)
+
+
+def engine_thread(redlock: Redlock) -> Any:
+    assert redlock._threaded is not None
+    assert redlock._threaded.here is not None
+    return redlock._threaded.here.thread
+
+
+def die() -> None:
+    raise SystemExit("on purpose")
+
+
+async def test_a_body_that_blocks_its_loop_for_many_ttls_keeps_its_lock(three_nodes: NodeSet) -> None:
+    async with Redlock(three_nodes.urls, ttl=0.6, thread=True) as redlock, Redlock(three_nodes.urls) as rival:
+        async with redlock.lock("a") as lease:
+            began = time.monotonic()
+            block_until(lambda: time.monotonic() - began > 5 * 0.6)
+            lease.check()
+            await lease.verify()
+            assert await rival.lock("a").try_acquire() is None
+        assert redlock.stats().lost == 0
+        assert redlock.stats().renewals >= 4
+
+
+async def test_the_engine_runs_in_a_named_daemon_thread_that_ends_with_the_manager(nodes: MemoryNodes) -> None:
+    before = set(threading.enumerate())
+    redlock = Redlock(nodes, thread=True)
+    assert set(threading.enumerate()) <= before, "no thread before it is opened"
+    async with redlock:
+        (thread,) = set(threading.enumerate()) - before
+        assert thread.name.startswith("aioredlock_ng:")
+        assert thread.daemon
+    await eventually(lambda: not thread.is_alive())
+
+
+async def test_a_loss_is_true_at_once_everywhere_and_cancels_the_body_when_its_loop_runs(three_nodes: NodeSet) -> None:
+    seen: list[str] = []
+    async with Redlock(three_nodes.urls, thread=True) as redlock:
+
+        async def take_away() -> None:
+            assert await redlock.force_release("a") == 3
+
+        async def body() -> None:
+            async with redlock.lock("a") as lease:
+                other = OtherLoop(take_away)
+                block_until(lambda: lease.lost)
+                assert not lease.valid
+                with pytest.raises(LockLost):
+                    raise lease.lost_error()
+                seen.append("went on until its next await")
+                await asyncio.sleep(PATIENCE)
+                seen.append("went on")
+            await other.ended()
+
+        with pytest.raises(LockLost, match="no longer holds its key"):
+            await body()
+        assert seen == ["went on until its next await"]
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+
+
+async def test_a_body_that_finds_its_loss_by_check_is_not_cancelled_as_well(nodes: MemoryNodes) -> None:
+    went_on = False
+
+    async def body(redlock: Redlock) -> None:
+        nonlocal went_on
+        async with redlock.lock("a") as lease:
+            with lose_at("a", "checked"), pytest.raises(LockLost):
+                lease.check()
+            # A cancellation would have been posted before the engine answers this.
+            await redlock.inspect("a")
+            with pytest.raises(LockLost):
+                await lease.extend()
+            went_on = True
+
+    async with Redlock(nodes, thread=True) as redlock:
+        with pytest.raises(LockLost):
+            await body(redlock)
+    assert went_on
+
+
+async def test_tasks_of_two_loops_exclude_each_other(nodes: MemoryNodes) -> None:
+    inside, counts = [0], [0, 0]
+
+    async def work(which: int) -> None:
+        for _ in range(50):
+            async with redlock.lock("a"):
+                inside[0] += 1
+                assert inside[0] == 1
+                await asyncio.sleep(0)
+                counts[which] += 1
+                inside[0] -= 1
+
+    async with Redlock(nodes, thread=True) as redlock:
+        other = OtherLoop(lambda: work(1))
+        await work(0)
+        await other.ended()
+    assert counts == [50, 50]
+
+
+async def test_a_lease_may_be_released_by_another_loop_and_the_manager_closed_by_it(nodes: MemoryNodes) -> None:
+    redlock = await Redlock(nodes, thread=True).open()
+    lease = await redlock.lock("a").acquire()
+
+    async def end() -> None:
+        assert redlock.leases == (lease,)
+        assert await lease.release()
+        await redlock.aclose()
+
+    await OtherLoop(end).ended()
+    with pytest.raises(LockReleased):
+        lease.check()
+    with pytest.raises(RedlockClosed):
+        await redlock.lock("a").acquire()
+
+
+async def test_a_lease_whose_loop_was_closed_is_lost(nodes: MemoryNodes) -> None:
+    events: list[Event] = []
+
+    async def leave_open() -> None:
+        leases.append(await redlock.lock("a").acquire())
+
+    leases: list[Lease] = []
+    async with Redlock(nodes, thread=True, sinks=[events.append]) as redlock:
+        await OtherLoop(leave_open).ended()
+        await eventually(lambda: leases[0].lost)
+        assert "event loop of its holder was closed" in str(leases[0].lost_error())
+    assert [event.cause for event in events if isinstance(event, LeaseLost)] == ["closed"]
+
+
+async def test_a_loop_that_stands_still_for_the_stall_limit_loses_its_leases_and_no_other_loop_does(nodes: MemoryNodes) -> None:
+    events: list[Event] = []
+    mine_is_lost, over = threading.Event(), threading.Event()
+
+    async def hold() -> None:
+        async with redlock.lock("b") as lease:
+            while not over.is_set():
+                await asyncio.sleep(0.01)
+                lease.check()
+
+    async def body() -> None:
+        async with redlock.lock("a") as lease:
+            block_until(lambda: lease.lost)
+            mine_is_lost.set()
+            await asyncio.sleep(PATIENCE)
+
+    async with Redlock(nodes, thread=True, stall_limit=2.0, sinks=[events.append]) as redlock:
+        other = OtherLoop(hold)
+        began = time.monotonic()
+        with pytest.raises(LockLost, match="stood still for 2"):
+            await body()
+        assert mine_is_lost.is_set()
+        assert time.monotonic() - began >= 2.0
+        over.set()
+        await other.ended()
+        assert (redlock.stats().stalled, redlock.stats().lost) == (1, 1)
+    assert [(event.resource, event.cause) for event in events if isinstance(event, LeaseLost)] == [("a", "stalled")]
+
+
+async def test_without_a_stall_limit_a_loop_that_stands_still_keeps_its_leases(nodes: MemoryNodes) -> None:
+    async with Redlock(nodes, ttl=0.5, thread=True) as redlock, redlock.lock("a") as lease:
+        renewed = redlock.stats().renewals
+        block_until(lambda: redlock.stats().renewals >= renewed + 5)
+        lease.check()
+
+
+async def test_a_manager_whose_thread_dies_loses_its_leases_and_says_so(nodes: MemoryNodes) -> None:
+    events: list[Event] = []
+    redlock = await Redlock(nodes, thread=True, sinks=[events.append]).open()
+    waiting = asyncio.ensure_future(redlock.lock("a").acquire())
+    first = await waiting
+    queued = asyncio.ensure_future(redlock.lock("a").acquire())
+    await eventually(lambda: redlock.stats().waiting == 1)
+
+    async def body() -> None:
+        async with redlock.lock("b") as lease:
+            engine_thread(redlock).post(die)
+            await eventually(lambda: lease.lost)
+            with pytest.raises(LockLost, match="SystemExit: on purpose"):
+                lease.check()
+            # The loss was found by the body itself. It is cancelled only if it goes on.
+            raise lease.lost_error()
+
+    with pytest.raises((LockLost, asyncio.CancelledError)):
+        await body()
+    assert first.lost
+    assert not await first.release()
+    await first.wait_lost()
+    with pytest.raises(RedlockClosed, match="SystemExit: on purpose"):
+        await queued
+    for call in (redlock.lock("a").acquire, lambda: redlock.inspect("a"), redlock.open):
+        with pytest.raises(RedlockClosed, match="SystemExit: on purpose"):
+            await call()
+    assert not redlock.ready
+
+    def losses() -> set[tuple[str, str]]:
+        return {(event.resource, event.cause) for event in events if isinstance(event, LeaseLost)}
+
+    await eventually(lambda: losses() == {("a", "unrenewed"), ("b", "unrenewed")})
+    await redlock.aclose()
+    async with redlock:
+        assert await redlock.lock("c").try_acquire() is not None
+
+
+async def test_the_death_of_the_thread_cancels_a_body_that_does_not_look(nodes: MemoryNodes) -> None:
+    redlock = await Redlock(nodes, thread=True).open()
+
+    async def body() -> None:
+        async with redlock.lock("a"):
+            engine_thread(redlock).post(die)
+            await asyncio.sleep(PATIENCE)
+
+    with pytest.raises(LockLost, match="SystemExit: on purpose"):
+        await body()
+    await redlock.aclose()
+
+
+async def test_a_close_ends_bodies_and_waiters(nodes: MemoryNodes) -> None:
+    redlock = await Redlock(nodes, thread=True).open()
+    entered = asyncio.Event()
+
+    async def body() -> None:
+        async with redlock.lock("a"):
+            entered.set()
+            await asyncio.sleep(PATIENCE)
+
+    holder = asyncio.ensure_future(body())
+    await entered.wait()
+    waiter = asyncio.ensure_future(redlock.lock("a").acquire())
+    await eventually(lambda: redlock.stats().waiting == 1)
+    await redlock.aclose()
+    with pytest.raises(LockLost, match="was closed"):
+        await holder
+    with pytest.raises(RedlockClosed):
+        await waiter
+
+
+async def test_a_manager_must_be_opened_and_only_once(nodes: MemoryNodes) -> None:
+    redlock = Redlock(nodes, thread=True)
+    assert not redlock.ready
+    assert "closed" in repr(redlock)
+    assert redlock.leases == ()
+    calls: list[Callable[[], Any]] = [redlock.lock("a").acquire, lambda: redlock.inspect("a"), redlock.wait_ready]
+    for call in calls:
+        with pytest.raises(RedlockClosed, match="not open"):
+            await call()
+    with pytest.raises(RedlockClosed, match="not open"):
+        redlock.stats()
+    async with redlock:
+        assert redlock.ready
+        assert "open" in repr(redlock)
+        await redlock.wait_ready(0)
+        with pytest.raises(RedlockClosed, match="open already"):
+            await redlock.open()
+    await redlock.aclose()
+
+
+async def test_a_manager_that_cannot_open_leaves_no_thread(three_nodes: NodeSet) -> None:
+    before = set(threading.enumerate())
+    same = three_nodes.urls[0].replace("127.0.0.1", "localhost")
+    redlock = Redlock([*three_nodes.urls[:2], same], thread=True)
+    with pytest.raises(ConfigurationError, match="same server"):
+        await redlock.open()
+    await eventually(lambda: not [one for one in set(threading.enumerate()) - before if one.name.startswith("aioredlock_ng:")])
+    assert not redlock.ready
+
+
+async def test_a_cancelled_opening_leaves_no_thread(start_server: Callable[..., Any]) -> None:
+    server = start_server()
+    server.pause()
+    before = set(threading.enumerate())
+    redlock = Redlock([server.url], connect_timeout=PATIENCE, thread=True)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await redlock.open()
+    await eventually(lambda: not [one for one in set(threading.enumerate()) - before if one.name.startswith("aioredlock_ng:")])
+    server.resume()
+    async with redlock:
+        assert await redlock.lock("a").try_acquire() is not None
+
+
+async def test_events_are_sent_by_the_engines_thread_in_the_context_of_the_caller(nodes: MemoryNodes) -> None:
+    request: ContextVar[str] = ContextVar("request")
+    seen: list[tuple[str, str]] = []
+
+    def sink(event: Event) -> None:
+        if isinstance(event, LockAcquired):
+            seen.append((request.get(), threading.current_thread().name))
+
+    async with Redlock(nodes, thread=True, sinks=[sink]) as redlock:
+        name = engine_thread(redlock)._thread.name
+        request.set("42")
+        async with redlock.lock("a"):
+            pass
+    assert seen == [("42", name)]
+
+
+async def test_a_task_that_would_wait_for_itself_is_refused(nodes: MemoryNodes) -> None:
+    async with Redlock(nodes, thread=True) as redlock, redlock.lock("a"):
+        with pytest.raises(LockHeld, match="this very task"):
+            await redlock.lock("a").acquire()
+
+
+async def test_the_label_names_the_task_that_holds_the_lock(nodes: MemoryNodes) -> None:
+    async def hold() -> None:
+        async with redlock.lock("a"):
+            info = await eventually(lambda: labelled(redlock))
+            assert info.endswith(":the holder")
+
+    async def labelled(redlock: Redlock) -> str:
+        owner = (await redlock.inspect("a")).owner
+        return "" if owner is None else owner.label
+
+    async with Redlock(nodes, thread=True) as redlock:
+        await asyncio.create_task(hold(), name="the holder")
+
+
+async def test_every_method_of_a_lease_and_a_manager_works_from_the_callers_loop(nodes: MemoryNodes) -> None:
+    async with Redlock(nodes, thread=True) as redlock:
+        async with redlock.lock("a", ttl=5.0) as lease:
+            assert isinstance(lease, Lease)
+            await lease.verify()
+            await lease.extend(9.0)
+            assert lease.remaining() > 6
+            assert lease.ttl == 9.0
+            assert lease.nodes[1] == 3
+            assert (await redlock.inspect("a")).token == lease.token
+            assert await redlock.locked("a")
+            assert redlock.leases == (lease,)
+            assert [node.state for node in redlock.nodes] == ["up"] * 3
+            assert "held" in repr(lease)
+        assert not await redlock.locked("a")
+        taken = await redlock.lock("a").try_acquire()
+        assert taken is not None
+        assert await redlock.lock("a").try_acquire() is None
+        taken.abandon()
+        await taken.wait_lost()
+        assert not taken.lost
+        lost = await redlock.lock("b").acquire()
+        await lose(lost)
+        assert lost.lost
+
+
+async def test_a_semaphore_gives_each_holder_a_slot(nodes: MemoryNodes) -> None:
+    async with Redlock(nodes, thread=True) as redlock:
+        gpu = redlock.semaphore("gpu", 2)
+        async with gpu as first, gpu as second:
+            assert {first.slot, second.slot} == {1, 2}
+            assert await gpu.try_acquire() is None
+
+
+async def test_a_min_hold_keeps_the_lock_after_its_release(nodes: MemoryNodes) -> None:
+    async with Redlock(nodes, thread=True) as redlock:
+        async with redlock.lock("slot", min_hold=30.0):
+            pass
+        assert await redlock.lock("slot").try_acquire() is None
+
+
+async def test_a_guarded_function_and_an_election_work(nodes: MemoryNodes) -> None:
+    async with Redlock(nodes, thread=True) as redlock:
+
+        @redlock.guard("job:{number}")
+        async def job(number: int) -> bool:
+            return await redlock.locked(f"job:{number}")
+
+        assert await job(7)
+        leader = redlock.election("chief", label="ann", ttl=3.0)
+        watching = leader.watch()
+        async with leader as lease:
+            lease.check()
+            assert leader.leading
+            assert await anext(watching) == "ann"
+        assert await anext(watching) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"thread": 1}, "thread must be True or False"),
+        ({"stall_limit": 5.0}, "stall_limit needs thread=True"),
+        ({"thread": True, "stall_limit": 0}, "stall_limit must be a finite positive number"),
+    ],
+    ids=["thread", "no thread", "zero"],
+)
+def test_wrong_options_are_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        Redlock(["redis://127.0.0.1:1"], **options)
+
+
+def in_child(work: Callable[[], object]) -> int:
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_opens_anew_and_holds_nothing_of_its_parents(three_nodes: NodeSet) -> None:
+    redlock = Redlock(three_nodes.urls, thread=True)
+    leases: list[Lease] = []
+
+    async def begin() -> None:
+        await redlock.open()
+        leases.append(await redlock.lock("a", ttl=20).acquire())
+
+    async def use() -> None:
+        (lease,) = leases
+        assert lease.lost
+        with pytest.raises(LockLost, match="before the fork"):
+            lease.check()
+        assert not await lease.release()
+        assert redlock.leases == ()
+        assert await redlock.lock("a").try_acquire() is None
+        async with redlock.lock("b") as own:
+            await own.verify()
+        await redlock.aclose()
+
+    async def end() -> None:
+        await leases[0].verify()
+        assert await leases[0].release()
+        await redlock.aclose()
+
+    asyncio.run(begin())
+    # The loop is closed, but its lease lives for as long as the engine has not looked.
+    assert in_child(lambda: asyncio.run(use())) == 0
+    assert in_child(lambda: asyncio.run(redlock.aclose())) == 0
+    asyncio.run(end())
+
+
+EXIT = """
+import asyncio, sys
+from aioredlock_ng import Redlock
+
+async def main():
+    redlock = await Redlock(sys.argv[1].split(","), thread=True).open()
+    global kept
+    kept = redlock, await redlock.lock("a", ttl=30).acquire()
+    asyncio.ensure_future(redlock.lock("a").acquire())
+    while not redlock.stats().waiting:
+        await asyncio.sleep(0)
+    print("held", flush=True)
+
+asyncio.run(main())
+"""
+
+
+def test_an_exit_of_the_interpreter_releases_what_is_held_and_does_not_hang(three_nodes: NodeSet) -> None:
+    command = [sys.executable, "-W", "error", "-c", EXIT, ",".join(three_nodes.urls)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "held\n", "")
+    assert not any(node.command("GET", "a") for node in three_nodes)
+
+
+async def test_an_unreachable_quorum_is_named(three_nodes: NodeSet) -> None:
+    async with Redlock(["redis://127.0.0.1:1"], thread=True) as redlock:
+        with pytest.raises(QuorumUnreachable):
+            await redlock.lock("a", blocking_timeout=0).acquire()
+        with pytest.raises(QuorumUnreachable):
+            await redlock.wait_ready(0)
