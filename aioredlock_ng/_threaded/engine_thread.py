@@ -93,7 +93,7 @@ class EngineThread:
         except BaseException as error:
             if not outcome.done() or outcome.exception() is not error:
                 self.abandon(call)
-                call.over.wait(UNDONE_WITHIN)
+                call.await_over(UNDONE_WITHIN)
             raise
         finally:
             self._pending.discard(outcome)

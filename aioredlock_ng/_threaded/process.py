@@ -138,7 +138,7 @@ class PerProcess(Generic[M]):
                     here.thread.run(here.redlock.aclose)
                 else:
                     here.thread.abandon(here.opening)
-                    here.opening.over.wait(UNDONE_WITHIN)
+                    here.opening.await_over(UNDONE_WITHIN)
             finally:
                 here.thread.stop()
 

@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from . import contention, crowd, cycle, election, faults, fences, handover, herd, imports, leases, memory, storm, told, wakeup
+from . import (
+    contention,
+    crowd,
+    cycle,
+    election,
+    faults,
+    fences,
+    handover,
+    herd,
+    imports,
+    leases,
+    memory,
+    storm,
+    thread,
+    told,
+    wakeup,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +45,7 @@ SCENARIOS: Final[dict[str, Callable[[Settings], Outcome]]] = {
     "told": told.run,
     "storm": storm.run,
     "election": election.run,
+    "thread": thread.run,
     "imports": imports.run,
 }
 """In the order in which they run."""

@@ -434,6 +434,26 @@ async def test_a_min_hold_keeps_the_lock_after_its_release(nodes: MemoryNodes) -
         assert await redlock.lock("slot").try_acquire() is None
 
 
+async def test_a_lease_that_a_thread_still_uses_is_released_when_the_thread_has_ended(nodes: MemoryNodes) -> None:
+    waiting: list[Callable[[], None]] = []
+
+    def still_used(then: Callable[[], None]) -> bool:
+        waiting.append(then)
+        return threading.current_thread() is here
+
+    here = threading.current_thread()
+    async with Redlock(nodes, thread=True) as redlock:
+        lease = await redlock.lock("a").acquire()
+        lease.used_by(still_used)
+        assert await lease.release()
+        lease.check()
+        (ended,) = waiting
+        ended()
+        await eventually(lambda: not lease.valid)
+        assert not lease.lost
+        assert await redlock.lock("a").try_acquire() is not None
+
+
 async def test_a_guarded_function_and_an_election_work(nodes: MemoryNodes) -> None:
     async with Redlock(nodes, thread=True) as redlock:
 

@@ -1,0 +1,43 @@
+"""Holds leases of aioredlock_ng while its event loop does nothing but block; it counts the leases that are left.
+
+The task: `urls`, `leases`, `ttl`, `thread`, `seconds`. It prints one JSON line when all leases are held, and after a line on
+stdin it blocks and prints another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from aioredlock_ng import Lease, Redlock
+
+_AT_ONCE = 100
+
+
+async def _drive(task: dict[str, Any]) -> None:
+    redlock = await Redlock(task["urls"], ttl=task["ttl"], thread=task["thread"]).open()
+    names, leases = iter(range(task["leases"])), list[Lease]()
+
+    async def take() -> None:
+        for name in names:
+            leases.append(await redlock.lock(f"lease:{name}").acquire())
+
+    await asyncio.gather(*(take() for _ in range(_AT_ONCE)))
+    _say({"ready": True, "held": sum(lease.valid for lease in leases)})
+    await asyncio.to_thread(sys.stdin.readline)
+    # The loop must block here, as by a synchronous call in a coroutine.
+    time.sleep(task["seconds"])  # noqa: ASYNC251
+    _say({"lost": sum(lease.lost for lease in leases)})
+
+
+def _say(answer: dict[str, Any]) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(_drive(json.loads(sys.argv[1])))
+    os._exit(0)
