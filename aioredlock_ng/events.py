@@ -228,10 +228,10 @@ class LeaseLost:
         token_prefix: The first characters of the lease's token.
         reason: The cause in words.
         held_for: Seconds from the grant to the loss.
-        cause: "gone" if a quorum no longer holds the key, "unrenewed" if the deadline passed,
-            "stalled" if it passed because the event loop stood still. Three causes are the wish of
-            the application: "expired" (a lease without renewal), "max_hold" and "closed" (the
-            manager was closed).
+        cause: "gone" if a quorum no longer holds the key. "unrenewed" if the deadline passed, or if
+            the engine's thread ended. "stalled" if the event loop stood still. Three causes are the
+            wish of the application: "expired" (a lease without renewal), "max_hold" and "closed"
+            (the manager, or the holder's event loop, was closed).
     """
 
     resource: str

@@ -171,24 +171,24 @@ class PerProcess(Generic[M]):
     def _begin(self, *, again: bool) -> Opened[M]:
         with self._opening:
             here = self.here
-            if here is None:
-                if self._closed and not again:
-                    raise RedlockClosed(
-                        "this Redlock is not open, or is closed again; call open(), or make a new"
-                        " one"
-                    )
-                redlock, thread = self._make(), EngineThread()
-                thread.last_act = partial(_let_expire, redlock, thread)
+            if here is not None:
+                return here
+            if self._closed and not again:
+                raise RedlockClosed(
+                    "this Redlock is not open, or is closed again; call open(), or make a new one"
+                )
+            redlock, thread = self._make(), EngineThread()
+            thread.last_act = partial(_let_expire, redlock, thread)
 
-                async def begin() -> None:
-                    await redlock.open()
-                    if self._begun is not None:
-                        self._begun(redlock)
+            async def begin() -> None:
+                await redlock.open()
+                if self._begun is not None:
+                    self._begun(redlock)
 
-                opening, outcome = thread.start(begin)
-                here = self._opened = Opened(os.getpid(), thread, redlock, opening, outcome)
-                self._closed = False
-        here.outcome.add_done_callback(partial(self._judge, here))
+            opening, outcome = thread.start(begin)
+            here = self._opened = Opened(os.getpid(), thread, redlock, opening, outcome)
+            self._closed = False
+        outcome.add_done_callback(partial(self._judge, here))
         return here
 
     def _judge(self, here: Opened[M], outcome: Future[Any]) -> None:
