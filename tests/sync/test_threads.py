@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aioredlock_ng import ConfigurationError, LockLost, RedlockClosed
+from aioredlock_ng import ConfigurationError, LockLost, RedlockClosed, RedlockError
 from aioredlock_ng._threaded import engine_thread as thread_module
 from aioredlock_ng.sync import Lease, Redlock
 from tests.sync.test_locks import PATIENCE, keys_of, wait_until
@@ -148,6 +148,22 @@ def test_a_forked_child_opens_anew_and_holds_nothing_of_its_parents(redlock: Red
     lease.verify()
     assert keys_of(three_nodes, "order") == [lease.token.encode()] * 3
     assert lease.release()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_that_is_forked_inside_a_with_is_in_none_of_its_own(redlock: Redlock) -> None:
+    def child() -> None:
+        with pytest.raises(RedlockError, match="this thread holds no lock"):
+            _ = redlock.current_lease
+        with pytest.raises(RedlockError, match="did not enter it"):
+            order.__exit__(None, None, None)
+        with redlock.lock("child") as own:
+            assert redlock.current_lease == own
+        redlock.close()
+
+    with (order := redlock.lock("order")) as lease:
+        assert in_child(child) == 0
+        assert redlock.current_lease == lease
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

@@ -15,7 +15,9 @@ from tests.engine import (
     test_manager,
     test_owners,
     test_passing_on,
+    test_semaphore,
     test_sinks,
+    test_slots_inspected,
 )
 
 if TYPE_CHECKING:
@@ -63,7 +65,9 @@ for _module in (
     test_manager,
     test_owners,
     test_passing_on,
+    test_semaphore,
     test_sinks,
+    test_slots_inspected,
 ):
     _found = cases_of(_module)
     assert not _found.keys() & globals().keys()

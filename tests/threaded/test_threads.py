@@ -419,12 +419,55 @@ async def test_every_method_of_a_lease_and_a_manager_works_from_the_callers_loop
         assert lost.lost
 
 
-async def test_a_semaphore_gives_each_holder_a_slot(nodes: MemoryNodes) -> None:
+async def test_a_semaphore_gives_each_holder_a_slot_and_tells_who_holds_them(nodes: MemoryNodes) -> None:
     async with Redlock(nodes, thread=True) as redlock:
         gpu = redlock.semaphore("gpu", 2)
         async with gpu as first, gpu as second:
             assert {first.slot, second.slot} == {1, 2}
             assert await gpu.try_acquire() is None
+            with pytest.raises(LockHeld, match="this very task holds it"):
+                await gpu.acquire()
+            tokens = {slot.token for slot in (await gpu.inspect()).slots}
+            assert tokens == {first.token, second.token}
+        free = await gpu.try_acquire()
+        assert free is not None
+        assert (await gpu.inspect()).held == 1
+        await free.release()
+        assert (await gpu.inspect()).held == 0
+
+
+async def test_a_holder_of_a_slot_that_blocks_its_loop_keeps_it(three_nodes: NodeSet) -> None:
+    async with Redlock(three_nodes.urls, ttl=0.6, thread=True) as redlock, Redlock(three_nodes.urls) as rival:
+        async with redlock.semaphore("gpu", 1) as lease:
+            began = time.monotonic()
+            block_until(lambda: time.monotonic() - began > 3 * 0.6)
+            await lease.verify()
+            assert await rival.semaphore("gpu", 1).try_acquire() is None
+        assert redlock.stats().lost == 0
+
+
+async def test_tasks_of_two_loops_are_never_more_than_the_limit_of_a_semaphore(nodes: MemoryNodes) -> None:
+    guard, inside, most = threading.Lock(), set[int](), [0]
+
+    async def visit() -> None:
+        for _ in range(20):
+            async with redlock.semaphore("gpu", 2) as lease:
+                with guard:
+                    assert lease.slot not in inside, "two leases have the same slot"
+                    inside.add(lease.slot)
+                    most[0] = max(most[0], len(inside))
+                await eventually(lambda: most[0] >= 2)
+                with guard:
+                    inside.remove(lease.slot)
+
+    async def work() -> None:
+        await asyncio.gather(visit(), visit())
+
+    async with Redlock(nodes, thread=True) as redlock:
+        other = OtherLoop(work)
+        await work()
+        await other.ended()
+    assert most == [2]
 
 
 async def test_a_min_hold_keeps_the_lock_after_its_release(nodes: MemoryNodes) -> None:
