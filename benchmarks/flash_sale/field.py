@@ -79,7 +79,7 @@ ALL: Final = (
     _getset("no sleep"),
     _getset("2 s", delay=2.0),
     _getset("0.1 s", delay=0.1),
-    _getset("drawn, 30 tries", delay=0.1, drawn=True, tries=30),
+    _getset("random pause, 30 tries", delay=0.1, random_pause=True, tries=30),
     Contestant("SET NX EX, 0.1 s", "classic", 1, {"kind": "setnx-ex", "delay": 0.1}),
     Contestant("Redlock in sequence", "sequential", 5, {"delay": 0.2, "tries": 4}),
     Contestant("redis-py", "redis_py", 1),

@@ -121,8 +121,8 @@ async def test_redlock_in_sequence_takes_a_majority_and_leaves_nothing_of_a_mino
 @pytest.mark.virtual_time
 @pytest.mark.parametrize(
     ("waiting", "least", "most"),
-    [(Waiting(2.0), 8.0, 8.0), (Waiting(0.1), 0.4, 0.4), (Waiting(0.1, drawn=True), 0.2, 0.4), (Waiting(), 0.0, 0.0)],
-    ids=["2 s", "0.1 s", "drawn", "no sleep"],
+    [(Waiting(2.0), 8.0, 8.0), (Waiting(0.1), 0.4, 0.4), (Waiting(0.1, random_pause=True), 0.2, 0.4), (Waiting(), 0.0, 0.0)],
+    ids=["2 s", "0.1 s", "random pause", "no sleep"],
 )
 async def test_who_waits_asks_again_after_its_delay(waiting: Waiting, least: float, most: float) -> None:
     loop, answers = asyncio.get_running_loop(), itertools.chain([False] * 4, [True])
@@ -145,5 +145,5 @@ async def test_who_has_a_limited_number_of_tries_gives_up_after_them() -> None:
         return False
 
     with pytest.raises(Refused, match="3 tries"):
-        await Waiting(0.1, drawn=True, tries=3).until(attempt)
+        await Waiting(0.1, random_pause=True, tries=3).until(attempt)
     assert tried == 3

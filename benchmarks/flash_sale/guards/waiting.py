@@ -1,4 +1,4 @@
-"""How a lock of the old kind asks again: at once, after a fixed sleep, or after a drawn one; it knows no lock."""
+"""How a lock of the old kind asks again: at once, after a fixed sleep, or after a random one; it knows no lock."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Waiting:
 
     Attributes:
         delay: Seconds between two tries; 0: at once.
-        drawn: Each sleep is drawn from [delay / 2, delay].
+        random_pause: Each sleep is random, between delay / 2 and delay.
         tries: How many tries in all; None: no limit.
     """
 
     delay: float = 0.0
-    drawn: bool = False
+    random_pause: bool = False
     tries: int | None = None
 
     async def until(self, attempt: Callable[[], Awaitable[bool]]) -> None:
@@ -40,4 +40,4 @@ class Waiting:
             tried += 1
             if tried == self.tries:
                 raise Refused(f"held by others at each of {tried} tries")
-            await asyncio.sleep(random.uniform(self.delay / 2, self.delay) if self.drawn else self.delay)
+            await asyncio.sleep(random.uniform(self.delay / 2, self.delay) if self.random_pause else self.delay)
