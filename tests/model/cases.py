@@ -169,7 +169,7 @@ KNOWN_WRONG: Final = (
     Case("mutual exclusion: the guard one tick short", Mutex(mutex.Rules(guard=2)), 11),
     Case("mutual exclusion: a guard shorter than another client's ttl", Mutex(mutex.Rules(ttls=(3, 2), guard=2)), 11),
     Case(
-        "mutual exclusion: repair past the guard",
+        "mutual exclusion: a quarantined node accepts repairs",
         Mutex(mutex.Rules(ttls=(2, 2), guard=2, repair_waits=False, late_requests=False)),
         17,
     ),
@@ -180,9 +180,9 @@ KNOWN_WRONG: Final = (
     Case("founding: promote after reading a quorum", Founding(replace(_QUICK, read_all=False)), 12),
     Case("founding: promote after reading all, but not within a second", Founding(replace(_QUICK, read_together=False)), 13),
     Case("founding: markers written however long after the read", Founding(founding.Rules(mark_within=3)), 6),
-    Case("founding: a guard without the second more", Founding(founding.Rules(guard=2)), 8),
+    Case("founding: a guard without the extra second", Founding(founding.Rules(guard=2)), 8),
     Case(
-        "founding: witnesses that remember for a tick too short a time",
+        "founding: witnesses that forget one tick too early",
         Founding(replace(_QUICK, promoters=1, ttl=2, guard=3, witnesses=True, memory=1)),
         13,
     ),
@@ -192,7 +192,7 @@ KNOWN_WRONG: Final = (
     Case("slots: no guard", Slots(slots.Rules(guard=0)), 13),
     Case("readers and writers: the guard one tick short", RwLock(rw_nodes.Rules(ttls=(2, 2), guard=1)), 10),
     Case(
-        "readers and writers: repair past the guard",
+        "readers and writers: a quarantined node accepts repairs",
         RwLock(rw_nodes.Rules(ttls=(2, 2), repair_waits=False, late_requests=False)),
         17,
     ),
@@ -227,12 +227,12 @@ KNOWN_WRONG: Final = (
     Case("read fences: write back without comparing the token", RwFencing(rw_fence_state.Rules(compare_token=False)), 12),
     Case("read fences: count a node whose counter is above", RwFencing(rw_fence_state.Rules(counts_above=True)), 17),
     Case(
-        "read fences: repair of a reader past a writer",
+        "read fences: a reader's repair on a node with a higher counter",
         RwFencing(rw_fence_state.Rules(writers=1, repairing=True, repair_checks_fence=False)),
         11,
     ),
     Case(
-        "read fences: repair of a writer past a reader without a mark",
+        "read fences: a read grant does not mark the counter, and a writer repairs",
         RwFencing(rw_fence_state.Rules(writers=1, width=1, repairing=True, marks=False)),
         12,
     ),
