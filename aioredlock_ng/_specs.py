@@ -160,7 +160,7 @@ class Specs:
         options = self._options
         life, drift, least = ttl, options.drift(ttl), options.least_validity(ttl)
         if min_hold:
-            # A node that lost its memory votes again `max_ttl` and a second later. The end of
+            # A node that lost its memory votes again `max_ttl` plus a second later. The end of
             # `min_hold` must not come after that.
             within = min(2 * options.node_timeout + _GRANT_SLACK, options.max_ttl + 1.0 - min_hold)
             life = keys_life(ttl, min_hold, within, options.drift_factor)

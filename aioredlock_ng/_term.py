@@ -48,8 +48,8 @@ class Margins:
     """Limits for what is left of a leader's lease.
 
     Attributes:
-        step_down: The leader is cancelled once no more seconds than this remain.
-        slow: A renewal counts as slow once no more seconds than this remain.
+        step_down: The leader is cancelled once at most this many seconds remain.
+        slow: A renewal counts as slow once at most this many seconds remain.
         max_hold: Seconds that a term lasts at most; None: no limit.
     """
 

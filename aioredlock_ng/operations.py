@@ -74,5 +74,8 @@ class Operator:
         return self._engine.onlooker(key, changed)
 
     def give_each_lease_its_own_token(self) -> None:
-        """Pass on no grants from now on: each lease has a token of its own."""
+        """From now on, never pass a grant from one task to the next.
+
+        So each lease has a token of its own.
+        """
         self._engine.lines.passing = False

@@ -73,7 +73,7 @@ class Options:
         fencing: Give every lease a fencing token. False: plain `SET NX PX` without repair of lost
             keys.
         recovery_guard: "auto": a node that lost its memory (restart, flush, failover) grants
-            nothing for `max_ttl` and a second. A wholly new set of nodes may vote at once.
+            nothing for `max_ttl` plus a second. A wholly new set of nodes may vote at once.
             "strict": a new set waits as well. None: no guard.
         owner: Label of the holder, which `inspect` shows. The label is stored beside the keys of
             leases that are older than a tenth of a second. True: host, process and task. A text:

@@ -1,4 +1,4 @@
-"""The holder of a lock, judged by the nodes' answers about its key."""
+"""The holder of a lock, as the nodes' answers about its key show it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def look_of(reply: Reply, place: int = 0) -> Look:
 
 
 def holder_label(replies: Sequence[Reply], quorum: int) -> tuple[bool, str | None]:
-    """Return the label of one key's holder, judged by the answers to the inspect script so far.
+    """Return the label of one key's holder, as the answers to the inspect script so far show it.
 
     A token belongs to the holder only if a quorum has it. The label of a lease that is over says
     that `min_hold` keeps the lock.

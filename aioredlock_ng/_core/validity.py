@@ -118,9 +118,10 @@ Long enough to spread the cost of a round over several short holds. Short enough
 noticed soon, even if the servers do not report changes."""
 
 COVERED_SHARE = 0.1
-"""Share of a short ttl during which its grant is passed on.
+"""For a grant with a short ttl: the share of the ttl during which it is passed on.
 
-The last lease still has nearly the whole ttl."""
+The share counts from the beginning of the grant. So even the last lease to receive the grant still
+has nearly the whole ttl."""
 
 
 def covers(started: float, now: float, ttl: float) -> bool:

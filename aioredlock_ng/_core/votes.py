@@ -139,7 +139,7 @@ class Vote:
 
 BEYOND_CLOCKS: Final = (
     "one of its fence counters is beyond any clock, so it cannot confirm fences:"
-    " delete its key aioredlock_ng:fences once it has refused for max_ttl and a second"
+    " delete its key aioredlock_ng:fences once it has refused for max_ttl plus a second"
 )
 """The detail of a vote whose counter is above any clock. `NodeDegraded` has the same words."""
 

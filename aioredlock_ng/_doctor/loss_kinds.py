@@ -83,7 +83,7 @@ MAY_FORGET: Final = (
         WARNING,
         "It grants nothing for now, because it may have forgotten locks that are still held."
         " The set tolerates one loss less.",
-        "Wait, and restart nodes one by one, a max_ttl and a second apart.",
+        "Wait, and restart nodes one by one, a max_ttl plus a second apart.",
     ),
     Kind(
         "guard-time",

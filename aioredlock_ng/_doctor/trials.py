@@ -71,7 +71,8 @@ class Trials:
     async def try_scripts(self) -> None:
         """Run the whole life of a lock on a key that nobody else knows.
 
-        Only the grant is judged, and refusals are recorded.
+        Only an acquire is checked for success (`facts["granted"]`). For every other script, only a
+        refusal or a garbled reply is recorded.
         """
         keys, token, ttl = (self._key,), self._token, b"%d" % self._ttl
         taking, freeing = MUTEX.acquire_one, MUTEX.release_one

@@ -55,8 +55,8 @@ def acquire_guarded(reply: Any, call: Call) -> Acquired | None:
     if type(reply) is int:
         return GRANTED if reply == 1 else None
     if replies.starts(reply, 2, 2):
-        # The counter before the fence was lower. A higher one would give the lease fences that
-        # belong to another grant.
+        # The reply names the highest counter before the fence was stored, which must be below the
+        # fence. Any other number would give the lease fences that belong to another grant.
         asked, fence = call.args[5] == b"1", int(call.args[3] or 0)
         return Fenced(reply[1]) if asked and replies.is_int(reply[1], 0, fence - 1) else None
     # The last two keys are the marker and the fence counters.

@@ -19,8 +19,8 @@ def standing(
         claim: The waiter's ticket and member; see parts/queue.lua.
         life_ms: Milliseconds that the queue lives from now on. Each of up to 15 waiters before this
             one adds twice as many.
-        kept_ms: Milliseconds from now for which the keys before that one are reserved for the
-            waiter. 0 reserves none.
+        kept_ms: For how many milliseconds from now the keys before the one that it queues for are
+            reserved for the waiter. 0 reserves none.
         tracked: Ask the node to notify this connection once when one of the keys changes.
     """
     return Command(STAND, keys, (claim, life_ms, kept_ms), tracked=tracked)

@@ -5,11 +5,11 @@
 -- ARGV[1]  claim, see parts/queue.lua
 -- ARGV[2]  milliseconds that the queue lives from now on. Each of up to 15 waiters before this one
 --          adds twice as many. The life of a queue is never shortened.
--- ARGV[3]  milliseconds from now for which the keys before that key are reserved for the waiter; 0
---          reserves none
+-- ARGV[3]  for how many milliseconds from now the keys before the one that it queues for are
+--          reserved for the waiter; 0 reserves none
 -- Returns  {left, place, rank}. Left: milliseconds until this node may grant; 0 now, -1 not known.
---          Place: the place of that key among the keys. Rank: how many waiters are before this one;
---          -1 if it could not be put in the queue.
+--          Place: which of the keys it queues for, from 1. Rank: how many waiters are before this
+--          one; -1 if it could not be put in the queue.
 -- part: queue
 local claim = ARGV[1]
 local ticket, member = string.match(claim, '^(%d+):(.+)$')

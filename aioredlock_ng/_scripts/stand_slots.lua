@@ -6,8 +6,9 @@
 -- ARGV[2]  milliseconds that the queue lives from now on, see stand.lua
 -- Returns  {left, rank, slot, slot, ...}. Left: milliseconds until this node may grant; 0 now, -1
 --          not known. Rank: how many waiters are before this one; -1 if it could not be put in the
---          queue. Waiters before it may have lower limits. If none or one of them takes its highest
---          slot, the rank is 0 or 1. Slots: those that this node may grant then, eight at most.
+--          queue. A waiter before it with a lower limit does not take this waiter's highest slot.
+--          If no waiter before it takes that slot, the rank is 0. If exactly one does, the rank is
+--          1. Slots: the slots that this node may grant then, eight at most.
 -- One MGET instead of a GET per key: see extend.lua.
 -- part: queue
 local claim = ARGV[1]

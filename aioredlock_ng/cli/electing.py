@@ -45,7 +45,7 @@ def elect(
         float | None,
         typer.Option(
             metavar="SECONDS",
-            help="Time to end the command without renewal. Default: a third of the ttl.",
+            help="Time for the command to end if the lock cannot be renewed. Default: ttl / 3.",
             show_default=False,
         ),
     ] = None,

@@ -88,7 +88,7 @@ class Keeper:
         job: The user's other wishes.
 
     Attributes:
-        lost: True if the lock was lost, or if no more than the margin was left of its lease.
+        lost: True if the lock was lost, or if its lease had at most the margin left.
         stopped: True if a signal asked for the end of the child.
     """
 
@@ -182,7 +182,7 @@ class Keeper:
         return self._job.lost_code
 
     async def _until_lost(self) -> None:
-        """Return when no more than the margin is left of the lease.
+        """Return when the lease has at most the margin left.
 
         Until then, extend the guardian's limit at each renewal.
         """

@@ -58,8 +58,8 @@ def task_guard(
     def decorate(function: Callable[P, R], /) -> Callable[P, R]:
         if hasattr(function, "delay"):
             raise ConfigurationError(
-                f"locked({template!r}) got a task, which would no longer be one; write it directly"
-                " above the `def`, below the decorator that makes the task"
+                f"locked({template!r}) was given a task, and would turn it into a plain function;"
+                " write @locked directly above the `def`, below the decorator that makes the task"
             )
         return guard(function)
 

@@ -177,7 +177,8 @@ class Lock:
                 return None
             lease = Lease(granted, thread)
             if self._on_lost is not None:
-                # An interrupt of the caller between the grant and the watch would lose the lease.
+                # The watch begins here, on the loop. If the caller began it after `run`, an
+                # interrupt in between would drop a granted lease.
                 _watch(granted, lease, self._on_lost)
             return lease
 

@@ -1,4 +1,4 @@
-"""Define the bounds of the histograms in seconds, the same for every library."""
+"""Define the bounds of the histograms in seconds, for Prometheus and OpenTelemetry alike."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class NodeStates:
             self._reached[node] = _REACHED[type(event)]
             if isinstance(event, NodeUp):
                 # Each manager that connects to the node reports a quarantine again. The manager
-                # that reported the last one may no longer exist.
+                # that reported the quarantine before may no longer exist.
                 self._quarantined.discard(node)
         return Change(node, before, self._of(node) or "up")
 

@@ -42,7 +42,7 @@ async def lose(lease: Lease) -> None:
     Safety: if it is cancelled, the lease is lost all the same.
     """
     if not lease.valid:
-        raise ConfigurationError(f"{lease!r} has already ended; lose it while it is held")
+        raise ConfigurationError(f"{lease!r} has already ended; only a held lease can be lost")
     # The loss runs in a callback of its own. A body that found the loss itself would not be
     # cancelled.
     asyncio.get_running_loop().call_soon(lease.lose, _REASON)
@@ -54,25 +54,25 @@ async def lose_lock(redlock: Redlock, name: str | bytes) -> None:
 
     Each slot of a semaphore is a lock. Slot 2 of "gpu" has the name "gpu#2".
 
-    A holder in `redlock` itself has lost the lock when this call returns, or is cancelled by this
-    call. A holder in another manager or process is notified by the nodes, within a tenth of a
-    second and a round trip.
+    When this call returns, a holder that acquired the lock through `redlock` itself has lost it.
+    Inside the holder's own `async with`, this call cancels the body. A holder in another manager or
+    process is notified by the nodes, within a tenth of a second plus a round trip.
 
     Raises:
         ConfigurationError: Nobody holds the lock.
         QuorumUnreachable: Too few nodes answered to be sure that the lock is gone.
         RedlockClosed: `redlock` is not open, or belongs to another event loop.
 
-    Safety: if it is cancelled, a holder of `redlock` itself has lost the lock. The keys are deleted
-    on all nodes that answer, or on none.
+    Safety: if it is cancelled, a holder that acquired the lock through `redlock` itself has lost
+    it. The keys are deleted on all nodes that answer, or on none.
     """
     own = [lease for lease in redlock.leases if _key(name) in _locks_of(lease)]
     for lease in own:
         asyncio.get_running_loop().call_soon(lease.lose, _REASON)
     if not await redlock.force_release(name) and not own:
         raise ConfigurationError(
-            f"nobody holds the lock {name!r}; lose it while it is held (a slot of a semaphore has"
-            " the name of the semaphore and its number, like 'gpu#2')"
+            f"nobody holds the lock {name!r}; only a held lock can be lost (a slot of a semaphore"
+            " has the name of the semaphore and its number, like 'gpu#2')"
         )
 
 

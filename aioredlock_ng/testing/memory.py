@@ -102,7 +102,10 @@ class MemoryNodes:
         self._do(self._node(index).crash)
 
     def restart(self, index: int) -> None:
-        """Start one node again, empty without `appendonly`. A running node is stopped first."""
+        """Start one node again. Without `appendonly` it is empty.
+
+        A running node is stopped first.
+        """
         self._do(self._node(index).restart)
 
     def wipe(self, index: int | None = None) -> None:

@@ -91,7 +91,7 @@ def test_one_node_at_a_time_and_none_before_the_quarantine_of_the_last_is_over()
     assert SET["podManagementPolicy"] == "Parallel"
     ready = CONTAINER["readinessProbe"]["initialDelaySeconds"]
     assert ready == 75
-    assert ready > 60.0 + 1.0  # max_ttl and a second
+    assert ready > 60.0 + 1.0  # max_ttl plus a second
     alive = CONTAINER["livenessProbe"]
     assert alive["periodSeconds"] * alive["failureThreshold"] == 120
     assert "limits" in CONTAINER["resources"]

@@ -138,7 +138,7 @@ async def test_a_refused_force_release_names_all_but_the_value(three_nodes: Node
             await redlock.force_release("order")
         kind = "a string" if found == "a value for good" else found
         for address in (node.address for node in redlock.nodes):
-            assert "the key 'order' is no lock on " in str(caught.value)
+            assert "the key 'order' is not a lock; " in str(caught.value)
             assert f"{address} ({kind} without expiry)" in str(caught.value)
         told(caught.value)
         assert three_nodes.keys() == [{"order"}] * 3
@@ -204,7 +204,8 @@ def test_the_command_line_shows_the_beginning_of_tokens_and_no_value(three_nodes
         told.texts += [done.stdout, done.stderr]
         if call[:2] == ("release", "a-hash") and "--any-key" not in call:
             assert done.returncode == 2
-            assert "the key 'a-hash' is no lock on 127.0.0.1:" in done.stderr
+            assert "nothing was released: on 127.0.0.1:" in done.stderr
+            assert "the key 'a-hash' is not a lock; " in done.stderr
     assert [len(keys) for keys in list(three_nodes.keys())] == [len(FOUND)] * 3, "nothing was deleted"
     assert cli("release", "a-hash", "--force", "--any-key", input="y\n").stdout == "a-hash: deleted on 3 of 3 nodes\n"
 

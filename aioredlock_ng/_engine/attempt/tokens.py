@@ -1,4 +1,4 @@
-"""Fresh tokens from the randomness of the system, drawn many at a time."""
+"""Fresh tokens from the randomness of the system, many in one call."""
 
 from __future__ import annotations
 

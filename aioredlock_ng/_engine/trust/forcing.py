@@ -80,9 +80,9 @@ async def force_release(
                 told.append(f"{node.address} ({what})")
         if told and not any_key:
             raise ConfigurationError(
-                f"nothing was released: the key {as_text(key)!r} is no lock on {', '.join(told)};"
-                " it may be somebody's data. Set key_format, which gives locks keys of their own."
-                " any_key=True (release --any-key) deletes it"
+                f"nothing was released: on {', '.join(told)} the key {as_text(key)!r} is not a"
+                " lock; it may be somebody's data. Set key_format, which gives locks keys of their"
+                " own. any_key=True (release --any-key) deletes it"
             )
 
     look = kind.inspecting((key,))

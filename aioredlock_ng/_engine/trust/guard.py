@@ -43,7 +43,7 @@ class Guard:
         run_id: Placeholder for the run id of a server in commands that are sent to all nodes.
         strict: True if a new set of nodes waits for the guard time, too.
         trusted: Called with the index of a node that may vote from now on.
-        judged: Called after the markers were read and judged.
+        judged: Called after the markers were read and the votes of the nodes were decided.
 
     Attributes:
         markers: The markers as last read.
@@ -132,7 +132,7 @@ class Guard:
                     if words or steps[index] is None:
                         markers.refusals[index] = words
                 # A server may accept a marker and not keep it, or another client may replace it
-                # each time. After many such writes the other nodes are judged anyway.
+                # each time. After many such writes the other nodes get their votes anyway.
                 in_vain = paced and any(steps)
                 if any(steps) and await markers.write(steps) and not in_vain:
                     continue

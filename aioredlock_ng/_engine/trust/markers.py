@@ -108,8 +108,8 @@ class Markers:
         for index, step in enumerate(steps):
             reading = self.readings[index]
             if step is not None and reading is not None:
-                # The marker names the process that was read. The placeholder would name the
-                # present process, which may be another one that was not judged.
+                # The marker names the process that was read. The run id placeholder would name
+                # the server process that runs now. That may be a new one, which was not judged.
                 vouch = b"%b:%d" % (reading.run_id, step.guard_ms)
                 nonce = self._context.new_token()
                 become = step.trust.encode()

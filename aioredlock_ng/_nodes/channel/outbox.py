@@ -63,12 +63,12 @@ class Outbox:
         self._hurried = False
 
     def join(self, channel: Outlet) -> None:
-        """Add a channel. It gets the commands for all from now on."""
+        """Add a channel. From now on it gets the commands that are for all channels."""
         self.spill()
         self._live.append(channel)
 
     def leave(self, channel: Outlet) -> None:
-        """Remove a channel. It still gets the commands that were asked before."""
+        """Remove a channel. It still gets the commands that were queued before."""
         if channel in self._live:
             self.spill()
             self._live.remove(channel)
@@ -103,7 +103,7 @@ class Outbox:
         return data.split(self.run_id) if self.run_id else [data]
 
     def spill(self) -> None:
-        """Hand the commands for all to each channel, as if each channel had been asked."""
+        """Hand the commands for all channels to each, as if each had been asked alone."""
         if self._sinks:
             requests, packed = self._collected()
             for channel in self._live:
@@ -111,7 +111,7 @@ class Outbox:
                     self._single.append(channel)
 
     def hurry(self) -> None:
-        """Write the commands for all now, but only once per tick.
+        """Write the commands for all channels now, but only once per tick.
 
         Waiting for the end of the tick would cost a tenth of a hand-over. Later commands of the
         tick still leave together in one write.

@@ -2,7 +2,7 @@
 -- trusted now. Returns nil if the marker does not match the marker `expected`:
 -- * The marker is missing, or is no marker.
 -- * It names another process. Zeros in place of the expected run_id match every process.
--- * Its guard time is shorter than the expected one, or above a day and a second. A guard time
+-- * Its guard time is shorter than the expected one, or above a day plus a second. A guard time
 --   of that length is damage.
 local function read_marker(marker, expected)
   if type(marker) ~= 'string' then return nil end
