@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
 import secrets
 import socket
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["free_port"]
 
@@ -13,14 +19,28 @@ __all__ = ["free_port"]
 # restart, and a client that reconnects cannot connect to itself.
 _PORTS = range(20_000, 32_000)
 
+_SHARES = 64
+"""Number of shares of the ports. Processes that run tests beside each other have different process
+ids, and so mostly different shares. Otherwise one could take the port of another's crashed server,
+and a client of that server would connect to the wrong one."""
+
+# By process id, because a forked child needs a share of its own.
+_own: dict[int, Iterator[int]] = {}
+
 
 def free_port() -> int:
     """Return a loopback TCP port on which nobody listens now.
 
-    Another process may still take it first, so the caller must be ready to try again.
+    A process gets the same port again only after all other ports of its share. Another process may
+    still take it first, so the caller must be ready to try again.
     """
-    while True:
-        port = secrets.choice(_PORTS)
+    process = os.getpid()
+    if process not in _own:
+        share = [port for port in _PORTS if port % _SHARES == process % _SHARES]
+        secrets.SystemRandom().shuffle(share)
+        _own[process] = itertools.cycle(share)
+    for port in _own[process]:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
+    raise AssertionError("a cycle does not end")

@@ -27,7 +27,6 @@ QUICK_FOLDERS = frozenset(
         "integrations",
         "structure",
         "sync",
-        "threaded",
         "unit",
     }
 )

@@ -205,3 +205,13 @@ def test_a_node_that_is_not_there_is_refused_and_no_other_is_hurt() -> None:
                 with pytest.raises(ConfigurationError, match=f"index must be from 0 to 1, not {index}"):
                     fault(index)
         assert [node.command("PING") for node in nodes] == [b"PONG", b"PONG"]
+
+
+def test_the_port_of_a_crashed_server_is_not_given_to_another_one() -> None:
+    """Clients of the crashed server would connect to the other one, and take it for theirs."""
+    ports = [free_port() for _ in range(150)]
+    assert len(set(ports)) == 150
+    command = [sys.executable, "-c", "import os; from aioredlock_ng.testing import free_port; print(os.getpid(), free_port())"]
+    for _ in range(3):
+        process, port = map(int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+        assert (port in ports) <= ((process - os.getpid()) % 64 == 0)
