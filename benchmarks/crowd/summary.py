@@ -25,7 +25,6 @@ _FIGURES: Final = (
     "wait",
     "wait_rounds",
     "handoff",
-    "most_inside",
 )
 _COLUMNS: Final = (
     "case",
@@ -126,7 +125,8 @@ def _crowd(rows: Sequence[dict[str, Any]], name: str, code: str, mine: Sequence[
     summary: dict[str, Any] = {figure: median(row[figure] for row in mine) for figure in _FIGURES}
     summary["ratio"] = paired_ratio(rates(name), rates(base)) if base else None
     summary["handoff_ms"] = None if summary["handoff"] is None else summary["handoff"] * 1e3
-    inside = [row["most_inside"] for row in mine if row["most_inside"] is not None]
+    # Rows about locks have none.
+    inside = [row["most_inside"] for row in mine if row.get("most_inside") is not None]
     summary["most_inside"] = max(inside, default=None)
     # Whose failures a median would hide.
     summary["errors"] = sum(row["errors"] for row in mine)
