@@ -29,8 +29,8 @@ _MOST_SPECS: Final = 4096
 """Number of names whose settings a manager keeps, about 2 MB."""
 
 
-_MOST_SEMAPHORES: Final = 64
-"""Number of semaphores whose settings a manager keeps, about 20 MB with the greatest limit."""
+_MOST_SLOTS: Final = 65_536
+"""Number of slots of the semaphores whose settings a manager keeps, about 20 MB."""
 
 
 class SpecOptions(TypedDict, total=False):
@@ -66,6 +66,7 @@ class Specs:
         self.usual: dict[str, LockSpec] = {}
         self._life = self._life_of(options.ttl)
         self._semaphores: dict[tuple[str, int], LockSpec] = {}
+        self._slots = 0
 
     def usual_spec(self, name: str) -> LockSpec:
         """Return the settings of a lock with the manager's own options, and keep them."""
@@ -151,8 +152,10 @@ class Specs:
         keys = tuple(slot_key(key, number) for number in range(1, limit + 1))
         spec = replace(whole, keys=keys, counters=(), slots=Numbered(key, limit, slot))
         if usual is not None:
-            if len(self._semaphores) >= _MOST_SEMAPHORES:
+            self._slots += limit
+            if self._slots > _MOST_SLOTS:
                 self._semaphores.clear()
+                self._slots = limit
             self._semaphores[usual] = spec
         return spec
 
