@@ -103,7 +103,7 @@ class Outlook:
         A semaphore needs a quorum for one of its slots. If each node names another slot, no attempt
         could succeed.
         """
-        slots = {slot for node in self.nodes for slot in node.slots}
+        slots = self._named
         return min(map(self._open_at, slots)) if slots else self._quorum_of(self._usable())
 
     def free(self, now: float) -> int:
@@ -115,8 +115,7 @@ class Outlook:
 
         The nodes offer the lowest of several slots to the waiter with the lowest ticket.
         """
-        slots = {slot for node in self.nodes for slot in node.slots}
-        return min((slot for slot in slots if self._open_at(slot) <= now), default=0)
+        return min((slot for slot in self._named if self._open_at(slot) <= now), default=0)
 
     def next_at(self, now: float) -> float:
         """Return the next instant at which one more node may grant; infinite if none is known."""
@@ -186,6 +185,11 @@ class Outlook:
                 plain.append(index)
             node.answered_at, node.notified = -inf, False
         return plain, tracking
+
+    @property
+    def _named(self) -> set[int]:
+        """The slots of a semaphore that any node may grant, now or later."""
+        return {slot for node in self.nodes for slot in node.slots}
 
     def _open_at(self, slot: int) -> float:
         """Return the instant from which a quorum may grant this slot."""

@@ -186,7 +186,7 @@ class Lines(StandingLines):
         if line is None or holding not in line.holders:
             return
         del line.holders[holding]
-        self._unused(line, holding.spec.number)
+        self._remember(line, holding.spec.number)
         # A place without a contender waits for `_inherit`, which lets the next task ask. A second
         # attempt must not run beside the attempt of that task.
         if line.contender is None and line.place is None and line.queue:
@@ -262,7 +262,7 @@ class Lines(StandingLines):
             self._unbook(line, number)
             self._forget_idle(line)
 
-    def _unused(self, line: Line[Holding], number: int | None) -> None:
+    def _remember(self, line: Line[Holding], number: int | None) -> None:
         if number is not None:
             self._unbook(line, number)
             line.recent.pop(number, None)

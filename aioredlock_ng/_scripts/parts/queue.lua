@@ -130,7 +130,8 @@ end
 -- slots to the same members. A member keeps the remaining time of its offer. Returns false if the
 -- member's process is gone.
 local function share_out(key, slot, ticket, member)
-  local slots, offers = {slot}, {{tonumber(ticket), member, 0, grace_of(member), ticket}}
+  local new = {tonumber(ticket), member, 0, grace_of(member), ticket}
+  local slots, offers = {slot}, {new}
   local keys = slots_up_to(limit_of(member), key)
   for at, value in ipairs(ask('MGET', unpack(keys)) or {}) do
     local own, other = string.match(value or '', '^aioredlock_ng:offer:(%d+):(.+)$')
@@ -144,7 +145,7 @@ local function share_out(key, slot, ticket, member)
   for at, offer in ipairs(offers) do
     if limit_of(offer[2]) < slots[at] then
       -- Members with different limits keep what they were offered.
-      slots, offers = {slot}, {{tonumber(ticket), member, 0, grace_of(member), ticket}}
+      slots, offers = {slot}, {new}
       break
     end
   end
