@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["MOST_AHEAD", "NodeView", "Outlook"]
 
 MOST_AHEAD = 15
-"""Number of waiters ahead from which on a waiter looks no less often. A node forgets its waiters if
-another client deletes the queue, and each waiter notices that by its own look only."""
+"""Largest number of waiters ahead that makes looks rarer. With more of them the interval no longer
+grows. A node forgets its waiters if another client deletes the queue, and each waiter notices that
+by its own look only."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,8 +60,8 @@ class NodeView:
     def learn(self, free_at: float, slots: tuple[int, ...], now: float) -> None:
         """Record from when on the node may grant, and which slots.
 
-        A slot that is offered beside others does not close these. They were offered to this waiter,
-        and so they are at most offered to waiters behind it now.
+        A node may offer this waiter one slot after the other. The earlier slots stay usable. The
+        node can have offered them since then only to waiters behind this one.
         """
         if self.free_at <= now and free_at <= now:
             slots = tuple(sorted({*self.slots, *slots}))

@@ -71,8 +71,8 @@ class Trials:
     async def try_scripts(self) -> None:
         """Run the whole life of a lock on a key that nobody else knows.
 
-        Only an acquire is checked for success (`facts["granted"]`). For every other script, only a
-        refusal or a garbled reply is recorded.
+        The first acquire must succeed: `facts["granted"]`. Of the later replies, only those that
+        show that the server refused a script or answered it wrongly are recorded.
         """
         keys, token, ttl = (self._key,), self._token, b"%d" % self._ttl
         taking, freeing = MUTEX.acquire_one, MUTEX.release_one
