@@ -71,8 +71,9 @@ class Trials:
     async def try_scripts(self) -> None:
         """Run the whole life of a lock on a key that nobody else knows.
 
-        The first acquire must succeed: `facts["granted"]`. Of the later replies, only those that
-        show that the server refused a script or answered it wrongly are recorded.
+        `facts["granted"]` says whether the acquires succeeded. An acquire with the recovery guard
+        fails only if the server refuses the script. Of the other replies, only those that show a
+        refused script or a wrong answer are recorded.
         """
         keys, token, ttl = (self._key,), self._token, b"%d" % self._ttl
         taking, freeing = MUTEX.acquire_one, MUTEX.release_one
